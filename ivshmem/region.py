@@ -1,0 +1,399 @@
+"""The Python face of a region: what the daemon, `fairgv-run` and the tests do with one.
+
+A `Region` is one POSIX shared memory object, mapped. It hands out snapshots (frozen dataclasses) and makes the daemon's
+steps in a client's life; bytes of rings and arenas never pass through Python. A guest's mistake is data here (a state
+nobody defined, a layout of None), never an exception.
+
+Wrong when: whoever may open the object truncates it: this process then gets SIGBUS. Only `fairgv-run` hands the object
+itself to a program, and that program belongs to the same user.
+"""
+
+import enum
+import math
+import mmap
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import posix_ipc
+
+from ivshmem import _ivshmem
+
+ffi: Any = _ivshmem.ffi
+lib: Any = _ivshmem.lib
+
+PAGE_BYTES: int = lib.FGV_PAGE_BYTES
+NR_CLIENTS: int = lib.FGV_NR_CLIENTS
+FACTS_BYTES: int = lib.FGV_FACTS_BYTES
+REGION_MIN_BYTES: int = lib.FGV_REGION_MIN_BYTES
+BEAT_SECONDS: float = lib.FGV_BEAT_NS / 1e9
+BEAT_LOST_SECONDS: float = lib.FGV_BEAT_LOST_NS / 1e9
+HOST_LOST_SECONDS: float = lib.FGV_HOST_LOST_NS / 1e9
+
+_SHM_FOLDER = Path("/dev/shm")
+
+
+class Wake(enum.IntEnum):
+    """How a peer that sleeps is woken: POLL across a VM's border, FUTEX between processes of one kernel."""
+
+    POLL = 1
+    FUTEX = 2
+
+
+class HostState(enum.IntEnum):
+    DOWN = 0
+    UP = 1
+
+
+class ClientState(enum.IntEnum):
+    FREE = 0
+    CLAIMED = 1
+    HELLO = 2
+    READY = 3
+    REFUSED = 4
+    DEAD = 5
+    CLOSING = 6
+
+
+_CLIENT_STATES = frozenset(int(state) for state in ClientState)
+_HOST_STATES = frozenset(int(state) for state in HostState)
+
+
+class RegionStatus(enum.IntEnum):
+    OK = 0
+    NO_MAGIC = 1
+    WRONG_VERSION = 2
+    WRONG_TABLE = 3
+    DAMAGED = 4
+
+
+class RegionError(Exception):
+    """A region cannot be used; `status` says why and the text names the remedy."""
+
+    def __init__(self, name: str, status: RegionStatus) -> None:
+        super().__init__(f"region {name}: {ffi.string(lib.fgv_region_status_text(status)).decode()}")
+        self.name = name
+        self.status = status
+
+
+class RegionSizeError(ValueError):
+    """A region of this size, or with facts of this size, cannot be laid out."""
+
+
+class RegionClosedError(Exception):
+    """The region is used after close()."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client entry as it stood at one moment. `state` is the number found there: a hostile guest may write any."""
+
+    index: int
+    state: int
+    pid: int
+    boot_id: bytes
+    beat: int
+    refusal: int
+    deferred_error: int
+    sticky_error: int
+    program: str
+
+    @property
+    def state_name(self) -> str:
+        return ClientState(self.state).name if self.state in _CLIENT_STATES else f"UNKNOWN({self.state})"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Part of a region, in bytes from its start."""
+
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class ClientLayout:
+    """Where a client's things are, after all checks of `fgv_client_read_layout`."""
+
+    index: int
+    address: int
+    commit_key: int
+    ring: Span
+    responses: Span
+    chunks: Span
+    arena: Span
+    ring_bytes: int
+    nr_responses: int
+    nr_chunks: int
+    chunk_bytes: int
+    program: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class RegionStatistics:
+    """How full a region is. Pages are of PAGE_BYTES bytes; `nr_client_pages` is by client index."""
+
+    region_bytes: int
+    nr_heap_pages: int
+    nr_free_pages: int
+    nr_stray_pages: int
+    nr_client_pages: tuple[int, ...]
+    nr_clients: int
+    nr_announcements: int
+    host_beat: int
+
+
+class Region:
+    """One mapped region. `create` lays out a new one (the host), `open` checks an existing one. A context manager that
+    closes."""
+
+    def __init__(self, name: str, fd: int, nbytes: int) -> None:
+        """Takes over `fd`. Use `create` or `open`."""
+        self.name = name
+        self.region_bytes = nbytes
+        self._fd = fd
+        try:
+            self._map = mmap.mmap(fd, nbytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._buffer: Any = ffi.from_buffer("uint8_t[]", self._map, require_writable=True)
+        self._struct: Any = ffi.new("struct fgv_region *")
+        self._nr_announcements_seen = 0
+        self._nr_announcements = 0
+        self._host_beat = 0
+
+    @classmethod
+    def create(
+        cls, name: str, nbytes: int, *, table_hash: int, facts: bytes = b"", wake: Wake = Wake.FUTEX, mode: int = 0o600
+    ) -> Self:
+        """A new shared memory object `/dev/shm/NAME` of `nbytes`, laid out, host state DOWN. FileExistsError when the
+        name is taken, RegionSizeError when the sizes do not fit; nothing is left behind then."""
+        if nbytes < REGION_MIN_BYTES or nbytes % PAGE_BYTES or len(facts) > FACTS_BYTES:
+            raise RegionSizeError(f"no region of {nbytes} bytes with {len(facts)} bytes of facts")
+        try:
+            shm = posix_ipc.SharedMemory(f"/{name}", posix_ipc.O_CREX, mode=mode, size=nbytes)
+        except posix_ipc.ExistentialError as error:
+            raise FileExistsError(f"shared memory object /{name} exists") from error
+        region: Self | None = None
+        try:
+            region = cls(name, shm.fd, nbytes)
+            region.format(table_hash=table_hash, facts=facts, wake=wake)
+        except BaseException:
+            if region is not None:
+                region.close()
+            shm.unlink()
+            raise
+        return region
+
+    @classmethod
+    def open(cls, name: str, *, table_hash: int) -> Self:
+        """An existing object `/dev/shm/NAME`, or the path of any file when `name` holds a slash. Raises RegionError
+        when the region is not in order, FileNotFoundError when there is none."""
+        path = Path(name) if "/" in name else _SHM_FOLDER / name
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        nbytes = os.fstat(fd).st_size
+        if nbytes < REGION_MIN_BYTES:
+            os.close(fd)
+            raise RegionError(name, RegionStatus.DAMAGED)
+        region = cls(name, fd, nbytes)
+        status = region.check(table_hash=table_hash)
+        if status is not RegionStatus.OK:
+            region.close()
+            raise RegionError(name, status)
+        return region
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmaps. Safe to repeat. The object itself stays until `unlink`."""
+        if self._buffer is None:
+            return
+        ffi.release(self._buffer)
+        self._buffer = None
+        self._struct = None
+        self._map.close()
+        os.close(self._fd)
+
+    def unlink(self) -> None:
+        """Removes the name; the memory goes when the last peer has unmapped it. Nothing happens when it is gone
+        already."""
+        with suppress(posix_ipc.ExistentialError):
+            posix_ipc.unlink_shared_memory(f"/{self.name}")
+
+    def fileno(self) -> int:
+        """To set owner and label of the object, or to hand it to a worker."""
+        self._checked()
+        return self._fd
+
+    @property
+    def base(self) -> int:
+        """Address of the first byte in this process, for C code of the caller; valid until close()."""
+        self._checked()
+        return int(ffi.cast("uintptr_t", self._buffer))
+
+    @property
+    def c_region(self) -> Any:
+        """`struct fgv_region *` of this module's ffi. C code of another cffi module casts its address."""
+        return self._checked()
+
+    @property
+    def wake(self) -> Wake:
+        return Wake(self._checked().wake)
+
+    @property
+    def facts(self) -> bytes:
+        """A copy of the facts as they are in the region now."""
+        region = self._checked()
+        return bytes(ffi.buffer(region.facts, region.facts_bytes))
+
+    def format(self, *, table_hash: int, facts: bytes = b"", wake: Wake = Wake.FUTEX) -> None:
+        """Lays the region out anew: every client and every page of the heap is gone, the heap's memory goes back to the
+        system."""
+        if not lib.fgv_region_format(
+            self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
+        ):
+            raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
+        heap_offset = int(self._struct.heap - self._struct.base)
+        with suppress(OSError):  # a file system that cannot punch holes keeps the old bytes, which nobody reads
+            self._map.madvise(mmap.MADV_REMOVE, heap_offset, self.region_bytes - heap_offset)
+
+    def check(self, *, table_hash: int) -> RegionStatus:
+        """Whether the header is what it must be for this size and table; the rest of this object works only after OK
+        (or `format`)."""
+        return RegionStatus(lib.fgv_region_check(self._address(), self.region_bytes, table_hash, self._struct))
+
+    @property
+    def host_state(self) -> HostState | None:
+        """None when somebody wrote a state there that does not exist."""
+        state = int(lib.fgv_face_host_state(self._checked()))
+        return HostState(state) if state in _HOST_STATES else None
+
+    def set_host_state(self, state: HostState) -> None:
+        lib.fgv_face_set_host_state(self._checked(), int(state))
+
+    def beat(self) -> None:
+        """Tells the guests that the daemon lives; due every BEAT_SECONDS."""
+        self._host_beat = int(lib.fgv_face_beat(self._checked()))
+
+    def announce(self) -> None:
+        """What a guest does after it changed a client's state."""
+        lib.fgv_announce(self._checked())
+
+    def wait_announce(self, timeout_s: float) -> bool:
+        """True when a client announced something since the last call that said so; waits at most `timeout_s`, without
+            the GIL.
+        Returns early, False, on a signal, so that its Python handler runs."""
+        timeout_ns = math.ceil(max(timeout_s, 0.0) * 1e9)
+        now = int(lib.fgv_announce_wait(self._checked(), self._nr_announcements_seen, timeout_ns))
+        self._nr_announcements += (now - self._nr_announcements_seen) % 2**32
+        is_new = now != self._nr_announcements_seen
+        self._nr_announcements_seen = now
+        return is_new
+
+    def client(self, index: int) -> Client:
+        view = ffi.new("struct fgv_client_view *")
+        if not lib.fgv_client_look(self._checked(), index, view):
+            raise IndexError(f"client {index} of {NR_CLIENTS}")
+        return Client(
+            index=index,
+            state=view.state,
+            pid=view.pid,
+            boot_id=bytes(view.boot_id),
+            beat=view.beat,
+            refusal=view.refusal,
+            deferred_error=view.deferred_error,
+            sticky_error=view.sticky_error,
+            program=ffi.string(view.program).decode("ascii"),
+        )
+
+    def clients(self) -> tuple[Client, ...]:
+        """The entries that are not free."""
+        everyone = (self.client(index) for index in range(NR_CLIENTS))
+        return tuple(client for client in everyone if client.state != ClientState.FREE)
+
+    def read_layout(self, index: int) -> ClientLayout | None:
+        """Where a client's things are; None when a check failed: the client is to be refused."""
+        layout = ffi.new("struct fgv_client_layout *")
+        if not lib.fgv_client_read_layout(self._checked(), index, layout):
+            return None
+
+        def span(part: Any) -> Span:
+            return Span(part.offset, part.bytes)
+
+        return ClientLayout(
+            index=layout.index,
+            address=layout.address,
+            commit_key=layout.commit_key,
+            ring=span(layout.ring),
+            responses=span(layout.responses),
+            chunks=span(layout.chunks),
+            arena=span(layout.arena),
+            ring_bytes=layout.ring_bytes,
+            nr_responses=layout.nr_responses,
+            nr_chunks=layout.nr_chunks,
+            chunk_bytes=layout.chunk_bytes,
+            program=ffi.string(layout.program).decode("ascii"),
+            pid=layout.pid,
+        )
+
+    def step(self, index: int, seen: int, to: ClientState) -> bool:
+        """The entry's state from `seen` to `to`; False, and nothing done, when the guest moved on meanwhile."""
+        return bool(lib.fgv_client_step(self._checked(), index, seen, int(to)))
+
+    def refuse(self, index: int, code: int) -> bool:
+        """HELLO -> REFUSED with CUresult `code`; False when the entry was not in HELLO."""
+        return bool(lib.fgv_client_refuse(self._checked(), index, code))
+
+    def mark_dead(self, index: int) -> bool:
+        """READY -> DEAD: the worker died; False when the client was closing already."""
+        return self.step(index, ClientState.READY, ClientState.DEAD)
+
+    def free(self, index: int, seen: int) -> bool:
+        """Takes back the client's pages and makes the entry FREE; False when its state was not `seen`. The worker must
+        have ended."""
+        if self.client(index).state != seen:
+            return False
+        self.reclaim(index)
+        return bool(lib.fgv_client_release(self._checked(), index, seen))
+
+    def reclaim(self, index: int) -> int:
+        """Takes back the pages a client held; returns their number."""
+        return int(lib.fgv_heap_reclaim(self._checked(), index))
+
+    def statistics(self) -> RegionStatistics:
+        region = self._checked()
+        census = ffi.new("struct fgv_heap_census *")
+        lib.fgv_heap_count(region, census)
+        return RegionStatistics(
+            region_bytes=self.region_bytes,
+            nr_heap_pages=region.nr_heap_pages,
+            nr_free_pages=census.nr_free,
+            nr_stray_pages=census.nr_stray,
+            nr_client_pages=tuple(census.nr_owned),
+            nr_clients=len(self.clients()),
+            nr_announcements=self._nr_announcements,
+            host_beat=self._host_beat,
+        )
+
+    def _address(self) -> Any:
+        if self._buffer is None:
+            raise RegionClosedError(self.name)
+        return ffi.cast("uint8_t *", self._buffer)
+
+    def _checked(self) -> Any:
+        """The C structure; raises when it must not be used: its pointers are into memory that is not mapped (any more,
+        or yet)."""
+        if self._struct is None or self._struct.base == ffi.NULL:
+            raise RegionClosedError(self.name)
+        return self._struct

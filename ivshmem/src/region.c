@@ -1,0 +1,269 @@
+/*
+ * Laying out a region, checking one, and reading a client's entry. region.h tells what it is, docs/region.md the limits
+ * and their reasons.
+ *
+ * The layout follows from the size alone, so a check compares the header with what the layout must be and takes nothing
+ * from it but the wake method and the length of the facts, both bounded.
+ *
+ * Wrong when: somebody who can open the shared memory object truncates it. Whoever touches a page beyond the end then
+ * gets SIGBUS. A VM cannot, its memory is QEMU's mapping.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "ivshmem/region.h"
+
+#include <string.h>
+
+#include "ivshmem/response.h"
+#include "ivshmem/ring.h"
+#include "wait.h"
+
+#define FGV_OWNERS_PER_PAGE     (FGV_PAGE_BYTES / 2u)
+#define FGV_ADDRESS_MIN         UINT64_C(0x10000)            /* below, Linux maps nothing (vm.mmap_min_addr) */
+#define FGV_ADDRESS_END         UINT64_C(0x00007ffffffff000) /* of user space with 47-bit addresses */
+#define FGV_SPAN_ALIGN          64u                          /* ring, responses and chunks: a cache line */
+#define FGV_ANNOUNCE_NAP_MAX_NS UINT64_C(10000000)
+
+static uint64_t round_up_page(uint64_t bytes)
+{
+    return (bytes + FGV_PAGE_BYTES - 1) & ~(uint64_t)(FGV_PAGE_BYTES - 1);
+}
+
+/* Fills `region` with the layout for this size; false when no region has this size or place. */
+static bool lay_out(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct fgv_region *region)
+{
+    if (base == NULL || (uintptr_t)base % FGV_PAGE_BYTES != 0 || bytes < FGV_REGION_MIN_BYTES ||
+        bytes % FGV_PAGE_BYTES != 0 || bytes > FGV_ADDRESS_END)
+        return false;
+    const uint64_t facts = FGV_PAGE_BYTES;
+    const uint64_t clients = facts + FGV_FACTS_BYTES;
+    const uint64_t owners = clients + round_up_page(FGV_NR_CLIENTS * sizeof(struct fgv_client));
+    const uint64_t nr_pages = (bytes - owners) / FGV_PAGE_BYTES;
+    /* A page of owners describes FGV_OWNERS_PER_PAGE pages of heap. */
+    const uint64_t nr_owner_pages = (nr_pages + FGV_OWNERS_PER_PAGE) / (FGV_OWNERS_PER_PAGE + 1);
+    *region = (struct fgv_region){
+        .base = base,
+        .region_bytes = bytes,
+        .table_hash = table_hash,
+        .nr_heap_pages = nr_pages - nr_owner_pages,
+        .header = (struct fgv_region_header *)base,
+        .clients = (struct fgv_client *)(base + clients),
+        .owners = (_Atomic uint16_t *)(base + owners),
+        .facts = base + facts,
+        .heap = base + owners + nr_owner_pages * FGV_PAGE_BYTES,
+    };
+    return true;
+}
+
+static uint64_t offset_of(const struct fgv_region *region, const void *place)
+{
+    return (uint64_t)((const uint8_t *)place - region->base);
+}
+
+bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum fgv_wake wake, const void *facts,
+                       uint32_t facts_bytes, struct fgv_region *region)
+{
+    if (facts_bytes > FGV_FACTS_BYTES || (wake != FGV_WAKE_POLL && wake != FGV_WAKE_FUTEX) ||
+        !lay_out(base, bytes, table_hash, region))
+        return false;
+    region->wake = (uint32_t)wake;
+    region->facts_bytes = facts_bytes;
+    struct fgv_region_header *header = region->header;
+    /* Sequentially consistent: a guest that checks an old region meanwhile finds no magic rather than half of two
+     * layouts. */
+    atomic_store_explicit(&header->magic, 0, memory_order_seq_cst);
+    memset(base + sizeof(header->magic), 0, offset_of(region, region->heap) - sizeof(header->magic));
+    if (facts_bytes != 0)
+        memcpy(region->facts, facts, facts_bytes);
+    header->layout_version = FGV_LAYOUT_VERSION;
+    header->wake = (uint32_t)wake;
+    header->table_hash = table_hash;
+    header->region_bytes = bytes;
+    header->facts_offset = offset_of(region, region->facts);
+    header->clients_offset = offset_of(region, region->clients);
+    header->owners_offset = offset_of(region, region->owners);
+    header->heap_offset = offset_of(region, region->heap);
+    header->nr_heap_pages = region->nr_heap_pages;
+    header->facts_bytes = facts_bytes;
+    atomic_store_explicit(&header->host_state, FGV_HOST_DOWN, memory_order_relaxed);
+    /* Release: pairs with the acquire in fgv_region_check. */
+    atomic_store_explicit(&header->magic, FGV_REGION_MAGIC, memory_order_release);
+    return true;
+}
+
+enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct fgv_region *region)
+{
+    struct fgv_region expected;
+    if (!lay_out(base, bytes, table_hash, &expected))
+        return FGV_REGION_DAMAGED;
+    struct fgv_region_header *header = expected.header;
+    /* Acquire: pairs with the release in fgv_region_format. */
+    if (atomic_load_explicit(&header->magic, memory_order_acquire) != FGV_REGION_MAGIC)
+        return FGV_REGION_NO_MAGIC;
+    if (__atomic_load_n(&header->layout_version, __ATOMIC_RELAXED) != FGV_LAYOUT_VERSION)
+        return FGV_REGION_WRONG_VERSION;
+    if (__atomic_load_n(&header->table_hash, __ATOMIC_RELAXED) != table_hash)
+        return FGV_REGION_WRONG_TABLE;
+    expected.wake = __atomic_load_n(&header->wake, __ATOMIC_RELAXED);
+    expected.facts_bytes = __atomic_load_n(&header->facts_bytes, __ATOMIC_RELAXED);
+    if ((expected.wake != FGV_WAKE_POLL && expected.wake != FGV_WAKE_FUTEX) || expected.facts_bytes > FGV_FACTS_BYTES ||
+        __atomic_load_n(&header->region_bytes, __ATOMIC_RELAXED) != bytes ||
+        __atomic_load_n(&header->facts_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.facts) ||
+        __atomic_load_n(&header->clients_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.clients) ||
+        __atomic_load_n(&header->owners_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.owners) ||
+        __atomic_load_n(&header->heap_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.heap) ||
+        __atomic_load_n(&header->nr_heap_pages, __ATOMIC_RELAXED) != expected.nr_heap_pages)
+        return FGV_REGION_DAMAGED;
+    *region = expected;
+    return FGV_REGION_OK;
+}
+
+const char *fgv_region_status_text(enum fgv_region_status status)
+{
+    switch (status) {
+    case FGV_REGION_OK:
+        return "the region is in order";
+    case FGV_REGION_NO_MAGIC:
+        return "the region is not initialised: start the daemon on the host (fairgv-host start)";
+    case FGV_REGION_WRONG_VERSION:
+        return "the region has another layout version: install the same FairGV release in the guest and on the host";
+    case FGV_REGION_WRONG_TABLE:
+        return "the region was made for another table of CUDA calls: install the same FairGV release in the guest and "
+               "on the host";
+    case FGV_REGION_DAMAGED:
+        return "the region's header does not fit its size: detach and attach the device again (fairgv-host detach, "
+               "attach)";
+    }
+    return "unknown region status";
+}
+
+bool fgv_region_in_heap(const struct fgv_region *region, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t heap_offset = offset_of(region, region->heap);
+    const uint64_t heap_bytes = region->nr_heap_pages * FGV_PAGE_BYTES;
+    return offset >= heap_offset && offset - heap_offset <= heap_bytes && bytes <= heap_bytes - (offset - heap_offset);
+}
+
+void fgv_announce(const struct fgv_region *region)
+{
+    /* Release: pairs with the acquire in fgv_announce_wait; the state that changed was written before. */
+    atomic_fetch_add_explicit(&region->header->announce, 1, memory_order_release);
+    if (region->wake == FGV_WAKE_FUTEX)
+        fgv_futex_wake(&region->header->announce);
+}
+
+uint32_t fgv_announce_wait(const struct fgv_region *region, uint32_t seen, uint64_t timeout_ns)
+{
+    _Atomic uint32_t *word = &region->header->announce;
+    uint32_t now = atomic_load_explicit(word, memory_order_acquire); /* pairs with the release in fgv_announce */
+    if (now != seen || timeout_ns == 0)
+        return now;
+    if (region->wake == FGV_WAKE_FUTEX) {
+        fgv_futex_wait(word, seen, timeout_ns);
+        return atomic_load_explicit(word, memory_order_acquire);
+    }
+    const uint64_t begun_ns = fgv_now_ns();
+    uint64_t nap_ns = FGV_NAP_MAX_NS;
+    for (uint64_t passed_ns = 0; now == seen && passed_ns < timeout_ns; passed_ns = fgv_now_ns() - begun_ns) {
+        struct timespec spec = fgv_timespec(nap_ns < timeout_ns - passed_ns ? nap_ns : timeout_ns - passed_ns);
+        bool is_interrupted = nanosleep(&spec, NULL) != 0;
+        now = atomic_load_explicit(word, memory_order_acquire);
+        if (is_interrupted)
+            break;
+        nap_ns = nap_ns * 2 < FGV_ANNOUNCE_NAP_MAX_NS ? nap_ns * 2 : FGV_ANNOUNCE_NAP_MAX_NS;
+    }
+    return now;
+}
+
+/* The part of a client entry that the guest fills, every byte read once. */
+static void copy_entry(const struct fgv_client *shared, struct fgv_client *copy)
+{
+    _Static_assert(offsetof(struct fgv_client, beat) % sizeof(uint64_t) == 0, "copied in words");
+    for (size_t i = 0; i < offsetof(struct fgv_client, beat); i += sizeof(uint64_t)) {
+        uint64_t word = __atomic_load_n((const uint64_t *)((const char *)shared + i), __ATOMIC_RELAXED);
+        memcpy((char *)copy + i, &word, sizeof(word));
+    }
+}
+
+static bool is_owned(const struct fgv_region *region, uint32_t index, const struct fgv_span *span)
+{
+    const uint64_t heap_offset = offset_of(region, region->heap);
+    const uint64_t last = (span->offset + span->bytes - 1 - heap_offset) / FGV_PAGE_BYTES;
+    for (uint64_t page = (span->offset - heap_offset) / FGV_PAGE_BYTES; page <= last; page++) {
+        if (atomic_load_explicit(&region->owners[page], memory_order_relaxed) != index + 1)
+            return false;
+    }
+    return true;
+}
+
+static bool are_spans_sound(const struct fgv_region *region, const struct fgv_client_layout *layout)
+{
+    const struct fgv_span spans[] = {layout->ring, layout->responses, layout->chunks, layout->arena};
+    const size_t nr_spans = sizeof(spans) / sizeof(spans[0]);
+    for (size_t i = 0; i < nr_spans; i++) {
+        if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0)
+            return false;
+        for (size_t j = 0; j < i; j++) {
+            if (spans[i].offset < spans[j].offset + spans[j].bytes &&
+                spans[j].offset < spans[i].offset + spans[i].bytes)
+                return false;
+        }
+    }
+    /* The driver pins the arena by pages. */
+    if (layout->arena.offset % FGV_PAGE_BYTES != 0)
+        return false;
+    for (size_t i = 0; i < nr_spans; i++) {
+        if (!is_owned(region, layout->index, &spans[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool are_sizes_sound(const struct fgv_client *entry)
+{
+    return entry->ring_bytes >= FGV_RING_MIN_BYTES && entry->ring_bytes <= FGV_RING_MAX_BYTES &&
+           (entry->ring_bytes & (entry->ring_bytes - 1)) == 0 && entry->nr_responses >= 1 &&
+           entry->nr_responses <= FGV_MAX_RESPONSES && entry->nr_chunks >= 1 && entry->nr_chunks <= FGV_MAX_CHUNKS &&
+           entry->chunk_bytes >= FGV_CHUNK_MIN_BYTES && entry->chunk_bytes <= FGV_CHUNK_MAX_BYTES &&
+           entry->chunk_bytes % FGV_PAGE_BYTES == 0;
+}
+
+static void copy_program(const char *from, char *to)
+{
+    for (size_t i = 0; i < FGV_PROGRAM_BYTES; i++)
+        to[i] = from[i] == '\0' || (from[i] >= ' ' && from[i] <= '~') ? from[i] : '?';
+    to[FGV_PROGRAM_BYTES - 1] = '\0';
+}
+
+bool fgv_client_read_layout(const struct fgv_region *region, uint32_t index, struct fgv_client_layout *layout)
+{
+    if (index >= FGV_NR_CLIENTS)
+        return false;
+    struct fgv_client *shared = &region->clients[index];
+    struct fgv_client entry;
+    /* Acquire: pairs with the guest's release of HELLO, after which its fields stand still if it is honest. */
+    (void)atomic_load_explicit(&shared->state, memory_order_acquire);
+    copy_entry(shared, &entry);
+    if (!are_sizes_sound(&entry))
+        return false;
+    if (entry.address % FGV_PAGE_BYTES != 0 || entry.address < FGV_ADDRESS_MIN ||
+        entry.address > FGV_ADDRESS_END - region->region_bytes)
+        return false;
+    *layout = (struct fgv_client_layout){
+        .index = index,
+        .address = entry.address,
+        .commit_key = entry.commit_key,
+        .ring = {entry.ring_offset, sizeof(struct fgv_ring_control) + (uint64_t)entry.ring_bytes},
+        .responses = {entry.responses_offset, (uint64_t)entry.nr_responses * sizeof(struct fgv_response)},
+        .chunks = {entry.chunks_offset, (uint64_t)entry.nr_chunks * sizeof(struct fgv_chunk)},
+        .arena = {entry.arena_offset, (uint64_t)entry.nr_chunks * entry.chunk_bytes},
+        .ring_bytes = entry.ring_bytes,
+        .nr_responses = entry.nr_responses,
+        .nr_chunks = entry.nr_chunks,
+        .chunk_bytes = entry.chunk_bytes,
+        .pid = entry.pid,
+    };
+    copy_program(entry.program, layout->program);
+    return are_spans_sound(region, layout);
+}

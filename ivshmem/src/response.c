@@ -1,0 +1,154 @@
+/*
+ * Response slots, arena chunks, and the guest's pools of them. response.h tells what they are.
+ *
+ * A slot is one word that both ends change by exchange, so there is no second word to disagree with, and no wake-up to
+ * lose: the owner moves WAITING to PARKED and sleeps only while the word says PARKED; the host replaces whatever it
+ * finds with DONE and, when that was PARKED, wakes.
+ *
+ * Wrong when: the owner gave up (keep_waiting said no) and uses the slot again. The host may still complete it for the
+ * old request.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "ivshmem/response.h"
+
+#include <string.h>
+
+#include "wait.h"
+
+void fgv_pool_init(struct fgv_pool *pool, uint32_t nr)
+{
+    pool->nr = nr < FGV_MAX_RESPONSES ? nr : FGV_MAX_RESPONSES;
+    for (uint32_t word = 0; word < FGV_MAX_RESPONSES / 64; word++) {
+        uint32_t first = word * 64;
+        uint32_t nr_here = pool->nr > first ? pool->nr - first : 0;
+        uint64_t bits = nr_here >= 64 ? UINT64_MAX : (UINT64_C(1) << nr_here) - 1;
+        atomic_store_explicit(&pool->free[word], bits, memory_order_relaxed);
+    }
+}
+
+/* Takes `wanted` from its word if it is free, else the lowest free one there; -1 when the word is used up. */
+static int32_t take_from_word(_Atomic uint64_t *free_bits, uint32_t wanted)
+{
+    uint64_t bits = atomic_load_explicit(free_bits, memory_order_relaxed);
+    while (bits != 0) {
+        uint32_t bit = (bits >> wanted) & 1 ? wanted : (uint32_t)__builtin_ctzll(bits);
+        /* Acquire: pairs with the release in fgv_pool_give; what the last owner did with the slot is done. */
+        if (atomic_compare_exchange_weak_explicit(free_bits, &bits, bits & ~(UINT64_C(1) << bit), memory_order_acquire,
+                                                  memory_order_relaxed))
+            return (int32_t)bit;
+    }
+    return -1;
+}
+
+int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint)
+{
+    if (pool->nr == 0)
+        return -1;
+    if (hint >= pool->nr)
+        hint %= pool->nr;
+    const uint32_t nr_words = (pool->nr + 63) / 64;
+    uint32_t word = hint / 64;
+    uint32_t wanted = hint % 64;
+    for (uint32_t i = 0; i < nr_words; i++) {
+        int32_t bit = take_from_word(&pool->free[word], wanted);
+        if (bit >= 0)
+            return (int32_t)(word * 64) + bit;
+        word = word + 1 < nr_words ? word + 1 : 0;
+        wanted = 0;
+    }
+    return -1;
+}
+
+void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
+{
+    if (index >= pool->nr)
+        return;
+    /* Release: pairs with the acquire in take_from_word. */
+    atomic_fetch_or_explicit(&pool->free[index / 64], UINT64_C(1) << (index % 64), memory_order_release);
+}
+
+/* One sleep of a waiting owner that saw `seen` in the word. */
+static void sleep_once(_Atomic uint32_t *state, uint32_t wake, uint32_t seen, uint64_t *nap_ns)
+{
+    if (wake != FGV_WAKE_FUTEX) {
+        fgv_nap(*nap_ns);
+        *nap_ns = fgv_nap_longer(*nap_ns);
+        return;
+    }
+    if (seen == FGV_SLOT_WAITING) {
+        /* Relaxed: says nothing but that somebody sleeps. The host's exchange either comes before, and this fails, or
+         * sees PARKED. */
+        if (!atomic_compare_exchange_strong_explicit(state, &seen, FGV_SLOT_PARKED, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            return;
+        seen = FGV_SLOT_PARKED;
+    }
+    fgv_futex_wait(state, seen, FGV_ASK_NS);
+}
+
+bool fgv_slot_wait(_Atomic uint32_t *state, uint32_t wake, uint64_t spin_ns, bool (*keep_waiting)(void *, uint32_t),
+                   void *context)
+{
+    /* Acquire, here and below: pairs with the exchange in fgv_slot_complete; result and payload were written before it.
+     */
+    if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
+        return true;
+    const uint64_t begun_ns = fgv_now_ns();
+    struct fgv_patience patience = {.asked_ns = begun_ns, .keep_waiting = keep_waiting, .context = context};
+    uint64_t now_ns = begun_ns;
+    uint64_t nap_ns = FGV_NAP_MIN_NS;
+    for (;;) {
+        bool is_spinning = now_ns - begun_ns < spin_ns;
+        for (uint32_t i = 0; is_spinning && i < FGV_PAUSES_PER_CLOCK; i++) {
+            if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
+                return true;
+            fgv_cpu_pause();
+        }
+        uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
+        if (seen == FGV_SLOT_DONE)
+            return true;
+        if (!fgv_patience_lasts(&patience, now_ns))
+            return false;
+        if (!is_spinning)
+            sleep_once(state, wake, seen, &nap_ns);
+        now_ns = fgv_now_ns();
+    }
+}
+
+bool fgv_slot_complete(_Atomic uint32_t *state, uint32_t wake)
+{
+    /* Release: pairs with the acquires in fgv_slot_wait. */
+    uint32_t before = atomic_exchange_explicit(state, FGV_SLOT_DONE, memory_order_release);
+    if (before != FGV_SLOT_PARKED || wake != FGV_WAKE_FUTEX)
+        return false;
+    fgv_futex_wake(state);
+    return true;
+}
+
+bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
+                 uint32_t result, const void *payload, uint32_t payload_bytes)
+{
+    if (index >= layout->nr_responses || payload_bytes > FGV_RESPONSE_PAYLOAD_BYTES)
+        return false;
+    struct fgv_response *slots = (struct fgv_response *)(region->base + layout->responses.offset);
+    struct fgv_response *slot = &slots[index];
+    slot->result = result;
+    slot->payload_bytes = payload_bytes;
+    if (payload_bytes != 0)
+        memcpy(slot->payload, payload, payload_bytes);
+    fgv_slot_complete(&slot->state, region->wake);
+    return true;
+}
+
+bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
+                        uint32_t result)
+{
+    if (index >= layout->nr_chunks)
+        return false;
+    struct fgv_chunk *chunks = (struct fgv_chunk *)(region->base + layout->chunks.offset);
+    chunks[index].result = result;
+    fgv_slot_complete(&chunks[index].state, region->wake);
+    return true;
+}

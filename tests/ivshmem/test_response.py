@@ -1,0 +1,163 @@
+"""Slots, chunks and pools."""
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ivshmem.region import Wake, ffi, lib
+
+from .conftest import Guest
+
+IDLE, WAITING, PARKED, DONE = 0, 1, 2, 3
+SECOND = 10**9
+
+
+def pool_of(nr: int) -> Any:
+    pool = ffi.new("struct fgv_pool *")
+    lib.fgv_pool_init(pool, nr)
+    return pool
+
+
+@pytest.mark.parametrize("nr", [1, 2, 63, 64, 65, 100, 1023, 1024])
+def test_a_pool_gives_each_index_once(nr: int) -> None:
+    pool = pool_of(nr)
+    taken = [lib.fgv_pool_take(pool, 5) for _ in range(nr)]
+    assert sorted(taken) == list(range(nr))
+    assert taken[0] == 5 % nr, "the hint comes first"
+    assert lib.fgv_pool_take(pool, 0) == -1
+    lib.fgv_pool_give(pool, nr - 1)
+    assert lib.fgv_pool_take(pool, 0) == nr - 1
+
+
+def test_odd_pools() -> None:
+    assert lib.fgv_pool_take(pool_of(0), 0) == -1
+    pool = pool_of(5000)
+    assert pool.nr == lib.FGV_MAX_RESPONSES
+    small = pool_of(3)
+    lib.fgv_pool_give(small, 3)
+    lib.fgv_pool_give(small, 2**32 - 1)
+    assert sorted(lib.fgv_pool_take(small, 2**32 - 1) for _ in range(4)) == [-1, 0, 1, 2]
+
+
+@given(nr=st.integers(1, 1024), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 2**32 - 1)), max_size=300))
+def test_a_pool_is_a_set(nr: int, steps: list[tuple[bool, int]]) -> None:
+    pool = pool_of(nr)
+    taken: set[int] = set()
+    for is_take, number in steps:
+        if is_take or not taken:
+            index = lib.fgv_pool_take(pool, number)
+            assert (index == -1) == (len(taken) == nr)
+            assert index not in taken
+            assert index < nr
+            if number % nr not in taken and index != -1:
+                assert index == number % nr
+            taken.update({index} - {-1})
+        else:
+            index = sorted(taken)[number % len(taken)]
+            lib.fgv_pool_give(pool, index)
+            taken.remove(index)
+
+
+def test_threads_never_share_an_index() -> None:
+    pool = pool_of(70)
+    owners: list[int] = [0] * 70
+    clashes: list[int] = []
+
+    def work(me: int) -> None:
+        for _ in range(3000):
+            index = lib.fgv_pool_take(pool, me * 17)
+            if owners[index] != 0:
+                clashes.append(index)
+            owners[index] = me
+            if owners[index] != me:
+                clashes.append(index)
+            owners[index] = 0
+            lib.fgv_pool_give(pool, index)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clashes == []
+    assert sorted(lib.fgv_pool_take(pool, 0) for _ in range(70)) == list(range(70))
+
+
+@pytest.mark.parametrize("wake", list(Wake))
+@pytest.mark.parametrize("spin_ns", [0, 10_000, 600 * SECOND])
+def test_a_waiting_owner_is_answered(wake: Wake, spin_ns: int) -> None:
+    for _ in range(20):
+        word = ffi.new("uint32_t *", WAITING)
+        completer = threading.Thread(target=lib.fgv_face_slot_complete, args=(word, int(wake)))
+        completer.start()
+        assert lib.fgv_face_slot_wait(word, int(wake), spin_ns, ffi.NULL, ffi.NULL)
+        completer.join()
+        assert word[0] == DONE
+
+
+@pytest.mark.parametrize("wake", list(Wake))
+@pytest.mark.parametrize("state", [IDLE, WAITING, PARKED])
+@pytest.mark.parametrize("spin_ns", [0, 600 * SECOND])
+def test_an_owner_gives_up_when_told_to(wake: Wake, state: int, spin_ns: int) -> None:
+    asked: list[int] = []
+
+    @ffi.callback("bool(void *, uint32_t)")  # type: ignore[untyped-decorator]
+    def keep_waiting(_context: object, nr_rounds: int) -> bool:
+        asked.append(nr_rounds)
+        return len(asked) < 3
+
+    word = ffi.new("uint32_t *", state)
+    assert not lib.fgv_face_slot_wait(word, int(wake), spin_ns, keep_waiting, ffi.NULL)
+    assert asked == [0, 1, 2]
+    parks = wake is Wake.FUTEX and spin_ns == 0 and state == WAITING
+    assert word[0] == (PARKED if parks else state)
+
+
+def test_only_a_parked_owner_costs_a_system_call() -> None:
+    for state, is_woken in ((IDLE, False), (WAITING, False), (PARKED, True), (DONE, False), (77, False)):
+        word = ffi.new("uint32_t *", state)
+        assert lib.fgv_face_slot_complete(word, int(Wake.FUTEX)) == is_woken
+        assert word[0] == DONE
+    assert not lib.fgv_face_slot_complete(ffi.new("uint32_t *", PARKED), int(Wake.POLL))
+
+
+def layout_of(guest: Guest) -> Any:
+    guest.write(guest.good_entry())
+    layout = ffi.new("struct fgv_client_layout *")
+    assert lib.fgv_client_read_layout(guest.region.c_region, guest.index, layout)
+    return layout
+
+
+def test_an_answer_lands_in_its_slot(guest: Guest) -> None:
+    layout = layout_of(guest)
+    at = layout.responses.offset + 7 * 512
+    guest.memory[at : at + 4] = WAITING.to_bytes(4, "little")
+    payload = bytes(range(256)) + bytes(240)
+    assert lib.fgv_respond(guest.region.c_region, layout, 7, 201, payload, len(payload))
+    slot = bytes(guest.memory[at : at + 512])
+    assert slot[:16] == b"".join(word.to_bytes(4, "little") for word in (DONE, 201, 496, 0))
+    assert slot[16:] == payload
+    assert bytes(guest.memory[at - 512 : at]) == bytes(512)
+    assert bytes(guest.memory[at + 512 : at + 1024]) == bytes(512)
+
+
+def test_answers_out_of_bounds_touch_nothing(guest: Guest) -> None:
+    layout = layout_of(guest)
+    before = bytes(guest.memory)
+    c = guest.region.c_region
+    for index in (64, 65, 0xFFFF, 2**32 - 1):
+        assert not lib.fgv_respond(c, layout, index, 1, b"x", 1)
+    assert not lib.fgv_respond(c, layout, 0, 1, bytes(497), 497)
+    for index in (4, 1024, lib.FGV_MAX_CHUNKS, 2**32 - 1):
+        assert not lib.fgv_chunk_complete(c, layout, index, 1)
+    assert bytes(guest.memory) == before
+
+
+def test_a_chunk_is_completed(guest: Guest) -> None:
+    layout = layout_of(guest)
+    assert lib.fgv_chunk_complete(guest.region.c_region, layout, 3, 700)
+    at = layout.chunks.offset + 3 * 8
+    assert bytes(guest.memory[at : at + 8]) == DONE.to_bytes(4, "little") + (700).to_bytes(4, "little")
