@@ -1,0 +1,38 @@
+"""What a scheduling policy is: a small class over the events of a vGPU's life, the same in the daemon and in the simulator.
+
+A policy is pure: no I/O, no threads, no clock of its own. Time is handed in with every event, in nanoseconds on any monotonic scale.
+It decides one thing, who gets the GPU next; who holds it, and how long, is the caller's business. See `first_come.py` for the smallest
+one, and CONTRIBUTING.md for what adding one touches.
+"""
+
+from typing import Protocol
+
+
+class Policy(Protocol):
+    """Decides which backlogged vGPU is granted the GPU next. vGPUs are named by small integers that the caller chose."""
+
+    name: str
+
+    def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
+        """A vGPU exists from now on; it is not backlogged. `weight` is at least 1."""
+
+    def left(self, vgpu: int, now_ns: int) -> None:
+        """The vGPU is gone, whatever it was doing. Unknown ones are ignored."""
+
+    def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
+        """From now on its share follows the new weight; what it used before stays used."""
+
+    def backlogged(self, vgpu: int, now_ns: int) -> None:
+        """It has GPU work to submit and does not hold the GPU. Repeating it changes nothing."""
+
+    def blocked(self, vgpu: int, now_ns: int) -> None:
+        """It has nothing to submit any more."""
+
+    def dispatched(self, vgpu: int, now_ns: int) -> None:
+        """It was granted the GPU: no longer backlogged until it says so again."""
+
+    def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
+        """It used the GPU for `used_ns` more."""
+
+    def pick(self, now_ns: int) -> int | None:
+        """The backlogged vGPU to be granted next, or None when there is none. Changes nothing: asking twice gives the same answer."""
