@@ -1,0 +1,308 @@
+"""
+The text of one LLVM function while it grows: values, registers, operands, blocks.
+
+A register is an alloca that LLVM turns into SSA values; all of them start as zero. Operands are read in the type the instruction wants and
+written back in the register's own, so that a lowering never sees how a register was declared.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from cuda_api.ptx.syntax import Float, Instruction, Integer, Name, Negated, Not, Offset, Operand, Vector
+from softgpu.compiler.errors import InvalidPtxError, UnsupportedInstruction
+from softgpu.compiler.scalars import BITS_OF_LLVM, TYPES, Type
+
+if TYPE_CHECKING:
+    from softgpu.compiler.frame import Frame
+
+RUNTIME_OFFSETS_BYTES = {
+    "barrier": 8,
+    "barrier_reduce": 16,
+    "warp_exchange": 24,
+    "vprintf": 32,
+    "assert_fail": 40,
+    "trap": 48,
+    "device_malloc": 56,
+    "device_free": 64,
+    "clock64": 72,
+    "global_timer_ns": 80,
+}
+PARALLEL = ", !llvm.access.group !1"
+"""On accesses that PTX leaves unordered between threads: the loop over a block's threads may then be vectorised."""
+INVARIANT = ", !invariant.load !0, !llvm.access.group !1"
+
+
+SPACE_SCOPES = {"shared": ", !alias.scope !8, !noalias !9", "global": ", !alias.scope !9, !noalias !8"}
+"""What an access that names its space says of itself: shared and global memory never overlap."""
+
+
+def float_constant(bits: int, llvm: str) -> str:
+    return f"bitcast (i{BITS_OF_LLVM[llvm]} {bits} to {llvm})"
+
+
+class Builder:
+    """Emission state of one function. `frame` knows what its names mean."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        self.is_terminated = False
+        self.instruction = Instruction("", (), ())
+        self._nr_names = 0
+        self._slots: dict[str, tuple[str, str]] = {}
+        self._cached: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+
+    # Text
+
+    def fresh(self, stem: str = "v") -> str:
+        self._nr_names += 1
+        return f"{stem}{self._nr_names}"
+
+    def emit(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, expression: str) -> str:
+        name = f"%{self.fresh()}"
+        self.lines.append(f"  {name} = {expression}")
+        return name
+
+    def allocate(self, llvm: str, alignment: int = 0) -> str:
+        name = f"%{self.fresh('a')}"
+        self.entry.append(f"  {name} = alloca {llvm}" + (f", align {alignment}" if alignment else ""))
+        return name
+
+    def once(self, key: str, *expressions: str) -> str:
+        """A value of the function's entry, computed when first asked for; `{}` stands for the expression before."""
+        if key not in self._cached:
+            name = ""
+            for expression in expressions:
+                previous, name = name, f"%{self.fresh('e')}"
+                self.entry.append(f"  {name} = {expression.replace('{}', previous)}")
+            self._cached[key] = name
+        return self._cached[key]
+
+    # Blocks
+
+    def branch(self, label: str) -> None:
+        self.emit(f"br label %{label}")
+        self.is_terminated = True
+
+    def branch_if(self, condition: str, then: str, otherwise: str) -> None:
+        self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
+        self.is_terminated = True
+
+    def start(self, label: str) -> None:
+        """Begins a block, falling into it where the one before is open."""
+        if not self.is_terminated:
+            self.emit(f"br label %{label}")
+        self.lines.append(f"{label}:")
+        self.is_terminated = False
+
+    def terminate(self, text: str) -> None:
+        self.emit(text)
+        self.is_terminated = True
+
+    # Errors
+
+    def unsupported(self, reason: str = "") -> UnsupportedInstruction:
+        return UnsupportedInstruction(self.instruction.spelling, self.frame.name, self.instruction.line, reason)
+
+    def invalid(self, message: str) -> InvalidPtxError:
+        where = f"{self.frame.name}: line {self.instruction.line}: '{self.instruction.spelling}'"
+        return InvalidPtxError(f"{where}: {message}")
+
+    # Types
+
+    def type(self, index: int = -1) -> Type:
+        """The type named by a modifier, by default the last one."""
+        modifiers = self.instruction.modifiers
+        try:
+            return TYPES[modifiers[index]]
+        except (IndexError, KeyError):
+            raise self.unsupported("its type is not known here") from None
+
+    def types(self) -> list[Type]:
+        """All modifiers that name types, in order."""
+        return [TYPES[word] for word in self.instruction.modifiers if word in TYPES]
+
+    def has(self, modifier: str) -> bool:
+        return modifier in self.instruction.modifiers
+
+    def check_modifiers(self, allowed: frozenset[str]) -> None:
+        """Refuses modifiers that would change the meaning in a way nobody implemented."""
+        for word in self.instruction.modifiers:
+            if word not in allowed and word not in TYPES:
+                raise self.unsupported(f"'.{word}' is not known here")
+
+    def operands(self, least: int, most: int = 0) -> tuple[Operand, ...]:
+        operands = self.instruction.operands
+        if not least <= len(operands) <= (most or least):
+            raise self.invalid(f"expected {least} operands, found {len(operands)}")
+        return operands
+
+    # Registers
+
+    def slot(self, name: str) -> tuple[str, str]:
+        """A register's alloca and its LLVM type."""
+        known = self._slots.get(name)
+        if known is None:
+            llvm = self.frame.register_type(name)
+            if llvm is None:
+                raise self.invalid(f"'{name}' is not declared")
+            pointer = self.allocate(llvm)
+            zero = "null" if llvm == "ptr" else "0.0" if llvm in ("float", "double") else "0"
+            self.entry.append(f"  store {llvm} {zero}, ptr {pointer}")
+            known = self._slots[name] = (pointer, llvm)
+        return known
+
+    def carry_slot(self) -> str:
+        """The condition code's carry flag."""
+        if "%cc" not in self._slots:
+            pointer = self.allocate("i1")
+            self.entry.append(f"  store i1 0, ptr {pointer}")
+            self._slots["%cc"] = (pointer, "i1")
+        return self._slots["%cc"][0]
+
+    def convert_bits(self, value: str, source: str, target: str, *, signed: bool = False) -> str:
+        """The same bits in another LLVM type; cut or extended where the widths differ."""
+        if source == target:
+            return value
+        from_bits, to_bits = BITS_OF_LLVM[source], BITS_OF_LLVM[target]
+        if source == "ptr":
+            value, source = self.let(f"ptrtoint ptr {value} to i64"), "i64"
+            return self.convert_bits(value, source, target, signed=signed)
+        if from_bits == to_bits:
+            if target == "ptr":
+                if not source.startswith("i"):
+                    value = self.let(f"bitcast {source} {value} to i64")
+                return self.let(f"inttoptr i64 {value} to ptr")
+            return self.let(f"bitcast {source} {value} to {target}")
+        if not source.startswith("i"):
+            value = self.let(f"bitcast {source} {value} to i{from_bits}")
+        if from_bits > to_bits:
+            value = self.let(f"trunc i{from_bits} {value} to i{to_bits}")
+        else:
+            value = self.let(f"{'sext' if signed else 'zext'} i{from_bits} {value} to i{to_bits}")
+        return self.convert_bits(value, f"i{to_bits}", target)
+
+    # Operands
+
+    def read(self, operand: Operand, llvm: str) -> str:
+        """An operand as a value of an LLVM type of the same width or narrower."""
+        match operand:
+            case Name(text) if text in self._slots or self.frame.is_register(text):
+                pointer, held = self.slot(text)
+                return self.convert_bits(self.let(f"load {held}, ptr {pointer}"), held, llvm)
+            case Integer(number):
+                return self._integer(number, llvm)
+            case Float(bits, width):
+                return self._float(bits, width, llvm)
+            case Name():
+                value, held = self.frame.read_symbol(self, operand)
+                return self.convert_bits(value, held, llvm)
+            case Offset(symbol, offset):
+                value, held = self.frame.read_symbol(self, symbol)
+                if held == "ptr":
+                    return self.convert_bits(self.let(f"getelementptr i8, ptr {value}, i64 {offset}"), held, llvm)
+                return self.convert_bits(self.let(f"add {held} {value}, {offset}"), held, llvm)
+            case Not(name):
+                return self.let(f"xor i1 {self.read(name, 'i1')}, true")
+            case Negated(name):
+                return self.let(f"sub {llvm} 0, {self.read(name, llvm)}")
+            case Vector(elements):
+                return self._pack(elements, llvm)
+            case _:
+                raise self.invalid("an operand of this shape is not expected")
+
+    def read_wide(self, operand: Operand) -> str:
+        """A 32-bit operand, extended to 64 with zeros."""
+        return self.let(f"zext i32 {self.read(operand, 'i32')} to i64")
+
+    def _integer(self, value: int, llvm: str) -> str:
+        if llvm.startswith("i"):
+            bits = BITS_OF_LLVM[llvm]
+            if bits == 1:
+                return "true" if value else "false"
+            value %= 1 << bits
+            return str(value - (1 << bits) if value >> (bits - 1) else value)
+        if llvm == "ptr":
+            return f"inttoptr (i64 {value % (1 << 64)} to ptr)"
+        return float_constant(value % (1 << BITS_OF_LLVM[llvm]), llvm)
+
+    def _float(self, bits: int, width: int, llvm: str) -> str:
+        if BITS_OF_LLVM[llvm] == 32 and width == 64:
+            number = struct.unpack("<d", struct.pack("<Q", bits))[0]
+            bits = struct.unpack("<I", struct.pack("<f", number))[0]
+        elif BITS_OF_LLVM[llvm] == 64 and width == 32:
+            number = struct.unpack("<f", struct.pack("<I", bits))[0]
+            bits = struct.unpack("<Q", struct.pack("<d", number))[0]
+        return self._integer(bits, llvm)
+
+    def _pack(self, elements: tuple[Operand, ...], llvm: str) -> str:
+        total = BITS_OF_LLVM[llvm]
+        bits = total // len(elements)
+        packed = "0"
+        for index, element in enumerate(elements):
+            part = self.let(f"zext i{bits} {self.read(element, f'i{bits}')} to i{total}")
+            if index:
+                part = self.let(f"shl i{total} {part}, {index * bits}")
+                part = self.let(f"or i{total} {packed}, {part}")
+            packed = part
+        return self.convert_bits(packed, f"i{total}", llvm)
+
+    def write(self, operand: Operand, value: str, llvm: str, *, signed: bool = False) -> None:
+        """Stores a value into a register (or `_`), extended by `signed` where the register is wider."""
+        if isinstance(operand, Vector):
+            self._unpack(operand, value, llvm)
+            return
+        if not isinstance(operand, Name):
+            raise self.invalid("the destination is no register")
+        if operand.text == "_":
+            return
+        pointer, held = self.slot(operand.text)
+        converted = self.convert_bits(value, llvm, held, signed=signed)
+        self.emit(f"store {held} {converted}, ptr {pointer}")
+
+    def _unpack(self, operand: Vector, value: str, llvm: str) -> None:
+        total = BITS_OF_LLVM[llvm]
+        bits = total // len(operand.elements)
+        whole = self.convert_bits(value, llvm, f"i{total}")
+        for index, element in enumerate(operand.elements):
+            part = self.let(f"lshr i{total} {whole}, {index * bits}") if index else whole
+            self.write(element, self.let(f"trunc i{total} {part} to i{bits}"), f"i{bits}")
+
+    def destination_llvm(self, operand: Operand) -> str:
+        """The type a register is held in."""
+        if isinstance(operand, Name) and operand.text != "_" and self.frame.is_register(operand.text):
+            return self.slot(operand.text)[1]
+        return ""
+
+    # Shorthands for lowerings
+
+    def call(self, intrinsic: str, llvm: str, *arguments: str) -> str:
+        """An LLVM intrinsic or helper on values of one type that returns the same type."""
+        self.frame.unit.declare(intrinsic, llvm, (llvm,) * len(arguments))
+        return self.let(f"call {llvm} @{intrinsic}({', '.join(f'{llvm} {value}' for value in arguments)})")
+
+    def select(self, condition: str, llvm: str, then: str, otherwise: str) -> str:
+        return self.let(f"select i1 {condition}, {llvm} {then}, {llvm} {otherwise}")
+
+    def helper(self, name: str) -> str:
+        """Makes a helper of `helpers` part of the module; gives its LLVM name."""
+        return self.frame.unit.use_helper(name)
+
+    def runtime(self, function: str, result: str, *arguments: str) -> str:
+        """A call through struct sgp_runtime; arguments are 'type value'."""
+        offset = RUNTIME_OFFSETS_BYTES[function]
+        table = self.once("runtime", "load ptr, ptr %block" + INVARIANT)
+        slot = self.let(f"getelementptr i8, ptr {table}, i64 {offset}")
+        target = self.let(f"load ptr, ptr {slot}{INVARIANT}")
+        text = f"call {result} {target}({', '.join(arguments)})"
+        if result == "void":
+            self.emit(text)
+            return ""
+        return self.let(text)

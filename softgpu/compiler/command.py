@@ -1,0 +1,105 @@
+"""
+softgpu-compile: an image in, a shared object out.
+
+    softgpu-compile --image FILE --capability 75 --output FILE.so
+    softgpu-compile --version
+
+It prints nothing when all is well. Otherwise it exits with 1 and says `softgpu: CODE: message`, CODE being the name of the CUresult
+that the driver answers with. The version names the compiler and its LLVM: two that differ may make different code of the same PTX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from cuda_api.ptx import PtxSyntaxError, parse
+from softgpu.compiler.errors import (
+    CompileError,
+    InvalidImageError,
+    InvalidPtxError,
+    NoBinaryForGpuError,
+    UnsupportedPtxVersionError,
+)
+
+COMPILER_VERSION = "softgpu-compile 1"
+
+
+class _VersionAction(argparse.Action):
+    """Looks LLVM's package up when asked, not at every start."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import llvmlite  # noqa: PLC0415
+
+        print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
+        parser.exit()
+
+
+_NEWEST_PTX = (9, 99)
+
+
+def ptx_of_image(image: bytes, capability: int) -> str:
+    """PTX out of an image: a fat binary, or PTX text with or without a terminating zero."""
+    start = image.lstrip()[:2]
+    if start in (b".v", b"//", b"/*"):
+        return image.split(b"\0", 1)[0].decode("utf-8", "replace")
+    from cuda_api import fatbin  # noqa: PLC0415 - plain PTX needs none of it
+
+    try:
+        return fatbin.select_ptx(image, capability)
+    except fatbin.NoPtxError as error:
+        raise NoBinaryForGpuError(str(error)) from error
+    except fatbin.FatbinError as error:
+        raise InvalidImageError(str(error)) from error
+
+
+def llvm_text(ptx: str, capability: int) -> str:
+    """The LLVM module of a PTX module."""
+    from softgpu.compiler.tables import target_of  # noqa: PLC0415
+    from softgpu.compiler.unit import Unit  # noqa: PLC0415
+
+    try:
+        module = parse(ptx)
+    except PtxSyntaxError as error:
+        raise InvalidPtxError(str(error)) from error
+    if module.version > _NEWEST_PTX:
+        raise UnsupportedPtxVersionError(f"PTX {module.version[0]}.{module.version[1]} is newer than this compiler")
+    if target_of(module.targets) > capability:
+        raise NoBinaryForGpuError(f"the PTX is for sm_{target_of(module.targets)}, the device is sm_{capability}")
+    if module.address_size != 64:
+        raise InvalidPtxError(f"addresses of {module.address_size} bits are not supported")
+    return Unit(module).text()
+
+
+def compile_image(image: bytes, capability: int, output: Path) -> None:
+    """The whole way. Raises CompileError."""
+    text = llvm_text(ptx_of_image(image, capability), capability)
+    from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
+
+    link(object_code(text), output)
+
+
+def run(arguments: list[str]) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
+    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the compiler's version and LLVM's")
+    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary or PTX text")
+    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
+    parser.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
+    options = parser.parse_args(arguments)
+    try:
+        image = options.image.read_bytes()
+        if options.emit_llvm:
+            ptx = ptx_of_image(image, options.capability)
+            options.output.write_text(llvm_text(ptx, options.capability))
+        else:
+            compile_image(image, options.capability, options.output)
+    except CompileError as error:
+        print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"softgpu: CUDA_ERROR_FILE_NOT_FOUND: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,149 @@
+"""
+A function's body without its scopes.
+
+Nested blocks may declare names again (nvcc writes one block for each call, inline assembly one for each use). Here every name of a nested
+block that declares something gets its own spelling, so that all later passes see one flat list and one table of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cuda_api.ptx.syntax import (
+    Address,
+    Arguments,
+    Block,
+    Bracket,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Name,
+    Negated,
+    Not,
+    Offset,
+    Operand,
+    Pair,
+    Prototype,
+    Statement,
+    Targets,
+    Variable,
+    Vector,
+)
+
+
+@dataclass(slots=True)
+class FlatFunction:
+    """`registers` maps each register to its declared PTX type; `variables` holds everything else that was declared in the body."""
+
+    function: Function
+    code: list[Instruction | Label] = field(default_factory=list)
+    registers: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    prototypes: dict[str, Prototype] = field(default_factory=dict)
+    targets: dict[str, Targets] = field(default_factory=dict)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return [item for item in self.code if isinstance(item, Instruction)]
+
+
+def flatten(function: Function) -> FlatFunction:
+    """The function with unique names. Parameters in the register space become registers."""
+    flat = FlatFunction(function)
+    for parameter in (*function.returns, *function.parameters):
+        if parameter.space == "reg":
+            flat.registers[parameter.name] = parameter.type
+    if function.body is not None:
+        _Flattener(flat).block(function.body, {}, is_outermost=True)
+    return flat
+
+
+class _Flattener:
+    def __init__(self, flat: FlatFunction) -> None:
+        self._flat = flat
+        self._nr_scopes = 0
+
+    def block(self, block: Block, outer: Mapping[str, str], *, is_outermost: bool) -> None:
+        names: Mapping[str, str] = outer
+        if not is_outermost:
+            self._nr_scopes += 1
+            own = {name: f"{name}@{self._nr_scopes}" for name in _declared(block)}
+            names = {**outer, **own} if own else outer
+        for statement in block.statements:
+            self._statement(statement, names)
+
+    def _statement(self, statement: Statement, names: Mapping[str, str]) -> None:
+        flat = self._flat
+        match statement:
+            case Instruction():
+                flat.code.append(_renamed(statement, names) if names else statement)
+            case Label(name):
+                flat.code.append(Label(names.get(name, name)))
+            case Variable(space="reg"):
+                for name in _register_names(statement):
+                    flat.registers[names.get(name, name)] = statement.type
+            case Variable():
+                name = names.get(statement.name, statement.name)
+                flat.variables[name] = replace(statement, name=name)
+            case Prototype():
+                flat.prototypes[names.get(statement.name, statement.name)] = statement
+            case Targets():
+                targets = tuple(names.get(target, target) for target in statement.targets)
+                flat.targets[names.get(statement.name, statement.name)] = replace(statement, targets=targets)
+            case Block():
+                self.block(statement, names, is_outermost=False)
+
+
+def _register_names(variable: Variable) -> list[str]:
+    if variable.range_count is None:
+        return [variable.name]
+    return [f"{variable.name}{index}" for index in range(variable.range_count)]
+
+
+def _declared(block: Block) -> list[str]:
+    names: list[str] = []
+    for statement in block.statements:
+        match statement:
+            case Variable():
+                names.extend(_register_names(statement))
+            case Label() | Prototype() | Targets():
+                names.append(statement.name)
+    return names
+
+
+def _renamed(instruction: Instruction, names: Mapping[str, str]) -> Instruction:
+    guard = instruction.guard
+    if guard is not None and guard.predicate in names:
+        guard = Guard(names[guard.predicate], guard.is_negated)
+    operands = tuple(_operand(operand, names) for operand in instruction.operands)
+    return replace(instruction, operands=operands, guard=guard)
+
+
+def _name(name: Name, names: Mapping[str, str]) -> Name:
+    return Name(names[name.text], name.component) if name.text in names else name
+
+
+def _operand(operand: Operand, names: Mapping[str, str]) -> Operand:
+    match operand:
+        case Name():
+            return _name(operand, names)
+        case Not(name):
+            return Not(_name(name, names))
+        case Negated(name):
+            return Negated(_name(name, names))
+        case Vector(elements):
+            return Vector(tuple(_operand(element, names) for element in elements))
+        case Arguments(elements):
+            return Arguments(tuple(_operand(element, names) for element in elements))
+        case Bracket(elements):
+            return Bracket(tuple(_operand(element, names) for element in elements))
+        case Pair(first, second):
+            return Pair(_operand(first, names), _operand(second, names))
+        case Address(Name() as base, offset):
+            return Address(_name(base, names), offset)
+        case Offset(symbol):
+            return replace(operand, symbol=_name(symbol, names))
+        case _:
+            return operand

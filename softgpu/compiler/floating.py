@@ -1,0 +1,227 @@
+"""
+Floating-point arithmetic, rounded as the instruction says and never fused unless it says fma.
+
+Directed rounding of f32 sums, products and fmas goes through f64 and an exact error term, so that it vectorises (nvcc's expf is made of
+fma.rm.f32). The rest of directed rounding is rare and switches the host's rounding mode around one operation.
+"""
+
+from __future__ import annotations
+
+from cuda_api.ptx.syntax import Instruction
+from softgpu.compiler.builder import Builder, float_constant
+from softgpu.compiler.helpers import directed_helper, rounded_helper
+from softgpu.compiler.scalars import Type
+
+_SUFFIX = {
+    "float": "f32",
+    "double": "f64",
+    "half": "f16",
+    "bfloat": "bf16",
+    "<2 x half>": "v2f16",
+    "<2 x bfloat>": "v2bf16",
+}
+_DIRECTED = ("rz", "rm", "rp")
+_ALLOWED = frozenset(("rn", "rz", "rm", "rp", "ftz", "sat", "relu", "approx", "full", "noftz", "NaN"))
+_SMALLEST_NORMAL_F32 = 0x00800000
+
+
+def intrinsic(name: str, kind: Type) -> str:
+    return f"llvm.{name}.{_SUFFIX[kind.llvm]}"
+
+
+def rounding(builder: Builder) -> str:
+    """The directed rounding mode the instruction asks for, or ''."""
+    return next((mode for mode in _DIRECTED if builder.has(mode)), "")
+
+
+def zero(kind: Type) -> str:
+    return "zeroinitializer" if kind.kind == "x" else "0.0"
+
+
+def flushed(builder: Builder, kind: Type, value: str) -> str:
+    """With .ftz, a subnormal f32 is a zero of its sign."""
+    if not builder.has("ftz") or kind.llvm != "float":
+        return value
+    return flush(builder, value)
+
+
+def flush(builder: Builder, value: str) -> str:
+    magnitude = builder.call("llvm.fabs.f32", "float", value)
+    is_small = builder.let(f"fcmp olt float {magnitude}, {float_constant(_SMALLEST_NORMAL_F32, 'float')}")
+    return builder.select(is_small, "float", builder.call("llvm.copysign.f32", "float", "0.0", value), value)
+
+
+def saturated(builder: Builder, kind: Type, value: str) -> str:
+    """Clamped to [0, 1]; NaN gives 0."""
+    if kind.kind == "x":
+        raise builder.unsupported("'.sat' of a pair")
+    above = builder.let(f"fcmp ogt {kind.llvm} {value}, 0.0")
+    value = builder.select(above, kind.llvm, value, "0.0")
+    beyond = builder.let(f"fcmp ogt {kind.llvm} {value}, 1.0")
+    return builder.select(beyond, kind.llvm, "1.0", value)
+
+
+def read(builder: Builder, index: int, kind: Type) -> str:
+    return flushed(builder, kind, builder.read(builder.instruction.operands[index], kind.llvm))
+
+
+def finish(builder: Builder, kind: Type, value: str) -> None:
+    """Flushes, saturates and writes a result."""
+    value = flushed(builder, kind, value)
+    if builder.has("sat"):
+        value = saturated(builder, kind, value)
+    if builder.has("relu"):
+        value = builder.call(intrinsic("maximumnum", kind), kind.llvm, value, zero(kind))
+    builder.write(builder.instruction.operands[0], value, kind.llvm)
+
+
+def _widened(builder: Builder, value: str) -> str:
+    return builder.let(f"fpext float {value} to double")
+
+
+def _directed_f32(builder: Builder, mode: str, product: str, addend: str | None) -> str:
+    """product (+ addend), doubles that hold f32 values or an exact product of two, rounded to f32 by `mode`."""
+    error = "0.0"
+    if addend is not None:
+        name = builder.helper("sgp.two_sum.down" if mode == "rm" else "sgp.two_sum")
+        both = builder.let(f"call {{ double, double }} @{name}(double {product}, double {addend})")
+        product = builder.let(f"extractvalue {{ double, double }} {both}, 0")
+        error = builder.let(f"extractvalue {{ double, double }} {both}, 1")
+    return directed(builder, mode, "float", product, error)
+
+
+def directed(builder: Builder, mode: str, target: str, value: str, error: str) -> str:
+    """value + error (exact, |error| at most half an ulp of value) rounded to a narrower type by rz, rm or rp."""
+    source = "double" if target in ("float", "double") else "float"
+    name = builder.helper(directed_helper(mode, target))
+    return builder.let(f"call {target} @{name}({source} {value}, {source} {error})")
+
+
+def _switched(builder: Builder, mode: str, operation: str, kind: Type, *values: str) -> str:
+    name = builder.helper(rounded_helper(mode, operation, kind.llvm))
+    return builder.let(f"call {kind.llvm} @{name}({', '.join(f'{kind.llvm} {value}' for value in values)})")
+
+
+def lower_sum(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    builder.check_modifiers(_ALLOWED)
+    builder.operands(3)
+    left, right = read(builder, 1, kind), read(builder, 2, kind)
+    mode = rounding(builder)
+    if not mode:
+        finish(builder, kind, builder.let(f"f{instruction.opcode} {kind.llvm} {left}, {right}"))
+        return
+    if instruction.opcode == "sub":
+        right = builder.let(f"fneg {kind.llvm} {right}")
+    if kind.llvm == "float":
+        finish(builder, kind, _directed_f32(builder, mode, _widened(builder, left), _widened(builder, right)))
+    else:
+        finish(builder, kind, _switched(builder, mode, "fadd", kind, left, right))
+
+
+def lower_product(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    builder.check_modifiers(_ALLOWED)
+    builder.operands(3)
+    left, right = read(builder, 1, kind), read(builder, 2, kind)
+    mode = rounding(builder)
+    if not mode:
+        finish(builder, kind, builder.let(f"fmul {kind.llvm} {left}, {right}"))
+    elif kind.llvm == "float":
+        product = builder.let(f"fmul double {_widened(builder, left)}, {_widened(builder, right)}")
+        finish(builder, kind, _directed_f32(builder, mode, product, None))
+    else:
+        finish(builder, kind, _switched(builder, mode, "fmul", kind, left, right))
+
+
+def lower_fma(builder: Builder, instruction: Instruction) -> None:
+    kind = builder.type()
+    builder.check_modifiers(_ALLOWED)
+    builder.operands(4)
+    first, second, third = (read(builder, index, kind) for index in (1, 2, 3))
+    mode = rounding(builder)
+    if kind.bits == 16 or kind.kind == "x":
+        finish(builder, kind, _narrow_fma(builder, kind, first, second, third))
+    elif not mode:
+        finish(builder, kind, builder.call(intrinsic("fma", kind), kind.llvm, first, second, third))
+    elif kind.llvm == "float":
+        product = builder.let(f"fmul double {_widened(builder, first)}, {_widened(builder, second)}")
+        finish(builder, kind, _directed_f32(builder, mode, product, _widened(builder, third)))
+    else:
+        finish(builder, kind, _switched(builder, mode, "fma", kind, first, second, third))
+
+
+def _narrow_fma(builder: Builder, kind: Type, *values: str) -> str:
+    """f16 and bf16: exact product in f64, the sum rounded to odd on the way down, so that it is rounded once."""
+    element = kind.llvm.split()[-1].rstrip(">")
+    name = builder.helper(f"sgp.fma.{element}")
+    if kind.kind != "x":
+        return builder.let(f"call {element} @{name}({', '.join(f'{element} {value}' for value in values)})")
+    result = "poison"
+    for index in range(2):
+        parts = [builder.let(f"extractelement {kind.llvm} {value}, i32 {index}") for value in values]
+        part = builder.let(f"call {element} @{name}({', '.join(f'{element} {item}' for item in parts)})")
+        result = builder.let(f"insertelement {kind.llvm} {result}, {element} {part}, i32 {index}")
+    return result
+
+
+def lower_quotient(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    builder.check_modifiers(_ALLOWED)
+    builder.operands(3)
+    left, right = read(builder, 1, kind), read(builder, 2, kind)
+    mode = rounding(builder)
+    if mode:
+        finish(builder, kind, _switched(builder, mode, "fdiv", kind, left, right))
+    else:
+        finish(builder, kind, builder.let(f"fdiv {kind.llvm} {left}, {right}"))
+
+
+def lower_extreme(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    """min, max: a NaN loses against a number, unless .NaN; -0 is less than +0."""
+    operands = builder.operands(3, 4)
+    builder.check_modifiers(_ALLOWED | {"xorsign"})
+    if builder.has("xorsign") or builder.has("abs"):
+        raise builder.unsupported("'.xorsign.abs'")
+    name = ("minimum" if instruction.opcode == "min" else "maximum") + ("" if builder.has("NaN") else "num")
+    value = read(builder, 1, kind)
+    for index in range(2, len(operands)):
+        value = builder.call(intrinsic(name, kind), kind.llvm, value, read(builder, index, kind))
+    finish(builder, kind, value)
+
+
+def lower_sign(builder: Builder, instruction: Instruction, kind: Type) -> None:
+    """neg and abs touch the sign bit alone, of NaNs too."""
+    builder.operands(2)
+    value = read(builder, 1, kind)
+    if instruction.opcode == "neg":
+        finish(builder, kind, builder.let(f"fneg {kind.llvm} {value}"))
+    else:
+        finish(builder, kind, builder.call(intrinsic("fabs", kind), kind.llvm, value))
+
+
+def lower_copysign(builder: Builder, instruction: Instruction) -> None:
+    kind = builder.type()
+    builder.operands(3)
+    sign, magnitude = read(builder, 1, kind), read(builder, 2, kind)
+    finish(builder, kind, builder.call(intrinsic("copysign", kind), kind.llvm, magnitude, sign))
+
+
+def lower_reciprocal(builder: Builder, instruction: Instruction) -> None:
+    kind = builder.type()
+    builder.operands(2)
+    value = read(builder, 1, kind)
+    mode = rounding(builder)
+    if mode:
+        finish(builder, kind, _switched(builder, mode, "fdiv", kind, "1.0", value))
+    else:
+        finish(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {value}"))
+
+
+def lower_root(builder: Builder, instruction: Instruction) -> None:
+    kind = builder.type()
+    builder.operands(2)
+    value = read(builder, 1, kind)
+    mode = rounding(builder)
+    if mode:
+        finish(builder, kind, _switched(builder, mode, "sqrt", kind, value))
+        return
+    root = builder.call(intrinsic("sqrt", kind), kind.llvm, value)
+    finish(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {root}") if instruction.opcode == "rsqrt" else root)

@@ -1,0 +1,170 @@
+"""
+What the names of one function mean: registers, variables of every space, parameters, other functions, special registers.
+
+Local memory is an alloca. Inside a kernel that hands no local address to anybody, an address in the local space is an offset into it, which
+LLVM can see through; elsewhere it is the generic address itself. Shared addresses are always offsets into the block's shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuda_api.ptx.syntax import Address, Integer, Name, Operand
+from softgpu.compiler.analysis import BUILTINS, Traits, callee, floating_registers, pointer_registers
+from softgpu.compiler.builder import Builder
+from softgpu.compiler.flatten import FlatFunction
+from softgpu.compiler.layout import Placed, Stack, alignment_bytes, size_bytes
+from softgpu.compiler.scalars import TYPES
+from softgpu.compiler.special import read_special
+
+if TYPE_CHECKING:
+    from softgpu.compiler.unit import Unit
+
+
+class Frame:
+    """Names of one function. `own_shared` are the kernel's shared variables, `dynamic_offset` where the launch's bytes begin."""
+
+    def __init__(self, unit: Unit, flat: FlatFunction, traits: Traits, own_shared: dict[str, Placed]) -> None:
+        self.unit = unit
+        self.flat = flat
+        self.name = flat.function.name
+        self.is_entry = flat.function.is_entry
+        self.traits = traits
+        self._own_shared = own_shared
+        self._registers: dict[str, str | None] = {}
+        self.local = Stack()
+        for variable in flat.variables.values():
+            if variable.space == "local":
+                self.local.place(variable)
+        self.parameters = Stack()
+        for parameter in flat.function.parameters:
+            if parameter.space == "param" and self.is_entry:
+                self.parameters.place(parameter)
+        self.are_locals_offsets = self.is_entry and not self._shares_local_addresses()
+        self._floats = floating_registers(flat)
+        self._pointers = pointer_registers(flat, self._is_pointer_symbol)
+        self._argument_slots: dict[str, str] = {}
+        self._parameter_names = {item.name: f"%arg{i}" for i, item in enumerate(flat.function.parameters)}
+        self._parameter_names |= {item.name: f"%ret{i}" for i, item in enumerate(flat.function.returns)}
+
+    def _shares_local_addresses(self) -> bool:
+        for instruction in self.flat.instructions:
+            if instruction.opcode == "cvta" and "to" in instruction.modifiers and "local" in instruction.modifiers:
+                return True
+            if instruction.opcode == "call":
+                target = callee(instruction)
+                if target is None or target.text not in BUILTINS:
+                    return True
+        return False
+
+    def _is_pointer_symbol(self, name: str) -> bool:
+        if name in self.local.places:
+            return not self.are_locals_offsets
+        return name in self.unit.globals.places
+
+    # Registers
+
+    def is_register(self, name: str) -> bool:
+        return name in self.flat.registers
+
+    def register_type(self, name: str) -> str | None:
+        declared = self.flat.registers.get(name)
+        if declared is None or declared not in TYPES:
+            return None
+        if name in self._pointers:
+            return "ptr"
+        known = TYPES[declared]
+        if known.kind == "p":
+            return "i1"
+        if known.name in ("f32", "f64"):
+            return known.llvm
+        if name in self._floats:
+            return "float" if known.bits == 32 else "double"
+        return known.integer
+
+    # Memory
+
+    def local_base(self, builder: Builder) -> str:
+        if "local" not in self._argument_slots:
+            alignment = max([16, *(alignment_bytes(v) for v in self.flat.variables.values() if v.space == "local")])
+            self._argument_slots["local"] = builder.allocate(f"[{max(self.local.end_bytes, 1)} x i8]", alignment)
+        return self._argument_slots["local"]
+
+    def _parameter_variable(self, builder: Builder, name: str) -> str:
+        """A .param variable of the body: an argument or a result of a call."""
+        if name not in self._argument_slots:
+            variable = self.flat.variables[name]
+            alignment = max(alignment_bytes(variable), 8)
+            self._argument_slots[name] = builder.allocate(f"[{max(size_bytes(variable), 1)} x i8]", alignment)
+        return self._argument_slots[name]
+
+    def shared_offset(self, name: str) -> str | None:
+        """A shared variable's offset in the block's shared memory, or the value that holds it."""
+        placed = self._own_shared.get(name) or self.unit.common_shared.places.get(name)
+        if placed is not None:
+            return str(placed.offset_bytes)
+        return "%dynamic" if name in self.unit.dynamic_shared else None
+
+    def parameter_pointer(self, builder: Builder, name: str) -> str | None:
+        """Where a .param variable lies."""
+        if name in self.flat.variables and self.flat.variables[name].space == "param":
+            return self._parameter_variable(builder, name)
+        if self.is_entry and name in self.parameters.places:
+            offset = self.parameters.places[name].offset_bytes
+            return builder.let(f"getelementptr i8, ptr %params, i64 {offset}")
+        return self._parameter_names.get(name)
+
+    def read_symbol(self, builder: Builder, name: Name) -> tuple[str, str]:
+        """The value of a name that is no register, and its LLVM type: an address in its space, a token, a special register."""
+        text = name.text
+        if text in self.local.places:
+            offset = self.local.places[text].offset_bytes
+            if self.are_locals_offsets:
+                return str(offset), "i64"
+            return builder.let(f"getelementptr i8, ptr {self.local_base(builder)}, i64 {offset}"), "ptr"
+        shared = self.shared_offset(text)
+        if shared is not None:
+            return (builder.let(f"zext i32 {shared} to i64") if shared[0] == "%" else shared), "i64"
+        parameter = self.parameter_pointer(builder, text)
+        if parameter is not None:
+            return parameter, "ptr"
+        if text in self.unit.globals.places:
+            offset = self.unit.globals.places[text].offset_bytes
+            return builder.let(f"getelementptr i8, ptr %globals, i64 {offset}"), "ptr"
+        if text in self.unit.function_tokens:
+            return str(self.unit.function_tokens[text]), "i64"
+        if text == "WARP_SZ":
+            return "32", "i32"
+        return read_special(builder, name)
+
+    def address(self, builder: Builder, operand: Operand, space: str) -> str:
+        """The host address of [base+offset] in a state space ('' is generic)."""
+        if not isinstance(operand, Address):
+            raise builder.invalid("expected an address")
+        base, offset = operand.base, operand.offset
+        if isinstance(base, Name) and not self.is_register(base.text):
+            value, llvm = self.read_symbol(builder, base)
+            return self._displaced(builder, value, llvm, offset, self._space_of(base.text) or space)
+        if isinstance(base, Integer):
+            return self._displaced(builder, str(base.value), "i64", offset, space)
+        _, held = builder.slot(base.text)
+        if held not in ("ptr", "i64"):
+            held = "i32"
+        return self._displaced(builder, builder.read(base, held), held, offset, space)
+
+    def _space_of(self, name: str) -> str:
+        if name in self.local.places:
+            return "local"
+        return "shared" if self.shared_offset(name) is not None else ""
+
+    def _displaced(self, builder: Builder, value: str, llvm: str, offset: int, space: str) -> str:
+        if llvm == "ptr" and space != "shared" and not (space == "local" and self.are_locals_offsets):
+            return builder.let(f"getelementptr i8, ptr {value}, i64 {offset}") if offset else value
+        value = builder.convert_bits(value, llvm, "i64")
+        if space == "shared":
+            value = builder.let(f"getelementptr i8, ptr %shared, i64 {value}")
+        elif space == "local" and self.are_locals_offsets:
+            value = builder.let(f"getelementptr i8, ptr {self.local_base(builder)}, i64 {value}")
+        else:
+            value = builder.let(f"inttoptr i64 {value} to ptr")
+        return builder.let(f"getelementptr i8, ptr {value}, i64 {offset}") if offset else value

@@ -1,0 +1,82 @@
+"""One function's body, statement by statement, into LLVM text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cuda_api.ptx.syntax import Instruction, Label
+from softgpu.compiler import (  # noqa: F401 - importing a family registers its lowerings
+    arithmetic,
+    atomics,
+    bits,
+    calls,
+    compare,
+    control,
+    convert,
+    floating,
+    memory,
+    transcendental,
+    video,
+    warp,
+)
+from softgpu.compiler.builder import Builder
+from softgpu.compiler.frame import Frame
+from softgpu.compiler.kernel import body_parameters
+from softgpu.compiler.registry import LOWERINGS
+
+DEVICE_PARAMETERS = (
+    "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %exited"
+)
+_BLOCK_ENDS = frozenset(("bra", "brx"))
+
+
+def lower_function(frame: Frame) -> Iterator[str]:
+    """LLVM text of a kernel's body or of a device function."""
+    function = frame.flat.function
+    builder = Builder(frame)
+    if frame.is_entry:
+        inline = "#2" if frame.traits.waits else "#3"
+        head = f'define internal void @"k.{frame.name}"({body_parameters(not frame.traits.waits)}) {inline} {{'
+        if frame.traits.exits:
+            builder.entry.append("  %exited = alloca i8")
+            builder.entry.append("  store i8 0, ptr %exited")
+    else:
+        places = [f"ptr %ret{index}" for index in range(len(function.returns))]
+        places += [f"ptr %arg{index}" for index in range(len(function.parameters))]
+        head = f'define internal void @"f.{frame.name}"({", ".join([DEVICE_PARAMETERS, *places])}) #4 {{'
+        calls.load_register_parameters(builder)
+    labels = {item.name: f"L{index}" for index, item in enumerate(frame.flat.code) if isinstance(item, Label)}
+    control.set_labels(builder, labels)
+    for item in frame.flat.code:
+        if isinstance(item, Label):
+            builder.start(labels[item.name])
+        else:
+            _instruction(builder, item)
+    if not builder.is_terminated:
+        control.leave(builder)
+    yield head
+    yield "entry:"
+    yield from builder.entry
+    yield "  br label %body"
+    yield "body:"
+    yield from builder.lines
+    yield "}"
+
+
+def _instruction(builder: Builder, instruction: Instruction) -> None:
+    builder.instruction = instruction
+    lowering = LOWERINGS.get(instruction.opcode)
+    if lowering is None:
+        raise builder.unsupported()
+    if builder.is_terminated:
+        builder.start(builder.fresh("dead"))
+    guard = instruction.guard
+    if guard is None or instruction.opcode in _BLOCK_ENDS:
+        lowering(builder, instruction)
+        return
+    then, after = builder.fresh("then"), builder.fresh("after")
+    condition = control.guard_condition(builder, instruction)
+    builder.branch_if(condition, then, after)
+    builder.start(then)
+    lowering(builder, instruction)
+    builder.start(after)

@@ -1,0 +1,251 @@
+"""Moves, loads, stores, address conversion, fences."""
+
+from __future__ import annotations
+
+from cuda_api.ptx.syntax import Address, Instruction, Name, Operand, Vector
+from softgpu.compiler.builder import INVARIANT, PARALLEL, SPACE_SCOPES, Builder
+from softgpu.compiler.registry import lowers
+from softgpu.compiler.scalars import Type
+
+_SPACES = ("global", "shared", "local", "param", "const")
+_STRONG = {
+    "relaxed": "monotonic",
+    "acquire": "acquire",
+    "release": "release",
+    "volatile": "monotonic",
+    "mmio": "monotonic",
+}
+_LANES = {"v2": 2, "v4": 4, "v8": 8}
+_STACK_WINDOW_BYTES = 256 << 10
+_RED_ZONE_BYTES = 128
+"""Leaf functions keep variables below the stack pointer (System V ABI)."""
+
+
+def space_of(instruction: Instruction) -> str:
+    """The state space an access names, without its ::suffix; '' is generic."""
+    for word in instruction.modifiers:
+        space = word.split("::")[0]
+        if space in _SPACES:
+            return space
+    return ""
+
+
+def _lanes(builder: Builder, operand: Operand) -> tuple[Operand, ...]:
+    count = next((_LANES[word] for word in builder.instruction.modifiers if word in _LANES), 1)
+    elements = operand.elements if isinstance(operand, Vector) else (operand,)
+    if len(elements) != count:
+        raise builder.invalid(f"expected {count} elements")
+    return elements
+
+
+def _held_type(builder: Builder, kind: Type, operands: tuple[Operand, ...]) -> str:
+    """The LLVM type to move: the register's own where it has the same width, which spares a conversion."""
+    held = {builder.destination_llvm(operand) for operand in operands}
+    if len(held) == 1:
+        (only,) = held
+        if only in ("float", "double", "ptr") and kind.bits == (32 if only == "float" else 64):
+            return only
+    return kind.llvm if kind.name in ("f32", "f64") else kind.integer
+
+
+def _strength(instruction: Instruction) -> str:
+    return next((_STRONG[word] for word in instruction.modifiers if word in _STRONG), "")
+
+
+@lowers("ld", "ldu")
+def lower_ld(builder: Builder, instruction: Instruction) -> None:
+    destination, address, *_ = builder.operands(2, 3)
+    kind = builder.type()
+    space = space_of(instruction)
+    pointer = builder.frame.address(builder, address, space)
+    lanes = _lanes(builder, destination)
+    llvm = _held_type(builder, kind, lanes)
+    strength = _strength(instruction)
+    if strength and kind.bits <= 64:
+        for index, lane in enumerate(lanes):
+            at = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
+            value = builder.let(f"load atomic volatile {llvm}, ptr {at} {strength}, align {kind.size_bytes}")
+            builder.write(lane, value, llvm, signed=kind.is_signed)
+        return
+    own = _own_parameter(builder, space, address)
+    if own is not None and len(lanes) == 1:
+        value = _parameter(builder, llvm, own)
+        builder.write(destination, value, llvm, signed=kind.is_signed)
+        return
+    suffix = _load_suffix(space, is_own=own is not None)
+    alignment = kind.size_bytes * len(lanes)
+    if len(lanes) == 1:
+        value = builder.let(f"load {llvm}, ptr {pointer}, align {alignment}{suffix}")
+        builder.write(destination, value, llvm, signed=kind.is_signed)
+        return
+    vector = f"<{len(lanes)} x {llvm}>"
+    whole = builder.let(f"load {vector}, ptr {pointer}, align {alignment}{suffix}")
+    for index, lane in enumerate(lanes):
+        builder.write(lane, builder.let(f"extractelement {vector} {whole}, i32 {index}"), llvm, signed=kind.is_signed)
+
+
+def _own_parameter(builder: Builder, space: str, address: Operand) -> int | None:
+    """The offset in the kernel's parameter buffer that [parameter+offset] names."""
+    if space in ("param", "") and isinstance(address, Address) and isinstance(address.base, Name):
+        place = builder.frame.parameters.places.get(address.base.text)
+        if place is not None:
+            return place.offset_bytes + address.offset
+    return None
+
+
+def _parameter(builder: Builder, llvm: str, offset: int) -> str:
+    """Parameters are read in the function's entry, guarded or not, so that no loop over threads has to read them again."""
+    address = f"getelementptr i8, ptr %params, i64 {offset}"
+    return builder.once(f"parameter {llvm} {offset}", address, f"load {llvm}, ptr {{}}, align 1{INVARIANT}")
+
+
+def _load_suffix(space: str, *, is_own: bool) -> str:
+    if is_own or space == "const":
+        return INVARIANT
+    return "" if space in ("local", "param") else PARALLEL + SPACE_SCOPES.get(space, "")
+
+
+@lowers("st")
+def lower_st(builder: Builder, instruction: Instruction) -> None:
+    address, source, *_ = builder.operands(2, 3)
+    kind = builder.type()
+    space = space_of(instruction)
+    pointer = builder.frame.address(builder, address, space)
+    lanes = _lanes(builder, source)
+    llvm = _held_type(builder, kind, lanes)
+    values = [builder.read(lane, llvm) for lane in lanes]
+    strength = _strength(instruction)
+    if strength and kind.bits <= 64:
+        for index, value in enumerate(values):
+            at = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
+            builder.emit(f"store atomic volatile {llvm} {value}, ptr {at} {strength}, align {kind.size_bytes}")
+        return
+    suffix = _load_suffix(space, is_own=False) if space != "const" else PARALLEL
+    alignment = kind.size_bytes * len(lanes)
+    if len(lanes) == 1:
+        builder.emit(f"store {llvm} {values[0]}, ptr {pointer}, align {alignment}{suffix}")
+        return
+    vector = f"<{len(lanes)} x {llvm}>"
+    whole = "poison"
+    for index, value in enumerate(values):
+        whole = builder.let(f"insertelement {vector} {whole}, {llvm} {value}, i32 {index}")
+    builder.emit(f"store {vector} {whole}, ptr {pointer}, align {alignment}{suffix}")
+
+
+@lowers("mov")
+def lower_mov(builder: Builder, instruction: Instruction) -> None:
+    kind = builder.type()
+    destination, source = builder.operands(2)
+    if isinstance(destination, Vector) and isinstance(source, Vector):
+        bits = kind.bits if len(instruction.modifiers) > 1 else kind.bits // len(source.elements)
+        values = [builder.read(element, f"i{bits}") for element in source.elements]
+        for element, value in zip(destination.elements, values, strict=True):
+            builder.write(element, value, f"i{bits}")
+        return
+    if isinstance(destination, Vector) or isinstance(source, Vector):
+        builder.write(destination, builder.read(source, kind.integer), kind.integer)
+        return
+    held = builder.destination_llvm(destination)
+    llvm = held if held == "ptr" and kind.bits == 64 else kind.llvm
+    if isinstance(source, Name) and not builder.frame.is_register(source.text):
+        value, found = builder.frame.read_symbol(builder, source)
+        builder.write(destination, builder.convert_bits(value, found, llvm), llvm)
+        return
+    builder.write(destination, builder.read(source, llvm), llvm)
+
+
+@lowers("cvta")
+def lower_cvta(builder: Builder, instruction: Instruction) -> None:
+    """Between an address in a space and the generic one; only shared and local addresses differ from theirs."""
+    kind = builder.type()
+    destination, source = builder.operands(2)
+    frame = builder.frame
+    space = space_of(instruction)
+    offsets_from = "%shared" if space == "shared" else ""
+    if space == "local" and frame.are_locals_offsets:
+        offsets_from = frame.local_base(builder)
+    if not offsets_from:
+        builder.write(destination, builder.read(source, "ptr"), "ptr")
+    elif builder.has("to"):
+        generic = builder.read(source, "i64")
+        base = builder.let(f"ptrtoint ptr {offsets_from} to i64")
+        builder.write(destination, builder.let(f"sub i64 {generic}, {base}"), "i64")
+    else:
+        offset = builder.convert_bits(builder.read(source, kind.integer), kind.integer, "i64")
+        builder.write(destination, builder.let(f"getelementptr i8, ptr {offsets_from}, i64 {offset}"), "ptr")
+
+
+def _within(builder: Builder, address: str, start: str, size: str) -> str:
+    distance = builder.let(f"sub i64 {address}, {start}")
+    return builder.let(f"icmp ult i64 {distance}, {size}")
+
+
+@lowers("isspacep")
+def lower_isspacep(builder: Builder, instruction: Instruction) -> None:
+    destination, source = builder.operands(2)
+    address = builder.read(source, "i64")
+    space = space_of(instruction)
+    if space == "global":
+        hits = [_is_in(builder, address, other) for other in ("shared", "local", "const")]
+        either = builder.let(f"or i1 {builder.let(f'or i1 {hits[0]}, {hits[1]}')}, {hits[2]}")
+        result = builder.let(f"xor i1 {either}, true")
+    else:
+        result = _is_in(builder, address, space)
+    builder.write(destination, result, "i1")
+
+
+def _is_in(builder: Builder, address: str, space: str) -> str:
+    frame = builder.frame
+    if space == "shared":
+        dynamic, _ = frame.read_symbol(builder, Name("%dynamic_smem_size"))
+        total = builder.let(f"zext i32 {builder.let(f'add i32 {dynamic}, %dynamic')} to i64")
+        return _within(builder, address, builder.let("ptrtoint ptr %shared to i64"), total)
+    if space == "const":
+        return _within(
+            builder, address, builder.let("ptrtoint ptr %globals to i64"), str(frame.unit.globals.constants_bytes)
+        )
+    if space == "param":
+        if not frame.is_entry:
+            raise builder.unsupported("outside of a kernel")
+        start = builder.let("ptrtoint ptr %params to i64")
+        return _within(builder, address, start, str(frame.parameters.end_bytes))
+    if space == "local":
+        builder.frame.unit.declare("llvm.stacksave.p0", "ptr", ())
+        top = builder.let(f"ptrtoint ptr {builder.let('call ptr @llvm.stacksave.p0()')} to i64")
+        start = builder.let(f"sub i64 {top}, {_RED_ZONE_BYTES}")
+        return _within(builder, address, start, str(_STACK_WINDOW_BYTES))
+    raise builder.unsupported()
+
+
+@lowers("mapa", "getctarank")
+def lower_cluster_address(builder: Builder, instruction: Instruction) -> None:
+    raise builder.unsupported("there are no clusters")
+
+
+@lowers("membar", "fence")
+def lower_fence(builder: Builder, instruction: Instruction) -> None:
+    if any(word.startswith(("proxy", "mbarrier_init")) for word in instruction.modifiers):
+        return
+    is_weaker = instruction.opcode == "fence" and not builder.has("sc")
+    builder.emit("fence acq_rel" if is_weaker else "fence seq_cst")
+
+
+@lowers("cp")
+def lower_cp(builder: Builder, instruction: Instruction) -> None:
+    """cp.async copies at once, so that every wait is over before it begins."""
+    words = instruction.modifiers
+    if words[:1] != ("async",) or "bulk" in words or "mbarrier" in words or "reduce" in words:
+        raise builder.unsupported()
+    if words[1] in ("commit_group", "wait_group", "wait_all"):
+        return
+    target, source, size, *rest = builder.operands(3, 5)
+    total = int(builder.read(size, "i32"))
+    to = builder.frame.address(builder, target, "shared")
+    start = builder.frame.address(builder, source, "global")
+    copied = builder.read(rest[0], "i32") if rest and not builder.has("cache_hint") else str(total)
+    wide = builder.convert_bits(copied, "i32", "i64")
+    builder.frame.unit.declare("llvm.memcpy.p0.p0.i64", "void", ("ptr", "ptr", "i64", "i1 immarg"))
+    builder.frame.unit.declare("llvm.memset.p0.i64", "void", ("ptr", "i8", "i64", "i1 immarg"))
+    if copied != str(total):
+        builder.emit(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {total}, i1 false)")
+    builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {wide}, i1 false)")

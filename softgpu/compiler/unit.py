@@ -1,0 +1,196 @@
+"""
+One PTX module on its way to one LLVM module: places, tokens, declarations, helpers, and every function in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cuda_api.ptx.syntax import Alias, Function, Initialiser, Module, Name, Offset, Variable
+from softgpu.compiler.analysis import Traits, functions_by_address, traits
+from softgpu.compiler.errors import InvalidPtxError
+from softgpu.compiler.flatten import FlatFunction, flatten
+from softgpu.compiler.frame import Frame
+from softgpu.compiler.function import lower_function
+from softgpu.compiler.helpers import HELPERS
+from softgpu.compiler.kernel import Kernel, kernel_wrappers
+from softgpu.compiler.layout import (
+    DYNAMIC_SHARED_ALIGNMENT_BYTES,
+    FUNCTION_TOKEN_STEP,
+    Stack,
+    align,
+    alignment_bytes,
+    place_globals,
+)
+from softgpu.compiler.tables import module_tables
+
+_METADATA = (
+    "!0 = !{}",
+    "!1 = distinct !{}",
+    "!2 = !{i32 1, i32 1025}",
+    "!3 = !{i32 0, i32 2147483647}",
+    "!4 = !{i32 1, i32 -2147483648}",
+    "!5 = distinct !{!5}",
+    "!6 = distinct !{!6, !5}",
+    "!7 = distinct !{!7, !5}",
+    "!8 = !{!6}",
+    "!9 = !{!7}",
+)
+
+
+class Unit:
+    """Everything functions share. `text()` is the finished module."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._defined = self._definitions(module)
+        self.flats = {name: flatten(function) for name, function in self._defined.items()}
+        self.function_tokens = {
+            name: FUNCTION_TOKEN_STEP * (index + 1)
+            for index, name in enumerate(name for name, item in self._defined.items() if not item.is_entry)
+        }
+        self._aliases()
+        self.globals = place_globals(self._image_variables(), self.function_tokens)
+        initialised = set(_initialiser_names(variable.initialiser for variable in self._image_variables()))
+        device = {name: flat for name, flat in self.flats.items() if not flat.function.is_entry}
+        self.by_address = functions_by_address(self.flats, initialised) & device.keys()
+        self.traits = traits(self.flats, self.by_address)
+        self.dynamic_shared: set[str] = set()
+        self._dynamic_alignment = DYNAMIC_SHARED_ALIGNMENT_BYTES
+        self.common_shared = Stack()
+        self._place_common_shared()
+        self._declarations: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+        self.uses_function_table = False
+
+    @staticmethod
+    def _definitions(module: Module) -> dict[str, Function]:
+        defined: dict[str, Function] = {}
+        for function in module.functions:
+            if function.body is not None:
+                if function.name in defined and defined[function.name].linkage != "weak":
+                    raise InvalidPtxError(f"line {function.line}: '{function.name}' is defined twice")
+                defined[function.name] = function
+        return defined
+
+    def _aliases(self) -> None:
+        for item in self.module.items:
+            if isinstance(item, Alias):
+                if item.target not in self._defined:
+                    raise InvalidPtxError(f"alias '{item.name}' of '{item.target}', which is no function")
+                self.flats[item.name] = self.flats[item.target]
+                self.function_tokens[item.name] = self.function_tokens[item.target]
+
+    def _image_variables(self) -> Iterator[Variable]:
+        yield from (item for item in self.module.variables if item.space in ("global", "const"))
+        for flat in self.flats.values():
+            yield from (item for item in flat.variables.values() if item.space in ("global", "const"))
+
+    def _place_common_shared(self) -> None:
+        variables = [item for item in self.module.variables if item.space == "shared"]
+        for flat in self.flats.values():
+            own = [item for item in flat.variables.values() if item.space == "shared"]
+            variables += own if not flat.function.is_entry else [item for item in own if item.linkage == "extern"]
+        for variable in variables:
+            if variable.linkage == "extern":
+                self.dynamic_shared.add(variable.name)
+                self._dynamic_alignment = max(self._dynamic_alignment, alignment_bytes(variable))
+            elif variable.name not in self.common_shared.places:
+                self.common_shared.place(variable)
+
+    # What lowerings ask for
+
+    def declare(self, name: str, result: str, arguments: tuple[str, ...]) -> None:
+        if name not in self._declarations and name not in self._helpers:
+            self._declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
+
+    def use_helper(self, name: str) -> str:
+        if name not in self._helpers:
+            helper = HELPERS[name]
+            self._helpers[name] = helper.text
+            for needed in helper.needs:
+                self.use_helper(needed)
+            for declaration in helper.declarations:
+                self._declarations.setdefault(declaration.split("@")[1].split("(")[0], declaration)
+        return name
+
+    def defined(self, name: str) -> FlatFunction | None:
+        return self.flats.get(name)
+
+    # Emission
+
+    def text(self) -> str:
+        """The LLVM module, in text form."""
+        parts: list[str] = []
+        kernels: list[Kernel] = []
+        for index, (name, flat) in enumerate(self.flats.items()):
+            if flat.function.name != name:
+                continue
+            kernel = self._kernel(index, flat) if flat.function.is_entry else None
+            frame = Frame(self, flat, self.traits[name], kernel.shared.places if kernel else {})
+            parts.extend(lower_function(frame))
+            if kernel is not None:
+                kernel.parameters = frame.parameters
+                kernel.local_bytes = frame.local.end_bytes
+                parts.extend(kernel_wrappers(kernel))
+                kernels.append(kernel)
+        if self.uses_function_table:
+            parts.append(self._function_table())
+        parts.extend(module_tables(self, kernels))
+        if any("bfloat" in part for part in (*parts, *self._helpers.values())):
+            self.use_helper("__truncsfbf2")
+        parts.extend(self._helpers.values())
+        parts.extend(self._declarations.values())
+        parts.extend(_METADATA)
+        return "\n".join(parts) + "\n"
+
+    def _function_table(self) -> str:
+        names = [name for name, item in self._defined.items() if not item.is_entry]
+        entries = ", ".join(f'ptr @"f.{name}"' for name in names)
+        return f"@functions = internal constant [{len(names)} x ptr] [{entries}]"
+
+    def _kernel(self, index: int, flat: FlatFunction) -> Kernel:
+        found = self.traits[flat.function.name]
+        shared = Stack()
+        if self._uses_common_shared(found):
+            shared.end_bytes = self.common_shared.end_bytes
+        for variable in flat.variables.values():
+            if variable.space == "shared" and variable.linkage != "extern":
+                shared.place(variable)
+        static_bytes = shared.end_bytes
+        if self._uses(found, self.dynamic_shared):
+            static_bytes = align(static_bytes, self._dynamic_alignment)
+        return Kernel(index, flat, found, shared, static_bytes, self._stack_bytes(found))
+
+    def _stack_bytes(self, found: Traits) -> int:
+        """An upper guess at the stack of one thread: its local arrays, spilled registers, and what the runtime's printf needs."""
+        needed = 32 << 10
+        for name in found.reachable:
+            flat = self.flats[name]
+            local = sum(v.dimensions[0] if v.dimensions else 16 for v in flat.variables.values() if v.space == "local")
+            needed += local + 4 * min(len(flat.registers), 4096)
+        return needed + (256 << 10 if found.is_recursive or found.has_indirect_calls else 0)
+
+    def _uses_common_shared(self, found: Traits) -> bool:
+        return self._uses(found, set(self.common_shared.places))
+
+    def _uses(self, found: Traits, names: set[str]) -> bool:
+        if not names:
+            return False
+        for name in found.reachable:
+            for instruction in self.flats[name].instructions:
+                for operand in instruction.operands:
+                    base = getattr(operand, "base", getattr(operand, "symbol", operand))
+                    if isinstance(base, Name) and base.text in names:
+                        return True
+        return False
+
+
+def _initialiser_names(values: Iterable[Initialiser | None]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _initialiser_names(value)
+        elif isinstance(value, Name):
+            yield value.text
+        elif isinstance(value, Offset):
+            yield value.symbol.text

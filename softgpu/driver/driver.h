@@ -1,0 +1,272 @@
+/*
+ * The objects of softgpu's driver and the rules that hold them together.
+ *
+ * One lock guards everything but the work itself: handles, allocations, queues. Kernels and copies run outside it. A
+ * driver for a CPU has no use for finer locks, since the work it hands out takes the same cores; one lock leaves no
+ * order of locks to get wrong.
+ *
+ * A handle that a program holds is the address of the object, but it is looked up in a table before it is followed, so
+ * that a stale or invented handle is CUDA_ERROR_INVALID_HANDLE and not a crash. What a queue still needs is held by a
+ * reference count.
+ *
+ * Wrong when: kernels become so short that the lock is the bottleneck (some 10 million driver calls a second).
+ */
+#ifndef SOFTGPU_DRIVER_H
+#define SOFTGPU_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+#include "kernel_abi.h"
+
+#define SGP_EXPORT                  __attribute__((visibility("default")))
+#define SGP_MAX_DEVICES             16
+#define SGP_DRIVER_VERSION          13000
+#define SGP_PAGE_BYTES              4096ull
+#define SGP_FIRST_PCI_BUS           0xf0
+#define SGP_NR_MULTIPROCESSORS      16
+#define SGP_MAX_BLOCK_THREADS       1024u
+#define SGP_WARP_THREADS            32u
+#define SGP_MAX_STATIC_SHARED_BYTES 49152u
+#define SGP_MAX_SHARED_BYTES        166912u /* opt-in, per block */
+#define SGP_NR_LIMITS               8
+#define SGP_LEAST_PRIORITY          0
+#define SGP_GREATEST_PRIORITY       (-5)
+#define SGP_MAX_STACK_BYTES         (1u << 19) /* of one CUDA thread: CU_LIMIT_STACK_SIZE, at most */
+
+enum sgp_kind {
+    SGP_CONTEXT = 1,
+    SGP_STREAM,
+    SGP_EVENT,
+    SGP_MODULE,
+    SGP_LIBRARY,
+    SGP_KERNEL,
+    SGP_FUNCTION,
+};
+
+/* First member of every object that a program holds a handle of. */
+struct sgp_object {
+    enum sgp_kind kind;
+    uint32_t nr_references;
+    void (*destroy)(
+        void *object); /* called with the lock held when the last reference goes; NULL: part of another object */
+};
+
+struct sgp_command;
+struct sgp_state;
+struct sgp_printf_buffer;
+
+struct sgp_dependency {
+    struct CUstream_st *stream;
+    uint64_t sequence;
+};
+
+/* One entry of a stream. Embedded as the first member of what a particular command needs. */
+struct sgp_command {
+    struct sgp_command *next;
+    CUresult (*run)(struct sgp_command *command); /* without the lock; NULL: nothing to do but being in order */
+    void (*finish)(struct sgp_command *command);  /* with the lock, after run or instead of it: releases and frees */
+    uint64_t sequence;
+    struct sgp_dependency *dependencies;
+    uint32_t nr_dependencies;
+    bool runs_after_error; /* a host callback learns of a failed context, a kernel does not run there */
+};
+
+struct CUstream_st {
+    struct sgp_object object;
+    struct CUctx_st *context;
+    struct CUstream_st *next;         /* in the context */
+    struct CUstream_st *next_pending; /* among the streams with commands */
+    struct CUstream_st *next_ready;
+    struct sgp_command *head;
+    struct sgp_command *tail;
+    uint64_t nr_submitted;
+    uint64_t nr_completed;
+    uint64_t id;
+    unsigned int flags;
+    int priority;
+    CUsynchronizationPolicy sync_policy; /* kept, not used: waiting always sleeps */
+    bool is_pending;
+    bool is_ready;
+    bool is_running;
+    bool is_blocking; /* takes part in the legacy default stream's order */
+};
+
+struct CUevent_st {
+    struct sgp_object object;
+    struct CUctx_st *context;
+    struct CUevent_st *next;
+    struct CUstream_st *stream; /* recorded last in; NULL: never recorded */
+    uint64_t sequence;
+    uint64_t time_ns;
+    unsigned int flags;
+};
+
+/* Compiled code, loaded into the process once and shared by every module made of it. */
+struct sgp_image {
+    uint32_t nr_references;
+    void *shared_object;
+    const struct sgp_module *module;
+};
+
+struct sgp_function_settings {
+    int max_dynamic_shared_bytes;
+    int shared_carveout;
+    int cluster_policy;
+    int non_portable_cluster;
+};
+
+struct CUfunc_st {
+    struct sgp_object object;
+    struct CUmod_st *module;
+    const struct sgp_kernel *kernel;
+    struct sgp_function_settings settings;
+};
+
+struct CUmod_st {
+    struct sgp_object object;
+    struct CUctx_st *context;
+    struct CUmod_st *next;    /* in the context */
+    struct CUlib_st *library; /* NULL: loaded by cuModuleLoad* */
+    struct sgp_image *image;
+    uint8_t *globals;
+    struct CUfunc_st *functions;
+};
+
+struct CUkern_st {
+    struct sgp_object object;
+    struct CUlib_st *library;
+    const struct sgp_kernel *kernel;
+    uint32_t index;
+    struct sgp_function_settings settings[SGP_MAX_DEVICES];
+};
+
+struct CUlib_st {
+    struct sgp_object object;
+    struct CUlib_st *next;
+    struct sgp_image *image;
+    struct CUkern_st *kernels;
+};
+
+struct sgp_device {
+    int ordinal;  /* as this program counts */
+    int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
+    struct sgp_state *state;
+    struct CUctx_st *primary;
+    uint32_t nr_primary_retains;
+    unsigned int primary_flags;
+    uint8_t *reservation;
+    uint64_t reservation_bytes;
+    uint64_t memory_bytes;
+    uint64_t nr_turns_taken; /* of this process's kernels, first come first served */
+    uint64_t nr_turns_served;
+};
+
+struct CUctx_st {
+    struct sgp_object object;
+    struct sgp_device *device;
+    struct CUctx_st *next;
+    uint64_t id;
+    unsigned int flags;
+    unsigned int api_version;
+    CUresult error; /* sticky: every later call of this context returns it */
+    bool is_primary;
+    bool is_active;
+    CUfunc_cache cache_config;
+    uint64_t limits[SGP_NR_LIMITS];
+    struct CUstream_st *legacy;
+    struct CUstream_st *streams;
+    struct CUevent_st *events;
+    struct CUmod_st *modules;
+    struct sgp_printf_buffer *printf_buffer;
+    uint64_t device_heap_bytes; /* handed out by malloc in kernels */
+};
+
+struct sgp_driver {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a command completed, or a turn ended */
+    uint32_t nr_waiting;
+    bool is_initialised;
+    bool is_forked; /* this is a child of the process that called cuInit: nothing works here, as with CUDA */
+    int nr_devices;
+    uint64_t next_id;
+    struct sgp_device devices[SGP_MAX_DEVICES];
+    struct CUctx_st *contexts;
+    struct CUlib_st *libraries;
+    struct CUstream_st *pending; /* streams with commands, of all contexts */
+};
+
+extern struct sgp_driver sgp_driver;
+
+/* driver.c */
+void sgp_lock(void);
+void sgp_unlock(void);
+void sgp_wait(void);                           /* with the lock: until something completed */
+void sgp_notify(void);                         /* with the lock */
+CUresult sgp_enter_driver(void);               /* locks; on error nothing is locked */
+CUresult sgp_enter(struct CUctx_st **context); /* and finds the calling thread's context, in good health */
+CUresult sgp_leave(CUresult result);           /* unlocks */
+uint64_t sgp_new_id(void);
+uint64_t sgp_now_ns(void);
+void sgp_log(const char *area, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* object.c, all with the lock held */
+bool sgp_object_add(void *object, enum sgp_kind kind, void (*destroy)(void *));
+bool sgp_object_is(const void *handle, enum sgp_kind kind);
+void sgp_object_remove(void *object); /* the handle is no longer valid; the object lives on while referenced */
+void sgp_object_hold(void *object);
+void sgp_object_release(void *object);
+
+/* device.c */
+struct sgp_device *sgp_device_find(CUdevice device);
+int sgp_device_attribute(const struct sgp_device *device,
+                         CUdevice_attribute attribute); /* INT32_MIN: no such attribute */
+void sgp_device_uuid(int ordinal, CUuuid *uuid);
+
+/* current.c, of the calling thread */
+struct CUctx_st *sgp_context_current(void);
+CUresult sgp_context_push(struct CUctx_st *context);
+void sgp_context_pop(void);
+
+/* context.c */
+struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* with the lock; NULL: no memory */
+bool sgp_context_is_alive(const struct CUctx_st *context);
+void sgp_context_drain(
+    struct CUctx_st *context); /* with the lock, given up meanwhile: every command submitted so far is done */
+
+/* stream.c */
+CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream); /* as sgp_enter */
+CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
+struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+
+/* queue.c, all with the lock held */
+bool sgp_queue_start(void); /* the first executor thread */
+CUresult sgp_queue_submit(struct CUstream_st *stream, struct sgp_command *command, uint64_t *sequence);
+CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_command *command);
+CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *stream, uint64_t sequence);
+void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence);
+bool sgp_queue_is_idle(const struct CUstream_st *stream);
+
+/* module.c */
+CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struct CUlib_st *library,
+                        struct CUmod_st **module);
+void sgp_module_delete(struct CUmod_st *module);
+CUresult sgp_function_resolve(struct CUctx_st *context, CUfunction handle, struct CUfunc_st **function,
+                              struct sgp_function_settings **settings);
+void sgp_function_settings_reset(struct sgp_function_settings *settings, const struct sgp_kernel *kernel);
+
+/* library.c */
+CUresult sgp_library_module(struct CUctx_st *context, struct CUlib_st *library, struct CUmod_st **module);
+
+/* occupancy.c */
+int sgp_blocks_per_multiprocessor(const struct sgp_kernel *kernel, uint32_t block_threads,
+                                  uint64_t dynamic_shared_bytes);
+
+/* image.c: without the lock. error_text: what the compiler said, if anything. */
+CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_text, size_t error_text_bytes);
+void sgp_image_release(struct sgp_image *image); /* with the lock */
+
+#endif

@@ -1,0 +1,178 @@
+/* Events: a place in a stream, and the time at which the stream got there. */
+#include <stdlib.h>
+
+#include "cuda_api/prototypes.h"
+#include "driver.h"
+#include "runtime/runtime.h"
+
+#define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+struct record_command {
+    struct sgp_command command;
+    struct CUevent_st *event;
+    const struct CUstream_st *stream; /* compared, never followed */
+};
+
+static void event_destroy(void *object)
+{
+    struct CUevent_st *event = object;
+
+    if (event->stream)
+        sgp_object_release(event->stream);
+    sgp_object_release(event->context);
+    free(event);
+}
+
+static CUresult enter_event(CUevent handle)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    if (!sgp_object_is(handle, SGP_EVENT))
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    return handle->context->error ? sgp_leave(handle->context->error) : CUDA_SUCCESS;
+}
+
+SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    struct CUctx_st *context;
+    struct CUevent_st *event;
+    CUresult result = sgp_enter(&context);
+
+    if (result)
+        return result;
+    if (!phEvent || (Flags & ~(unsigned int)ALL_EVENT_FLAGS))
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (Flags & CU_EVENT_INTERPROCESS)
+        return sgp_leave(Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+    event = calloc(1, sizeof(*event));
+    if (!event || !sgp_object_add(event, SGP_EVENT, event_destroy)) {
+        free(event);
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    event->context = context;
+    sgp_object_hold(context);
+    event->flags = Flags;
+    event->next = context->events;
+    context->events = event;
+    *phEvent = event;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    if (!sgp_object_is(hEvent, SGP_EVENT))
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    for (struct CUevent_st **link = &hEvent->context->events; *link; link = &(*link)->next)
+        if (*link == hEvent) {
+            *link = hEvent->next;
+            break;
+        }
+    sgp_object_remove(hEvent);
+    sgp_object_release(hEvent);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+static void record_finish(struct sgp_command *command)
+{
+    struct record_command *record = (struct record_command *)command;
+
+    if (record->event->stream == record->stream && record->event->sequence == command->sequence)
+        record->event->time_ns = sgp_now_ns();
+    sgp_object_release(record->event);
+    free(record);
+}
+
+static CUresult record(CUevent event, struct CUstream_st *stream)
+{
+    struct record_command *command = calloc(1, sizeof(*command));
+
+    if (!command)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *command = (struct record_command){.command = {.finish = record_finish}, .event = event, .stream = stream};
+    sgp_object_hold(event);
+    sgp_object_hold(stream);
+    if (event->stream)
+        sgp_object_release(event->stream);
+    event->stream = stream;
+    event->sequence = stream->nr_submitted + 1;
+    return sgp_queue_submit(stream, &command->command, NULL);
+}
+
+SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter(&context);
+
+    if (result)
+        return result;
+    if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!sgp_object_is(hEvent, SGP_EVENT) || hEvent->context != context)
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    result = sgp_stream_resolve(context, hStream, &stream);
+    return sgp_leave(result ? result : record(hEvent, stream));
+}
+
+SGP_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
+}
+
+static bool is_complete(const struct CUevent_st *event)
+{
+    return !event->stream || event->stream->nr_completed >= event->sequence;
+}
+
+SGP_EXPORT CUresult cuEventQuery(CUevent hEvent)
+{
+    CUresult result = enter_event(hEvent);
+
+    return result ? result : sgp_leave(is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+}
+
+SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
+{
+    struct CUctx_st *context;
+    CUresult result = enter_event(hEvent);
+
+    if (result)
+        return result;
+    context = hEvent->context;
+    sgp_object_hold(context);
+    if (!is_complete(hEvent))
+        sgp_queue_wait(hEvent->stream, hEvent->sequence);
+    result = context->error;
+    sgp_printf_flush(context);
+    sgp_object_release(context);
+    return sgp_leave(result);
+}
+
+SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    CUresult result = enter_event(hStart);
+
+    if (result)
+        return result;
+    if (!sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context)
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (!pMilliseconds)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!hStart->stream || !hEnd->stream || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING))
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (!is_complete(hStart) || !is_complete(hEnd))
+        return sgp_leave(CUDA_ERROR_NOT_READY);
+    *pMilliseconds = (float)((double)(int64_t)(hEnd->time_ns - hStart->time_ns) / 1e6);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}

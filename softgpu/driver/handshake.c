@@ -1,0 +1,136 @@
+/* The doors through which NVIDIA's runtime comes in: the export tables, and the look-up of every other call. */
+#include <stddef.h>
+
+#include "cuda_api/handshake.h"
+#include "cuda_api/procs.h"
+#include "cuda_api/prototypes.h"
+#include "driver.h"
+
+static int driver_version(void)
+{
+    return SGP_DRIVER_VERSION;
+}
+
+static int device_count(void)
+{
+    return sgp_driver.nr_devices;
+}
+
+static CUresult device_uuid(int ordinal, CUuuid *uuid)
+{
+    sgp_device_uuid(ordinal, uuid);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_pci(int ordinal, int domain_bus_device[3])
+{
+    domain_bus_device[0] = 0;
+    domain_bus_device[1] = SGP_FIRST_PCI_BUS + sgp_driver.devices[ordinal].physical;
+    domain_bus_device[2] = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult current_context(CUcontext *context)
+{
+    *context = sgp_context_current();
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_context(CUcontext *context, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    device = sgp_device_find(dev);
+    if (!device)
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    *context = sgp_context_primary(device);
+    return sgp_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static CUresult context_id(CUcontext context, uint64_t *id)
+{
+    unsigned long long number;
+    CUresult result = cuCtxGetId(context, &number);
+
+    if (!result)
+        *id = number;
+    return result;
+}
+
+static CUresult stream_object(CUcontext context, CUstream stream, void **object)
+{
+    struct CUstream_st *resolved;
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    if (!context)
+        context = sgp_context_current();
+    if (!context || !sgp_object_is(context, SGP_CONTEXT) || !sgp_context_is_alive(context))
+        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    result = sgp_stream_resolve(context, stream, &resolved);
+    if (!result)
+        *object = resolved;
+    return sgp_leave(result);
+}
+
+static CUresult stream_object_id(CUcontext context, void *object, uint64_t *id)
+{
+    CUresult result = sgp_enter_driver();
+
+    (void)context;
+    if (result)
+        return result;
+    if (!sgp_object_is(object, SGP_STREAM))
+        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    *id = ((struct CUstream_st *)object)->id;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+static const struct fgv_handshake_ops ops = {
+    .driver_version = driver_version,
+    .device_count = device_count,
+    .device_uuid = device_uuid,
+    .device_pci = device_pci,
+    .current_context = current_context,
+    .primary_context = primary_context,
+    .module_load = cuModuleLoadData,
+    .context_id = context_id,
+    .stream_object = stream_object,
+    .stream_object_id = stream_object_id,
+};
+
+__attribute__((constructor)) static void lend_ops(void)
+{
+    fgv_handshake_set_ops(&ops);
+}
+
+SGP_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    return fgv_handshake_table(ppExportTable, pExportTableId);
+}
+
+SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                        CUdriverProcAddressQueryResult *symbolStatus)
+{
+    int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    fgv_proc found;
+
+    if (!symbol || !pfn)
+        return CUDA_ERROR_INVALID_VALUE;
+    found = fgv_proc_find(symbol, cudaVersion, flags, &status);
+    *pfn = (void *)found;
+    if (symbolStatus)
+        *symbolStatus = (CUdriverProcAddressQueryResult)status;
+    if (!found)
+        sgp_log("procs", "cuGetProcAddress: no %s for CUDA %d", symbol, cudaVersion);
+    return found || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+SGP_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}

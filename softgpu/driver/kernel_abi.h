@@ -1,0 +1,116 @@
+/*
+ * What softgpu's compiler (Python, llvmlite) and its driver (C) agree on.
+ *
+ * The compiler turns one PTX module into one shared object. The driver opens it with dlopen, finds `sgp_module`, copies
+ * the image of the globals into device memory for every load, and calls a kernel once for each block. The object refers
+ * to no symbol of anybody: whatever it needs at run time (barriers, printf, faults) it calls through `struct
+ * sgp_runtime`. Bump SGP_ABI_VERSION with any change here; it is part of the cache key, so that an object of another
+ * version is never loaded.
+ */
+#ifndef SOFTGPU_KERNEL_ABI_H
+#define SOFTGPU_KERNEL_ABI_H
+
+#include <stdint.h>
+
+#define SGP_ABI_VERSION   1u
+#define SGP_MODULE_SYMBOL "sgp_module"
+
+struct sgp_thread; /* the runtime's own: one CUDA thread of the running block */
+
+/* What compiled code may call. Every function may be called from any thread of a block; `self` is the calling CUDA
+ * thread. */
+struct sgp_runtime {
+    uint32_t abi_version;
+    uint32_t reserved;
+    /* bar.sync id, count: returns when `nr_threads` threads (0: all of the block still alive) arrived at `barrier`. */
+    void (*barrier)(struct sgp_thread *self, uint32_t barrier, uint32_t nr_threads);
+    /* barrier.red: as barrier; returns the and (0), or (1) or popc (2) over the arrived threads' predicates. */
+    uint32_t (*barrier_reduce)(struct sgp_thread *self, uint32_t barrier, uint32_t nr_threads, uint32_t operation,
+                               uint32_t predicate);
+    /* bar.warp.sync, and the rendezvous of vote, shfl, match: all threads of `member_mask` in this warp exchange 64
+     * bits. `values[lane]` is filled for each member lane; returns the mask of lanes that took part. */
+    uint32_t (*warp_exchange)(struct sgp_thread *self, uint32_t member_mask, uint64_t value, uint64_t values[32]);
+    /* vprintf(format, arguments): arguments packed as CUDA packs them (each aligned to its size). Returns the number of
+     * arguments or -1. */
+    int32_t (*vprintf)(struct sgp_thread *self, const char *format, const void *arguments);
+    /* __assertfail: prints what CUDA prints, ends the launch with CUDA_ERROR_ASSERT. Does not return. */
+    void (*assert_fail)(struct sgp_thread *self, const char *message, const char *file, uint32_t line,
+                        const char *function);
+    /* trap: ends the launch with CUDA_ERROR_LAUNCH_FAILED. Does not return. */
+    void (*trap)(struct sgp_thread *self);
+    void *(*device_malloc)(struct sgp_thread *self, uint64_t size_bytes);
+    void (*device_free)(struct sgp_thread *self, void *pointer);
+    uint64_t (*clock64)(void);         /* a cycle counter of the host */
+    uint64_t (*global_timer_ns)(void); /* CLOCK_REALTIME in ns, as %globaltimer */
+};
+
+/* One block to run. The driver fills it; the code reads it. */
+struct sgp_block {
+    const struct sgp_runtime *runtime;
+    const void *parameters; /* the kernel's parameter buffer, laid out as in sgp_parameter */
+    uint8_t *globals;       /* this load's copy of the module's globals and constants */
+    uint8_t *shared;        /* static_shared_bytes followed by the launch's dynamic bytes */
+    uint32_t grid[3];
+    uint32_t block_dim[3];
+    uint32_t block_index[3];
+    uint32_t dynamic_shared_bytes;
+    uint32_t multiprocessor; /* %smid */
+    uint32_t reserved;
+};
+
+/* One thread of a block: `self` is what the runtime's functions take. Linear index, x fastest. */
+typedef void (*sgp_thread_fn)(const struct sgp_block *block, struct sgp_thread *self, uint32_t thread_index);
+/* A whole block in one call, for kernels in which no thread ever waits for another (needs_threads == 0). `self` is a
+ * scratch thread. */
+typedef void (*sgp_block_fn)(const struct sgp_block *block, struct sgp_thread *self);
+
+struct sgp_parameter {
+    uint32_t offset_bytes;
+    uint32_t size_bytes;
+};
+
+struct sgp_kernel {
+    const char *name;
+    sgp_thread_fn run_thread;
+    sgp_block_fn run_block; /* NULL when needs_threads */
+    const struct sgp_parameter *parameters;
+    uint32_t nr_parameters;
+    uint32_t parameters_bytes;
+    uint32_t static_shared_bytes;
+    uint32_t local_bytes;         /* per thread, for the function attribute */
+    uint32_t stack_bytes;         /* at least this much stack for a fiber of this kernel */
+    uint32_t needs_threads;       /* threads wait for each other: run every thread as a fiber */
+    uint32_t max_threads;         /* .maxntid product, or 1024 */
+    uint32_t required_threads[3]; /* .reqntid, or zeros */
+    uint32_t nr_registers;        /* declared 32-bit registers, for the function attribute, at most 255 */
+};
+
+struct sgp_global {
+    const char *name;
+    uint64_t offset_bytes; /* within the globals image */
+    uint64_t size_bytes;
+    uint32_t is_constant; /* .const */
+    uint32_t reserved;
+};
+
+/* A global whose initial value is the address of another: *(u64 *)(globals + at) = globals + target. */
+struct sgp_relocation {
+    uint64_t at_bytes;
+    uint64_t target_bytes;
+};
+
+struct sgp_module {
+    uint32_t abi_version;
+    uint32_t ptx_version; /* 10 * major + minor, for CU_FUNC_ATTRIBUTE_PTX_VERSION */
+    uint32_t target;      /* 75 for sm_75 */
+    uint32_t nr_kernels;
+    const struct sgp_kernel *kernels;
+    const struct sgp_global *globals;
+    const struct sgp_relocation *relocations;
+    const uint8_t *globals_image;
+    uint64_t globals_bytes;
+    uint32_t nr_globals;
+    uint32_t nr_relocations;
+};
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * The blocks of a launch, over the lanes of this process. The thread that serves the launch runs blocks itself; helpers
+ * join when what is left is worth waking them. Several launches may be in work at once, of different devices.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "lane.h"
+
+#define WORTH_WAKING_NS 30000u
+#define MAX_LANES       256u
+#define MAX_CHUNK       64u
+
+struct job {
+    struct sgp_grid *grid;
+    struct job *next;
+    uint32_t nr_active;
+    uint32_t nr_wanted; /* helpers that may still join */
+};
+
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t jobs_posted = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t jobs_left = PTHREAD_COND_INITIALIZER;
+static struct job *jobs;
+static uint32_t nr_helpers;
+static uint32_t nr_reserved; /* helpers that cooperative launches in work rely on */
+static uint32_t nr_lanes;    /* this process may use at once, for one launch */
+
+static uint32_t count_lanes(void)
+{
+    const char *text = getenv("FAIRGV_SOFTGPU_THREADS");
+    cpu_set_t cpus;
+    long nr = text ? strtol(text, NULL, 10) : 0;
+
+    if (nr <= 0)
+        nr = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return nr > (long)MAX_LANES ? MAX_LANES : (uint32_t)nr;
+}
+
+/* False: it failed, and the launch with it. */
+static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t number)
+{
+    CUresult error = sgp_block_run(lane, grid, number);
+    uint32_t none = CUDA_SUCCESS;
+
+    if (!error)
+        return true;
+    if (error == CUDA_ERROR_ILLEGAL_ADDRESS)
+        sgp_log("kernel", "%s: block %llu used address %p", grid->kernel->name, (unsigned long long)number,
+                lane->fault_address);
+    __atomic_compare_exchange_n(&grid->error, &none, error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* Runs blocks until none is left or one fails. */
+static void run_blocks(struct sgp_grid *grid, struct sgp_lane *lane)
+{
+    bool goes_on = true;
+
+    sgp_lane_current = lane;
+    while (goes_on && !__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
+        uint64_t first = __atomic_fetch_add(&grid->next_block, grid->chunk, __ATOMIC_RELAXED);
+        uint64_t last = first + grid->chunk < grid->nr_blocks ? first + grid->chunk : grid->nr_blocks;
+
+        if (first >= grid->nr_blocks)
+            break;
+        for (uint64_t number = first; goes_on && number < last; number++)
+            goes_on = run_block(grid, lane, number);
+    }
+    sgp_lane_current = NULL;
+}
+
+static void take_part(struct sgp_grid *grid)
+{
+    struct sgp_lane *lane = sgp_lane_take();
+
+    if (lane && sgp_lane_prepare(lane, grid))
+        run_blocks(grid, lane);
+    if (lane)
+        sgp_lane_give(lane);
+}
+
+static struct job *job_find(void)
+{
+    for (struct job *job = jobs; job; job = job->next)
+        if (job->nr_wanted)
+            return job;
+    return NULL;
+}
+
+static void *helper_main(void *unused)
+{
+    (void)unused;
+    sgp_runtime_thread_start();
+    pthread_mutex_lock(&jobs_lock);
+    for (;;) {
+        struct job *job = job_find();
+
+        if (!job) {
+            pthread_cond_wait(&jobs_posted, &jobs_lock);
+            continue;
+        }
+        job->nr_wanted--;
+        job->nr_active++;
+        pthread_mutex_unlock(&jobs_lock);
+        take_part(job->grid);
+        pthread_mutex_lock(&jobs_lock);
+        if (--job->nr_active == 0)
+            pthread_cond_broadcast(&jobs_left);
+    }
+    return NULL;
+}
+
+/* With the jobs locked. Threads inherit this one's signal mask: it is an executor's. */
+static void helpers_start(uint32_t nr)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    while (nr_helpers < nr && !pthread_create(&thread, &attributes, helper_main, NULL))
+        nr_helpers++;
+    pthread_attr_destroy(&attributes);
+}
+
+static void job_begin(struct job *job)
+{
+    job->next = jobs;
+    jobs = job;
+    pthread_cond_broadcast(&jobs_posted);
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+static void job_end(struct job *job)
+{
+    pthread_mutex_lock(&jobs_lock);
+    for (struct job **link = &jobs; *link; link = &(*link)->next)
+        if (*link == job) {
+            *link = job->next;
+            break;
+        }
+    while (job->nr_active)
+        pthread_cond_wait(&jobs_left, &jobs_lock);
+}
+
+static void run_shared(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_wanted)
+{
+    struct job job = {.grid = grid, .nr_wanted = nr_wanted};
+
+    pthread_mutex_lock(&jobs_lock);
+    helpers_start(nr_reserved + nr_wanted);
+    job_begin(&job);
+    run_blocks(grid, lane);
+    job_end(&job);
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+/* The blocks wait for each other: every one needs a thread that the operating system runs by turns, however many cores
+ * there are. */
+static void run_together(struct sgp_grid *grid, struct sgp_lane *lane)
+{
+    uint32_t nr_wanted = (uint32_t)grid->nr_blocks - 1;
+    struct job job = {.grid = grid, .nr_wanted = nr_wanted};
+
+    pthread_mutex_lock(&jobs_lock);
+    nr_reserved += nr_wanted;
+    helpers_start(nr_reserved + nr_lanes);
+    if (nr_helpers < nr_reserved) {
+        grid->error = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    } else {
+        job_begin(&job);
+        run_blocks(grid, lane);
+        job_end(&job);
+    }
+    nr_reserved -= nr_wanted;
+    pthread_mutex_unlock(&jobs_lock);
+}
+
+/* The first block tells whether the others are worth waking anybody. */
+static void run_apart(struct sgp_grid *grid, struct sgp_lane *lane)
+{
+    uint64_t begin_ns = sgp_now_ns(), left = grid->nr_blocks - 1;
+
+    grid->chunk = grid->nr_blocks / (nr_lanes * 16ull);
+    grid->chunk = grid->chunk < 1 ? 1 : grid->chunk > MAX_CHUNK ? MAX_CHUNK : grid->chunk;
+    grid->next_block = 1;
+    sgp_lane_current = lane;
+    run_block(grid, lane, 0);
+    sgp_lane_current = NULL;
+    if (grid->error || !left)
+        return;
+    if (nr_lanes > 1 && (sgp_now_ns() - begin_ns) * left > WORTH_WAKING_NS)
+        run_shared(grid, lane, left < nr_lanes - 1 ? (uint32_t)left : nr_lanes - 1);
+    else
+        run_blocks(grid, lane);
+}
+
+CUresult sgp_grid_run(struct sgp_grid *grid)
+{
+    struct sgp_lane *lane = sgp_lane_take();
+
+    if (!lane)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sgp_lane_prepare(lane, grid)) {
+        sgp_lane_give(lane);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sgp_fault_handlers_install();
+    if (!nr_lanes)
+        nr_lanes = count_lanes();
+    grid->nr_blocks = (uint64_t)grid->grid[0] * grid->grid[1] * grid->grid[2];
+    grid->chunk = 1;
+    grid->next_block = 0;
+    grid->error = CUDA_SUCCESS;
+    if (grid->is_cooperative && grid->nr_blocks > 1)
+        run_together(grid, lane);
+    else
+        run_apart(grid, lane);
+    sgp_lane_give(lane);
+    return (CUresult)grid->error;
+}

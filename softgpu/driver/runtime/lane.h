@@ -1,0 +1,125 @@
+/* A lane and the blocks it runs. Only runtime/ includes this. */
+#ifndef SOFTGPU_LANE_H
+#define SOFTGPU_LANE_H
+
+#include <signal.h>
+
+#include "runtime.h"
+
+#define SGP_NR_BARRIERS       16u
+#define SGP_MIN_STACK_BYTES   16384u
+#define SGP_BLOCK_STACK_BYTES (1u << 20) /* of a call that runs a whole block */
+#define SGP_NR_WARPS          (SGP_MAX_BLOCK_THREADS / SGP_WARP_THREADS)
+
+struct sgp_team;
+struct sgp_lane;
+
+/* One CUDA thread, as a fiber. Compiled code knows the pointer alone. */
+struct sgp_thread {
+    void *stack_pointer;     /* while it does not run */
+    struct sgp_thread *next; /* in the run queue, or among those who wait at a barrier */
+    struct sgp_team *team;
+    void *stack;    /* the top of it */
+    uint32_t index; /* in the block */
+    uint32_t predicate;
+    uint32_t result; /* of what it waited for */
+    uint32_t member_mask;
+    uint64_t value;
+    uint64_t *values;
+};
+
+struct sgp_barrier {
+    struct sgp_thread *waiting;
+    struct sgp_thread **last;
+    uint32_t nr_required; /* 0: every living thread */
+    uint32_t nr_arrived;
+    uint32_t nr_counted; /* as the hardware counts: whole warps, their missing and exited threads included */
+    uint32_t all;
+    uint32_t any;
+    uint32_t population;
+    uint32_t arrived_in_warp[SGP_NR_WARPS];
+};
+
+struct sgp_warp_group {
+    uint32_t member_mask;
+    uint32_t arrived;
+};
+
+struct sgp_warp {
+    uint32_t alive;
+    uint32_t nr_groups;
+    struct sgp_warp_group groups[SGP_WARP_THREADS];
+};
+
+/* A block that runs as fibers. */
+struct sgp_team {
+    struct sgp_lane *lane;
+    const struct sgp_kernel *kernel;
+    struct sgp_block block;
+    uint32_t nr_threads;
+    uint32_t nr_alive;
+    uint32_t nr_started;
+    uint32_t active_barriers; /* bit per barrier that somebody waits at */
+    struct sgp_barrier barriers[SGP_NR_BARRIERS];
+    struct sgp_warp warps[SGP_NR_WARPS];
+    struct sgp_thread threads[SGP_MAX_BLOCK_THREADS];
+};
+
+struct sgp_lane {
+    struct sgp_lane *next_free;
+    uint32_t index;
+    struct sgp_grid *grid;
+    struct sgp_team *team;
+    struct sgp_thread *current;
+    struct sgp_thread *queue;
+    struct sgp_thread **queue_last;
+    void *home;                         /* stack pointer of the lane's own flow while a fiber runs */
+    volatile sig_atomic_t is_in_kernel; /* a fault now is the kernel's */
+    CUresult error;
+    void *fault_address; /* of the last fault, for the log */
+    uint8_t *shared_mapping;
+    /* stacks of fibers */
+    uint8_t *stacks;
+    uint64_t stack_bytes;
+    uint32_t nr_stacks;
+    uint32_t nr_free_stacks;
+    void **free_stacks;
+    void *left_stack; /* of the thread that ended last: free once it has been switched away from */
+    uint64_t stack_mapping_bytes;
+    uint8_t *block_stack; /* for whole-block calls */
+};
+
+/* The lane of this thread while it runs blocks. Read by the signal handler: a static offset, never allocated late. */
+extern __thread struct sgp_lane *sgp_lane_current __attribute__((tls_model("initial-exec")));
+
+/* fiber.S: saves what a call must preserve on the stack, stores the stack pointer in *from and goes on at `to`. */
+void sgp_fiber_switch(void **from, void *to);
+/* Goes on at `to` for ever. Reached from a signal handler, too, through the changed context. */
+__attribute__((noreturn)) void sgp_fiber_jump(void *to);
+/* A stack on which the first switch calls entry(argument). */
+void *sgp_fiber_prepare(void *stack_top, void (*entry)(void *), void *argument);
+
+struct sgp_lane *sgp_lane_take(void); /* NULL: no memory */
+void sgp_lane_give(struct sgp_lane *lane);
+bool sgp_lane_prepare(struct sgp_lane *lane, struct sgp_grid *grid);
+uint8_t *sgp_lane_shared(struct sgp_lane *lane, uint64_t bytes);
+/* Ends the block that this lane runs: abandons its fibers and goes home. From inside a kernel. */
+__attribute__((noreturn)) void sgp_lane_abandon(struct sgp_lane *lane, CUresult error);
+
+/* block.c */
+CUresult sgp_block_run(struct sgp_lane *lane, struct sgp_grid *grid, uint64_t number);
+void sgp_thread_ready(struct sgp_lane *lane, struct sgp_thread *thread);
+void sgp_thread_wait(struct sgp_thread *thread); /* until somebody makes it ready */
+
+/* barrier.c, warp.c */
+uint32_t sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required, uint32_t operation,
+                            uint32_t predicate);
+void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
+uint32_t sgp_warp_exchange(struct sgp_thread *self, uint32_t member_mask, uint64_t value, uint64_t values[32]);
+void sgp_warp_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
+uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp); /* threads the block has in it */
+
+/* fault.c */
+void sgp_fault_handlers_install(void);
+
+#endif

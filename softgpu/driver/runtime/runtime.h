@@ -1,0 +1,52 @@
+/*
+ * Running kernels. A launch is a grid of blocks; lanes (one thread of this process each) take blocks until there are
+ * none left. In a lane a block is one call of compiled code, or, when its threads wait for each other, one fiber for
+ * each of its threads.
+ *
+ *     grid.c     the blocks of a launch over the lanes          lane.c     what a lane owns: stacks, shared memory;
+ * leaving a faulty block block.c    the fibers of a block and who runs next        barrier.c  bar.sync and its kin
+ *     warp.c     vote, shfl, match                              fault.c    signals of kernels
+ *     printf.c   formats and buffers text                       services.c the table that compiled code calls
+ */
+#ifndef SOFTGPU_RUNTIME_H
+#define SOFTGPU_RUNTIME_H
+
+#include "../driver.h"
+
+/* One launch. Filled by kernel.c. */
+struct sgp_grid {
+    const struct sgp_kernel *kernel;
+    struct CUctx_st *context;
+    const void *parameters;
+    uint8_t *globals;
+    uint32_t grid[3];
+    uint32_t block_dim[3];
+    uint32_t dynamic_shared_bytes;
+    uint64_t stack_bytes;
+    bool is_cooperative; /* all blocks must make progress together */
+    /* grid.c's own */
+    uint64_t nr_blocks;
+    uint64_t chunk;
+    uint64_t next_block; /* atomic */
+    uint32_t error;      /* atomic: CUresult of the first block that failed */
+};
+
+/* Every thread that runs kernels begins with this: signals, alternate stack. */
+void sgp_runtime_thread_start(void);
+
+/* Runs all blocks; CUDA_SUCCESS or what ended the launch. Without the lock. */
+CUresult sgp_grid_run(struct sgp_grid *grid);
+
+extern const struct sgp_runtime sgp_runtime_table;
+
+/* printf.c */
+struct sgp_printf_buffer *sgp_printf_new(uint64_t bytes);
+bool sgp_printf_resize(struct sgp_printf_buffer *buffer, uint64_t bytes);
+void sgp_printf_delete(struct sgp_printf_buffer *buffer);
+void sgp_printf_append(struct sgp_printf_buffer *buffer, const char *text, size_t bytes);
+/* With the lock, given up while the text is written to the standard output. The context must be held. */
+void sgp_printf_flush(struct CUctx_st *context);
+/* What vprintf of a kernel prints; the number of arguments, or -1. */
+int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, size_t text_bytes, size_t *length);
+
+#endif

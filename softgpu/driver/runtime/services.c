@@ -1,0 +1,115 @@
+/* What compiled code may call: the table of kernel_abi.h. Everything here runs on a fiber's small stack. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../memory.h"
+#include "lane.h"
+
+#define MAX_TEXT_BYTES   4096u
+#define MAX_ASSERT_BYTES 1024u
+
+static void barrier(struct sgp_thread *self, uint32_t number, uint32_t nr_threads)
+{
+    sgp_barrier_arrive(self, number, nr_threads, 0, 0);
+}
+
+static int32_t print(struct sgp_thread *self, const char *format, const void *arguments)
+{
+    char text[MAX_TEXT_BYTES];
+    size_t length = 0;
+    /* All that may fault happens before the buffer is locked. */
+    int nr = sgp_printf_format(format, arguments, text, sizeof(text), &length);
+
+    if (nr >= 0 && length)
+        sgp_printf_append(self->team->lane->grid->context->printf_buffer, text, length);
+    return nr;
+}
+
+static void assert_fail(struct sgp_thread *self, const char *message, const char *file, uint32_t line,
+                        const char *function)
+{
+    const struct sgp_block *block = &self->team->block;
+    uint32_t x = block->block_dim[0], y = block->block_dim[1];
+    char text[MAX_ASSERT_BYTES];
+    int length =
+        snprintf(text, sizeof(text), "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
+                 line, function, block->block_index[0], block->block_index[1], block->block_index[2], self->index % x,
+                 self->index / x % y, self->index / x / y, message);
+
+    if (length > (int)sizeof(text) - 1)
+        length = sizeof(text) - 1;
+    if (write(STDERR_FILENO, text, (size_t)length) < 0)
+        length = 0; /* nobody reads: the error code still tells */
+    sgp_lane_abandon(self->team->lane, CUDA_ERROR_ASSERT);
+}
+
+static void trap(struct sgp_thread *self)
+{
+    sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
+{
+    struct CUctx_st *context = self->team->lane->grid->context;
+    void *address = NULL;
+
+    sgp_lock();
+    if (size_bytes && size_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] &&
+        context->device_heap_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - size_bytes &&
+        sgp_memory_new(context, size_bytes, SGP_MEMORY_HEAP, &address) == CUDA_SUCCESS)
+        context->device_heap_bytes += size_bytes;
+    sgp_unlock();
+    return address;
+}
+
+static void device_free(struct sgp_thread *self, void *pointer)
+{
+    struct CUctx_st *context = self->team->lane->grid->context;
+    struct sgp_allocation *allocation;
+    bool is_bad = false;
+
+    if (!pointer)
+        return;
+    sgp_lock();
+    allocation = sgp_memory_find((uintptr_t)pointer);
+    if (allocation && allocation->kind == SGP_MEMORY_HEAP && allocation->start == (uintptr_t)pointer &&
+        allocation->context == context) {
+        context->device_heap_bytes -= allocation->bytes;
+        sgp_memory_delete(allocation);
+    } else {
+        is_bad = true;
+    }
+    sgp_unlock();
+    if (is_bad)
+        sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static uint64_t clock64(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+
+static uint64_t global_timer_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const struct sgp_runtime sgp_runtime_table = {
+    .abi_version = SGP_ABI_VERSION,
+    .barrier = barrier,
+    .barrier_reduce = sgp_barrier_arrive,
+    .warp_exchange = sgp_warp_exchange,
+    .vprintf = print,
+    .assert_fail = assert_fail,
+    .trap = trap,
+    .device_malloc = device_malloc,
+    .device_free = device_free,
+    .clock64 = clock64,
+    .global_timer_ns = global_timer_ns,
+};

@@ -1,0 +1,52 @@
+/*
+ * The one device that all processes of a machine share: a file, of which only the locks on its bytes can be relied on.
+ *
+ * What must hold even when a process is killed, or writes rubbish into the file (anybody may, as anybody may open
+ * /dev/nvidia0), rests on open file description locks, which the kernel gives back at a process's end. What is written
+ * in the file only counts: rubbish there makes the counts rubbish, and nothing else. It is read and written with pread
+ * and pwrite, never mapped: a truncated file would otherwise be a SIGBUS.
+ *
+ *     bytes of the file      what is there                       what a lock on it means
+ *     0 .. 63                struct sgp_state_header             byte 0: the counts are being changed; byte 1: a kernel
+ * runs 64 .. 64 + 8 * 1024    bytes used by each process          the first byte of a slot: its process lives 2^32 + n
+ * nothing (past the end)              ticket n is waiting or being served
+ *
+ * Turns are first come, first served: a process takes the next ticket, locks its byte and then waits until all bytes
+ * below are free.
+ *
+ * Wrong when: the file system has no such locks (it must be a local one), or more than 1024 processes hold memory at
+ * once (CUDA_ERROR_OUT_OF_MEMORY).
+ */
+#ifndef SOFTGPU_STATE_H
+#define SOFTGPU_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SGP_STATE_MAGIC    0x3155504754464f53ull
+#define SGP_STATE_NR_SLOTS 1024
+
+struct sgp_state_header {
+    uint64_t magic;
+    uint64_t next_ticket;
+    uint64_t busy_ns;    /* GPU time, all processes, since the file was made */
+    uint64_t nr_kernels; /* served */
+    uint64_t reserved[4];
+};
+
+struct sgp_state;
+
+/* NULL: the file could not be opened or made; errno tells why. */
+struct sgp_state *sgp_state_open(const char *path);
+void sgp_state_close_in_child(struct sgp_state *state);
+
+/* Accounts `bytes` more to this process unless all processes together would pass capacity_bytes. */
+bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacity_bytes);
+void sgp_state_give_back(struct sgp_state *state, uint64_t bytes);
+uint64_t sgp_state_used_bytes(struct sgp_state *state);
+
+/* Blocks until it is this process's turn. One thread of a process at a time. */
+void sgp_state_begin_kernel(struct sgp_state *state);
+void sgp_state_end_kernel(struct sgp_state *state, uint64_t busy_ns);
+
+#endif

@@ -1,0 +1,208 @@
+/* What streams say of themselves, and what of it can be set. Capture is not served: every stream says that it is not
+ * captured. */
+#include "cuda_api/prototypes.h"
+#include "driver.h"
+
+SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!priority)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *priority = stream->priority;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!flags)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *flags = stream->flags;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!streamId)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *streamId = stream->id;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!pctx)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *pctx = stream->context;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    if (!pGreenCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pGreenCtx = NULL;
+    return cuStreamGetCtx(hStream, pCtx);
+}
+
+SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!device)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *device = stream->context->device->ordinal;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!captureStatus)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+/* No stream of this driver is ever captured: what each form writes beyond the status, it writes only for a capture. */
+SGP_EXPORT CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                           cuuint64_t *id_out)
+{
+    (void)id_out;
+    return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+SGP_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                              cuuint64_t *id_out, CUgraph *graph_out,
+                                              const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+{
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)numDependencies_out;
+    return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                              cuuint64_t *id_out, CUgraph *graph_out,
+                                              const CUgraphNode **dependencies_out,
+                                              const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    (void)edgeData_out;
+    return cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
+                                     numDependencies_out);
+}
+
+/* As CUDA keeps it: one mode per thread, the caller gets the old one. */
+static __thread CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+SGP_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode before = capture_mode;
+
+    if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    capture_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!value_out)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        value_out->syncPolicy = stream->sync_policy;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value_out->priority = stream->priority;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        value_out->accessPolicyWindow =
+            (CUaccessPolicyWindow){.hitProp = CU_ACCESS_PROPERTY_NORMAL, .missProp = CU_ACCESS_PROPERTY_NORMAL};
+        return sgp_leave(CUDA_SUCCESS);
+    default:
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+SGP_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+
+    if (result)
+        return result;
+    if (!value)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        stream->sync_policy = value->syncPolicy;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        if (value->priority > SGP_LEAST_PRIORITY || value->priority < SGP_GREATEST_PRIORITY)
+            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        stream->priority = value->priority;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* the device says that it has no such cache:
+                                                      MAX_ACCESS_POLICY_WINDOW_SIZE is 0 */
+        return sgp_leave(value->accessPolicyWindow.num_bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+    default:
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+SGP_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *from, *to;
+    CUresult result = sgp_enter_stream(src, &context, &from);
+
+    if (result)
+        return result;
+    result = sgp_stream_resolve(context, dst, &to);
+    if (!result)
+        to->sync_policy = from->sync_policy;
+    return sgp_leave(result);
+}

@@ -1,0 +1,63 @@
+"""
+What nvcc makes of real programs: all of tests/programs compiles, for two devices and with debug code, and the kernels of `kernels/` compute
+what the CPU computes, on the driver (barriers, warps, calls, the math library).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softgpu.compiler.command import compile_image
+from tests.softgpu.compiler_harness import LoadedModule
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.cu"))
+KERNELS = sorted((Path(__file__).parent / "kernels").glob("*.cu"))
+DRIVER = ROOT / "build" / "softgpu" / "libcuda.so.1"
+
+
+def _nvcc() -> str:
+    home = os.environ.get("CUDA_HOME")
+    return shutil.which("nvcc", path=f"{home}/bin" if home else None) or shutil.which("nvcc") or ""
+
+
+pytestmark = pytest.mark.skipif(not _nvcc(), reason="nvcc is not installed")
+
+
+def _ptx(program: Path, folder: Path, *options: str) -> bytes:
+    output = folder / "out.ptx"
+    subprocess.run([_nvcc(), "-ptx", *options, "-o", str(output), str(program)], check=True, capture_output=True)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("options", [("-arch=compute_75",), ("-arch=compute_80", "-G")], ids=["75", "80-debug"])
+@pytest.mark.parametrize("program", [*PROGRAMS, *KERNELS], ids=lambda path: path.stem)
+def test_program_compiles(program: Path, options: tuple[str, ...], tmp_path: Path) -> None:
+    image = _ptx(program, tmp_path, *options)
+    output = tmp_path / "out.so"
+    compile_image(image, 80, output)
+    assert len(LoadedModule(output).kernels) == image.count(b".entry")
+
+
+@pytest.mark.skipif(not DRIVER.exists(), reason="the driver is not built")
+@pytest.mark.parametrize("optimisation", ["-O3", "-G"])
+@pytest.mark.parametrize("program", KERNELS, ids=lambda path: path.stem)
+def test_kernels_compute_what_the_cpu_computes(program: Path, optimisation: str, tmp_path: Path) -> None:
+    binary = tmp_path / "program"
+    subprocess.run(
+        [_nvcc(), "-arch=compute_75", optimisation, "-o", str(binary), str(program)], check=True, capture_output=True
+    )
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(DRIVER.parent),
+        "FAIRGV_SOFTGPU_CACHE": str(tmp_path / "cache"),
+        "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
+    }
+    (tmp_path / "cache").mkdir(mode=0o700)
+    done = subprocess.run([str(binary)], capture_output=True, text=True, check=False, env=environment, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stdout + done.stderr

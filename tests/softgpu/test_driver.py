@@ -1,0 +1,266 @@
+"""softgpu's driver as programs see it: what it answers, what it refuses, what it survives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, build, has_nvcc
+
+PROGRAMS = ROOT / "tests" / "programs"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    build()
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    device = Device(tmp_path)
+    yield device
+    device.close()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def _answer(process: subprocess.Popen[str], text: str = "") -> None:
+    assert process.stdin is not None
+    process.stdin.write(text + "\n")
+    process.stdin.flush()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait(TIMEOUT_S)
+
+
+def _passes(result: subprocess.CompletedProcess[str]) -> bool:
+    return result.returncode == 0 and result.stdout.splitlines()[-1] == "PASS"
+
+
+def test_fills_an_array(device: Device) -> None:
+    result = device.run_case("works")
+    assert _passes(result), result
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_fibers_wait_for_each_other_and_exit_early(device: Device, threads: str) -> None:
+    result = device.with_settings(FAIRGV_SOFTGPU_THREADS=threads).run_case("fibers")
+    assert _passes(result), result
+
+
+def test_many_threads_with_streams_of_their_own(device: Device) -> None:
+    result = device.run_case("threads")
+    assert _passes(result), result
+
+
+def test_blocks_of_a_cooperative_launch_wait_for_each_other(device: Device) -> None:
+    result = device.run_case("cooperative")
+    assert result.stdout.splitlines() == ["large CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "PASS"]
+
+
+def test_order_of_streams(device: Device) -> None:
+    result = device.run_case("order")
+    assert result.stdout.splitlines() == [
+        "blocking CUDA_ERROR_NOT_READY",
+        "legacy CUDA_ERROR_NOT_READY",
+        "third CUDA_ERROR_NOT_READY",
+        "event CUDA_ERROR_NOT_READY",
+        "waiting CUDA_ERROR_NOT_READY",
+        "event CUDA_SUCCESS",
+        "PASS",
+    ]
+
+
+def test_wrong_calls_are_refused(device: Device) -> None:
+    result = device.run_case("wrong_calls")
+    assert result.stdout.splitlines() == [
+        "before CUDA_ERROR_NOT_INITIALIZED",
+        "free CUDA_ERROR_INVALID_VALUE",
+        "freehost CUDA_ERROR_INVALID_VALUE",
+        "past CUDA_ERROR_INVALID_VALUE",
+        "nowhere CUDA_ERROR_INVALID_VALUE",
+        "hostasdevice CUDA_ERROR_INVALID_VALUE",
+        "unaligned CUDA_ERROR_INVALID_VALUE",
+        "nofunction CUDA_ERROR_INVALID_HANDLE",
+        "nogrid CUDA_ERROR_INVALID_VALUE",
+        "bigblock CUDA_ERROR_INVALID_VALUE",
+        "shared CUDA_ERROR_INVALID_VALUE",
+        "noparameters CUDA_ERROR_INVALID_VALUE",
+        "stream CUDA_ERROR_INVALID_HANDLE",
+        "destroyed CUDA_ERROR_INVALID_HANDLE",
+        "unrecorded CUDA_ERROR_INVALID_HANDLE",
+        "attribute CUDA_ERROR_INVALID_VALUE",
+        "toobig CUDA_ERROR_OUT_OF_MEMORY",
+        "PASS",
+    ]
+
+
+def test_memory_is_bounded_over_all_processes(device: Device) -> None:
+    small = device.with_settings(FAIRGV_SOFTGPU_MEMORY="64M")
+    first = small.start_case("allocate", "48")
+    assert _line(first) == "allocate CUDA_SUCCESS"
+    assert _line(first) == "free 16 of 64 MiB"
+    second = small.start_case("allocate", "17")
+    assert _line(second) == "allocate CUDA_ERROR_OUT_OF_MEMORY"
+    assert _line(second) == "free 16 of 64 MiB"
+    _answer(second)
+    assert second.wait(TIMEOUT_S) == 1
+    _kill(first)
+    third = small.start_case("allocate", "64")
+    assert _line(third) == "allocate CUDA_SUCCESS"
+    assert _line(third) == "free 0 of 64 MiB"
+    _answer(third)
+    assert third.wait(TIMEOUT_S) == 0
+
+
+def test_kernels_of_two_processes_are_served_one_at_a_time(device: Device) -> None:
+    counts = device.folder / "counts"
+    counts.write_bytes(bytes(4096))
+    processes = [device.start_case("alone", str(counts)) for _ in range(3)]
+    for process in processes:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, output) == (0, "PASS\n")
+    running, overlaps = counts.read_bytes()[:4], counts.read_bytes()[4:8]
+    assert (running, overlaps) == (bytes(4), bytes(4))
+    assert device.nr_kernels() == 600
+
+
+def test_a_killed_process_gives_its_turn_back(device: Device) -> None:
+    holder = device.start_case("hold")
+    assert _line(holder) == "running"
+    waiting = device.start_case("queue")
+    assert _line(waiting) == "loaded"
+    _answer(waiting)
+    assert _line(waiting) == "query CUDA_ERROR_NOT_READY"
+    assert device.nr_kernels() == 0
+    _kill(holder)
+    assert _line(waiting) == "PASS"
+    assert waiting.wait(TIMEOUT_S) == 0
+    assert device.nr_kernels() == 1
+
+
+def test_a_killed_waiter_is_skipped(device: Device) -> None:
+    holder = device.start_case("hold")
+    assert _line(holder) == "running"
+    waiters = [device.start_case("queue") for _ in range(3)]
+    for waiter in waiters:
+        assert _line(waiter) == "loaded"
+        _answer(waiter)
+        assert _line(waiter) == "query CUDA_ERROR_NOT_READY"
+    _kill(waiters[0])
+    _kill(waiters[1])
+    _answer(holder)
+    assert _line(holder) == "PASS"
+    assert _line(waiters[2]) == "PASS"
+    assert (holder.wait(TIMEOUT_S), waiters[2].wait(TIMEOUT_S)) == (0, 0)
+
+
+def test_exit_with_a_kernel_in_flight(device: Device) -> None:
+    result = device.run_case("hold", "exit")
+    assert (result.returncode, result.stdout) == (0, "running\n")
+    assert _passes(device.run_case("works"))
+
+
+def test_a_fault_is_sticky_until_the_context_is_reset(device: Device) -> None:
+    result = device.run_case("fault")
+    assert result.stdout.splitlines() == [
+        "synchronize CUDA_ERROR_ILLEGAL_ADDRESS",
+        "allocate CUDA_ERROR_ILLEGAL_ADDRESS",
+        "launch CUDA_ERROR_ILLEGAL_ADDRESS",
+        "PASS",
+    ]
+
+
+def test_a_fault_leaves_other_contexts_and_processes_alone(device: Device) -> None:
+    waiting = device.start_case("queue")
+    assert _line(waiting) == "loaded"
+    result = device.run_case("two_contexts")
+    assert result.stdout.splitlines() == [
+        "first CUDA_ERROR_ILLEGAL_ADDRESS",
+        "PASS",
+        "first CUDA_ERROR_ILLEGAL_ADDRESS",
+        "destroyed CUDA_ERROR_INVALID_CONTEXT",
+    ]
+    _answer(waiting)
+    output, _ = waiting.communicate(timeout=TIMEOUT_S)
+    assert output.splitlines()[-1] == "PASS"
+
+
+@pytest.mark.parametrize("case", ["trap", "deadlock"])
+def test_a_kernel_that_cannot_go_on_fails_its_launch(device: Device, case: str) -> None:
+    assert device.run_case(case).stdout == "synchronize CUDA_ERROR_LAUNCH_FAILED\n"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fault_of_the_program_reaches_its_own_handler(device: Device, when: str) -> None:
+    result = device.run_case("own_fault", when)
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "the program's own handler")
+
+
+def test_a_fault_of_the_program_without_a_handler_kills_it(device: Device) -> None:
+    assert device.run_case("own_fault", "none").returncode == -11
+
+
+def test_a_forked_child_has_no_device(device: Device) -> None:
+    result = device.run_case("fork")
+    assert result.stdout.splitlines() == [
+        "PASS",
+        "child CUDA_ERROR_NOT_INITIALIZED",
+        "child init CUDA_ERROR_NOT_INITIALIZED",
+        "PASS",
+    ]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 9000, b"rubbish", bytes(64) + b"\xff" * 8192])
+def test_a_damaged_shared_file_crashes_nobody(device: Device, damage: bytes) -> None:
+    assert _passes(device.run_case("works"))
+    device.state.write_bytes(damage)
+    result = device.run_case("works")
+    assert _passes(result), result
+
+
+def test_the_shared_file_is_for_everybody(device: Device) -> None:
+    assert _passes(device.run_case("works"))
+    assert device.state.stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize(("devices", "result"), [("0", 1), ("2", 0), ("many", 0)])
+def test_number_of_devices(device: Device, devices: str, result: int) -> None:
+    assert device.with_settings(FAIRGV_SOFTGPU_DEVICES=devices).run_case("works").returncode == result
+    assert (device.folder / "state.1").exists() == (devices == "2")
+
+
+@pytest.mark.parametrize(("visible", "result"), [("1", 0), ("1,0", 0), ("", 1), ("2", 1), ("-1", 1), ("0,7", 0)])
+def test_visible_devices(device: Device, visible: str, result: int) -> None:
+    chosen = device.with_settings(FAIRGV_SOFTGPU_DEVICES="2", CUDA_VISIBLE_DEVICES=visible)
+    assert chosen.run_case("works").returncode == result
+    assert (device.folder / "state.1").exists() == (visible[:1] == "1")
+
+
+def test_no_symbol_of_the_table_is_missing() -> None:
+    symbols = subprocess.run(
+        ["nm", "-D", "--undefined-only", str(CASES.parents[1] / "softgpu" / "libcuda.so.1")],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert [line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith("cu")] == []
+
+
+@pytest.mark.skipif(not has_nvcc(), reason="needs nvcc")
+@pytest.mark.parametrize("name", sorted(source.stem for source in PROGRAMS.glob("*.cu")))
+def test_program_of_nvcc(device: Device, name: str) -> None:
+    built = subprocess.run(
+        [sys.executable, str(PROGRAMS / "build.py"), name], check=True, capture_output=True, text=True
+    )
+    result = device.run(built.stdout.strip())
+    assert _passes(result), result
