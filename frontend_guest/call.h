@@ -1,0 +1,60 @@
+/*
+ * One call on its way to the worker. The generated stubs and the hand-written calls use nothing else to talk to the
+ * host.
+ *
+ *     struct fgv_call call;
+ *     struct fgv_request_x *request = fgv_call_begin(&call, FGV_CALL_x, sizeof *request, payload_bytes);
+ *     if (request == NULL)
+ *         return call.error;
+ *     ... fill *request, and payload_bytes at call.payload; both lie in the ring ...
+ *     return fgv_call_post(&call);            or     return fgv_call_wait(&call, &reply, sizeof reply);
+ *
+ * Between begin and post (or wait) nothing may return, wait or begin another call: the worker stops at a record that is
+ * reserved and not published. So everything that can fail is looked at before begin, streams included.
+ */
+#ifndef FRONTEND_GUEST_CALL_H
+#define FRONTEND_GUEST_CALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+#include "cuda_api/wire.h"
+#include "frontend_guest/handles.h"
+#include "ivshmem/ring.h"
+
+struct fgv_context;
+
+struct fgv_call {
+    struct fgv_record *record;
+    uint64_t position;
+    uint8_t *payload;
+    CUresult error;    /* why begin gave NULL */
+    uint32_t response; /* slot */
+    uint16_t number;
+};
+
+/* Room for the request, or NULL with call->error: not initialised, no current context, an earlier error, nobody there.
+ */
+void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes);
+/* As begin, for calls about libraries, which need no current context. */
+void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes);
+/* The same for a context that need not be current, nor exist on the worker yet (0: none), and past earlier errors. */
+void *fgv_call_begin_for(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
+                         uint64_t context);
+/* Publishes a call that nobody waits for. Always CUDA_SUCCESS. */
+CUresult fgv_call_post(struct fgv_call *call);
+/* Publishes a call and waits for its result. `reply` is filled when that is CUDA_SUCCESS. */
+CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
+/* What a call gives before it looks at its arguments: not initialised, no current context. */
+CUresult fgv_call_allowed(void);
+/* Gives back the response slot that the calling thread keeps. */
+void fgv_call_thread_ends(void);
+
+/* The number of a stream on the wire, or FGV_STREAM_INVALID. Makes the calling thread's own stream when it is asked for
+ * first. */
+uint64_t fgv_stream_wire(CUstream stream);
+/* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
+CUresult fgv_memory_settle(CUdeviceptr address);
+
+#endif

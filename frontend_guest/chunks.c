@@ -1,0 +1,64 @@
+/* Chunks of the arena: see chunks.h. */
+#include "chunks.h"
+
+#include <time.h>
+
+#define CHUNK_NAP_NS 50000
+
+/* One bit for each chunk that was left behind. */
+static _Atomic uint64_t left_behind[FGV_MAX_CHUNKS / 64];
+
+bool fgv_chunk_try(uint32_t *chunk)
+{
+    int32_t taken = fgv_pool_take(&fgv_guest.free_chunks, 0);
+    if (taken >= 0) {
+        *chunk = (uint32_t)taken;
+        return true;
+    }
+    for (uint32_t i = 0; i < fgv_guest.nr_chunks; i++) {
+        uint64_t bit = UINT64_C(1) << (i % 64);
+        if ((atomic_load_explicit(&left_behind[i / 64], memory_order_acquire) & bit) == 0 ||
+            atomic_load_explicit(&fgv_guest.chunks[i].state, memory_order_acquire) != FGV_SLOT_DONE)
+            continue;
+        if ((atomic_fetch_and_explicit(&left_behind[i / 64], ~bit, memory_order_acq_rel) & bit) == 0)
+            continue; /* another thread was faster */
+        *chunk = i;
+        return true;
+    }
+    return false;
+}
+
+bool fgv_chunk_take(uint32_t *chunk)
+{
+    const struct timespec nap = {.tv_nsec = CHUNK_NAP_NS};
+    while (!fgv_chunk_try(chunk)) {
+        if (!fgv_client_keep_waiting(NULL, 0))
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+void fgv_chunk_give(uint32_t chunk)
+{
+    fgv_pool_give(&fgv_guest.free_chunks, chunk);
+}
+
+void fgv_chunk_arm(uint32_t chunk)
+{
+    /* relaxed: the commit of the request publishes it */
+    atomic_store_explicit(&fgv_guest.chunks[chunk].state, FGV_SLOT_WAITING, memory_order_relaxed);
+}
+
+CUresult fgv_chunk_wait(uint32_t chunk)
+{
+    struct fgv_chunk *state = &fgv_guest.chunks[chunk];
+    if (!fgv_slot_wait(&state->state, fgv_guest.region.wake, fgv_guest.spin_ns, fgv_client_keep_waiting, NULL))
+        return fgv_client_lost();
+    return (CUresult)state->result;
+}
+
+void fgv_chunk_leave_behind(uint32_t chunk)
+{
+    atomic_fetch_or_explicit(&left_behind[chunk / 64], UINT64_C(1) << (chunk % 64), memory_order_release);
+}

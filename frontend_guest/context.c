@@ -1,0 +1,361 @@
+/* Contexts, their life, and which is current: see context.h. Limits and other settings are in context_settings.c. */
+#include "context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "client.h"
+#include "cuda_api/handshake.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "event.h"
+#include "memory.h"
+#include "module.h"
+#include "stream.h"
+#include "thread.h"
+
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static struct fgv_context primaries[FGV_FACTS_MAX_DEVICES];
+static struct fgv_context *free_contexts;
+static _Atomic uint64_t last_id;
+
+static void context_reset(struct fgv_context *context)
+{
+    context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+    const struct fgv_device_facts *facts = fgv_device_facts(context->ordinal);
+    for (uint32_t i = 0; i < FGV_FACTS_NR_LIMITS; i++)
+        context->limits[i] = (size_t)facts->limits[i];
+    atomic_store_explicit(&context->limits_known, UINT32_MAX, memory_order_relaxed);
+}
+
+/* Gives a context its number. */
+static CUresult context_start(struct fgv_context *context, uint32_t ordinal, uint32_t flags, bool is_primary)
+{
+    uint64_t handle;
+    CUresult result = fgv_handle_new(FGV_HANDLE_CONTEXT, &handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_init(&context->lock, NULL);
+    context->ordinal = ordinal;
+    context->flags = flags;
+    context->is_primary = is_primary;
+    context->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+    context_reset(context);
+    atomic_store_explicit(&context->is_made, 0, memory_order_relaxed);
+    atomic_store_explicit(&context->nr_retained, is_primary ? 0 : 1, memory_order_relaxed);
+    fgv_handle_set_object(FGV_HANDLE_CONTEXT, handle, context);
+    atomic_store_explicit(&context->handle, handle, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_context_primary(uint32_t ordinal, struct fgv_context **context)
+{
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&books);
+    *context = &primaries[ordinal];
+    if (fgv_context_handle(*context) == 0)
+        result = context_start(*context, ordinal, 0, true);
+    pthread_mutex_unlock(&books);
+    return result;
+}
+
+struct fgv_context *fgv_context_find(CUcontext context)
+{
+    if (context == NULL)
+        return fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS ? fgv_thread.context : NULL;
+    return fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)context);
+}
+
+CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle)
+{
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (atomic_load_explicit(&context->handle, memory_order_relaxed) != handle ||
+        atomic_load_explicit(&context->nr_retained, memory_order_relaxed) == 0)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_context_current(struct fgv_context **context)
+{
+    CUresult result = fgv_call_allowed();
+    *context = fgv_thread.context;
+    return result;
+}
+
+CUresult fgv_context_make(struct fgv_context *context, uint64_t handle)
+{
+    if (fgv_context_is_ready(context, handle))
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&context->lock);
+    CUresult result = fgv_context_usable(context, handle);
+    if (result == CUDA_SUCCESS && !fgv_context_is_ready(context, handle)) {
+        struct fgv_call call;
+        struct fgv_request_context_create *request =
+            fgv_call_begin_for(&call, FGV_CALL_context_create, sizeof(*request), 0, 0);
+        if (request == NULL) {
+            result = call.error;
+        } else {
+            *request = (struct fgv_request_context_create){.handle = handle,
+                                                           .device = fgv_guest.devices[context->ordinal],
+                                                           .flags = context->flags,
+                                                           .is_primary = context->is_primary};
+            result = fgv_call_wait(&call, NULL, 0);
+        }
+        if (result == CUDA_SUCCESS)
+            atomic_store_explicit(&context->is_made, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&context->lock);
+    return result;
+}
+
+/* Takes everything back that lived in the context; the handle is still valid when it is called. */
+static CUresult context_unmake(struct fgv_context *context)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t handle = fgv_context_handle(context);
+    fgv_handshake_context_destroyed(fgv_context_public(handle));
+    pthread_mutex_lock(&context->lock);
+    if (atomic_load_explicit(&context->is_made, memory_order_acquire) != 0) {
+        fgv_memory_release_shared(context);
+        struct fgv_call call;
+        struct fgv_request_context_destroy *request =
+            fgv_call_begin_for(&call, FGV_CALL_context_destroy, sizeof(*request), 0, handle);
+        if (request != NULL)
+            request->handle = handle;
+        result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+        atomic_store_explicit(&context->is_made, 0, memory_order_release);
+    }
+    pthread_mutex_unlock(&context->lock);
+    fgv_stream_forget_context(context);
+    fgv_event_forget_context(context);
+    fgv_module_forget_context(context);
+    fgv_memory_forget_context(context);
+    context_reset(context);
+    return result;
+}
+
+/* ---- primary contexts ---- */
+
+static CUresult primary_of(CUdevice device, struct fgv_context **context)
+{
+    CUresult result = fgv_device_check(device);
+    return result != CUDA_SUCCESS ? result : fgv_context_primary((uint32_t)device, context);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    struct fgv_context *context;
+    CUresult result = primary_of(dev, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_fetch_add_explicit(&context->nr_retained, 1, memory_order_relaxed);
+    *pctx = fgv_context_public(fgv_context_handle(context));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    struct fgv_context *context;
+    CUresult result = primary_of(dev, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint32_t nr_retained = atomic_load_explicit(&context->nr_retained, memory_order_relaxed);
+    do {
+        if (nr_retained == 0)
+            return CUDA_ERROR_INVALID_CONTEXT;
+        if (nr_retained == 1) {
+            result = context_unmake(context);
+            atomic_store_explicit(&context->nr_retained, 0, memory_order_relaxed);
+            return result;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&context->nr_retained, &nr_retained, nr_retained - 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+    struct fgv_context *context;
+    CUresult result = primary_of(dev, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & (unsigned)CU_CTX_SCHED_MASK) == 3 ||
+        (flags & (unsigned)CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
+    context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    struct fgv_context *context;
+    CUresult result = primary_of(dev, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags == NULL || active == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = context->flags;
+    *active = atomic_load_explicit(&context->nr_retained, memory_order_relaxed) != 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    struct fgv_context *context;
+    CUresult result = primary_of(dev, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = context_unmake(context); /* the next call that needs it makes a fresh one */
+    context->flags = 0;
+    return result;
+}
+
+/* ---- contexts of the program's own ---- */
+
+static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    CUresult result = fgv_device_check(dev);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pctx == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&books);
+    struct fgv_context *context = free_contexts;
+    if (context != NULL)
+        free_contexts = context->next_free;
+    pthread_mutex_unlock(&books);
+    if (context == NULL)
+        context = calloc(1, sizeof(*context));
+    if (context == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = context_start(context, (uint32_t)dev, flags, false);
+    if (result == CUDA_SUCCESS)
+        result = fgv_context_make(context, fgv_context_handle(context));
+    CUcontext handle = fgv_context_public(fgv_context_handle(context));
+    if (result == CUDA_SUCCESS)
+        result = cuCtxPushCurrent_v2(handle);
+    if (result != CUDA_SUCCESS) {
+        if (handle != NULL)
+            cuCtxDestroy_v2(handle);
+        else
+            free(context);
+        return result;
+    }
+    *pctx = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return context_create(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+                        CUdevice dev)
+{
+    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return numParams > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : context_create(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams > 0)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return context_create(pctx, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_context *context = fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)ctx);
+    if (context == NULL || context->is_primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = context_unmake(context);
+    uint64_t handle = fgv_context_handle(context);
+    if (fgv_thread.current == handle)
+        cuCtxPopCurrent_v2(NULL);
+    atomic_store_explicit(&context->handle, 0, memory_order_release);
+    fgv_handle_drop(FGV_HANDLE_CONTEXT, handle);
+    pthread_mutex_lock(&books);
+    context->next_free = free_contexts;
+    free_contexts = context;
+    pthread_mutex_unlock(&books);
+    return result;
+}
+
+/* ---- which context is current ---- */
+
+static void current_set(uint64_t handle)
+{
+    fgv_thread.context = handle == 0 ? NULL : fgv_handle_object(FGV_HANDLE_CONTEXT, handle);
+    fgv_thread.current = handle;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t handle = (uint64_t)(uintptr_t)ctx;
+    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS)
+        return ctx == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    struct fgv_thread_more *more = fgv_thread_more();
+    if (more == NULL || more->depth == FGV_MAX_CONTEXT_DEPTH)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    more->below[more->depth++] = fgv_thread.current;
+    current_set(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (fgv_thread.current == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (pctx != NULL)
+        *pctx = fgv_context_public(fgv_thread.current);
+    struct fgv_thread_more *more = fgv_thread.more;
+    current_set(more != NULL && more->depth > 0 ? more->below[--more->depth] : 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t handle = (uint64_t)(uintptr_t)ctx;
+    if (handle == fgv_thread.current && handle != 0 && fgv_context_handle(fgv_thread.context) == handle)
+        return CUDA_SUCCESS;
+    if (handle == 0) {
+        if (fgv_thread.current != 0)
+            return cuCtxPopCurrent_v2(NULL);
+        return CUDA_SUCCESS;
+    }
+    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    current_set(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *pctx)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = fgv_context_public(fgv_thread.current);
+    return CUDA_SUCCESS;
+}

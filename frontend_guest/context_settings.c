@@ -1,0 +1,188 @@
+/* What a context answers about itself, from what the guest knows: device, flags, limits, configurations, id. */
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "frontend_guest/generated/hooks.h"
+#include "thread.h"
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Answers for a primary context that nobody retains too. */
+    if (fgv_thread.context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (fgv_context_handle(fgv_thread.context) != fgv_thread.current)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *device = (CUdevice)fgv_thread.context->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    if (ctx == NULL)
+        return cuCtxGetDevice(device);
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_context *context = fgv_context_find(ctx);
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *device = (CUdevice)context->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    context->flags = flags; /* how a thread waits is decided here, so the host need not know */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_context *context = fgv_context_find(ctx);
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (ctxId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctxId = context->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_context *context = fgv_context_find(ctx);
+    if (context == NULL || fgv_context_usable(context, fgv_context_handle(context)) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (version == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = fgv_device_facts(context->ordinal)->context_api_version;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct fgv_device_facts *facts = fgv_device_facts(context->ordinal);
+    if (leastPriority != NULL)
+        *leastPriority = facts->least_priority;
+    if (greatestPriority != NULL)
+        *greatestPriority = facts->greatest_priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pvalue == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((unsigned)limit >= CU_LIMIT_MAX || (unsigned)limit >= FGV_FACTS_NR_LIMITS)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    uint32_t bit = 1u << (unsigned)limit;
+    if ((atomic_load_explicit(&context->limits_known, memory_order_acquire) & bit) == 0) {
+        struct fgv_call call;
+        struct fgv_request_cuCtxGetLimit *request = fgv_call_begin(&call, FGV_CALL_cuCtxGetLimit, sizeof(*request), 0);
+        if (request == NULL)
+            return call.error;
+        *request = (struct fgv_request_cuCtxGetLimit){.limit = (uint32_t)limit};
+        struct fgv_reply_cuCtxGetLimit reply;
+        result = fgv_call_wait(&call, &reply, sizeof(reply));
+        if (result != CUDA_SUCCESS)
+            return result;
+        context->limits[limit] = (size_t)reply.pvalue;
+        atomic_fetch_or_explicit(&context->limits_known, bit, memory_order_release);
+    }
+    if (context->limits[limit] == SIZE_MAX)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    *pvalue = context->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+/* The driver may round what was set, so the next question goes to the host. */
+void fgv_after_cuCtxSetLimit(CUresult result, CUlimit limit, size_t value)
+{
+    (void)result;
+    (void)value;
+    if (fgv_thread.context != NULL && (unsigned)limit < 32)
+        atomic_fetch_and_explicit(&fgv_thread.context->limits_known, ~(1u << (unsigned)limit), memory_order_relaxed);
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pconfig == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pconfig = context->cache_config;
+    return CUDA_SUCCESS;
+}
+
+void fgv_after_cuCtxSetCacheConfig(CUresult result, CUfunc_cache config)
+{
+    (void)result;
+    if (fgv_thread.context != NULL)
+        fgv_thread.context->cache_config = config;
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pConfig == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+    return CUDA_SUCCESS;
+}
+
+/* Banks have had one width since compute capability 5.0; the call is kept for programs that still make it. */
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,202 @@
+/*
+ * Finding the region: the file that FAIRGV_REGION names, else the first ivshmem device on the PCI bus that carries our
+ * magic number.
+ *
+ * The region is mapped at an address that guest program and worker can both have, because pinned memory has one address
+ * on both sides. The worker maps it where the guest says, so the guest picks from a range that ordinary programs leave
+ * empty, and starts at a place that depends on its process number: workers are processes of their own, but a host
+ * program under fairgv-run may open several regions.
+ *
+ * Wrong when: a program reserved all of 0x6f00_0000_0000 .. 0x6f80_0000_0000 for itself. It then gets "no address".
+ */
+#include "find.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cuda_api/wire.h"
+#include "log.h"
+
+#define FIRST_ADDRESS       UINT64_C(0x6f0000000000)
+#define ADDRESS_RANGE_BYTES UINT64_C(0x8000000000)
+#define GIB                 UINT64_C(0x40000000)
+#define NR_TRIES            64u
+#define MAP_FIXED_NOREPLACE_FLAG                                                                                       \
+    0x100000 /* Linux 4.17; older kernels take the address as a hint, which is checked below */
+
+#define PCI_DEVICES "/sys/bus/pci/devices"
+
+static uint8_t *map_at_free_address(int file, uint64_t bytes)
+{
+    uint64_t stride = (bytes + GIB - 1) / GIB * GIB;
+    uint64_t nr_places = stride == 0 || stride > ADDRESS_RANGE_BYTES ? 1 : ADDRESS_RANGE_BYTES / stride;
+    uint64_t start = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    for (uint64_t i = 0; i < NR_TRIES && i < nr_places; i++) {
+        uint64_t address = FIRST_ADDRESS + (start + i) % nr_places * stride;
+        void *wanted = (void *)(uintptr_t)address;
+        void *base = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE_FLAG, file, 0);
+        if (base == wanted)
+            return base;
+        if (base != MAP_FAILED)
+            munmap(base, bytes);
+    }
+    return NULL;
+}
+
+/* True when the first page carries our magic. */
+static bool has_magic(int file)
+{
+    void *page = mmap(NULL, FGV_PAGE_BYTES, PROT_READ, MAP_SHARED, file, 0);
+    if (page == MAP_FAILED)
+        return false;
+    /* acquire: only a look, the checks of fgv_region_check come after its own */
+    bool is_ours =
+        atomic_load_explicit(&((struct fgv_region_header *)page)->magic, memory_order_acquire) == FGV_REGION_MAGIC;
+    munmap(page, FGV_PAGE_BYTES);
+    return is_ours;
+}
+
+static bool file_equals(const char *directory, const char *name, const char *text)
+{
+    char path[512];
+    char content[32] = "";
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+        return false;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t length = read(file, content, sizeof(content) - 1);
+    close(file);
+    return length > 0 && strncmp(content, text, strlen(text)) == 0;
+}
+
+/* A device that no driver uses, hot-plugged above all, may not answer to its addresses yet. */
+static void device_enable(const char *directory)
+{
+    char path[512];
+    if (snprintf(path, sizeof(path), "%s/enable", directory) >= (int)sizeof(path))
+        return;
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    ssize_t written = write(file, "1", 1);
+    (void)written; /* whether it helped is seen at the magic number */
+    close(file);
+}
+
+/* Opens the first ivshmem device with our magic. -1: none; `denied` says that one was there and could not be opened. */
+static int open_pci(char *path, size_t path_bytes, bool *denied)
+{
+    DIR *devices = opendir(PCI_DEVICES);
+    if (devices == NULL)
+        return -1;
+    int found = -1;
+    struct dirent *entry;
+    while (found < 0 && (entry = readdir(devices)) != NULL) {
+        char directory[300];
+        if (entry->d_name[0] == '.' ||
+            snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", entry->d_name) >= (int)sizeof(directory))
+            continue;
+        if (!file_equals(directory, "vendor", "0x1af4") || !file_equals(directory, "device", "0x1110"))
+            continue;
+        snprintf(path, path_bytes, "%s/resource2", directory);
+        int file = open(path, O_RDWR | O_CLOEXEC);
+        if (file < 0) {
+            *denied = *denied || errno == EACCES || errno == EPERM;
+            continue;
+        }
+        if (!has_magic(file))
+            device_enable(directory);
+        if (has_magic(file))
+            found = file;
+        else
+            close(file);
+    }
+    closedir(devices);
+    return found;
+}
+
+static int open_region(char *path, size_t path_bytes)
+{
+    const char *named = getenv("FAIRGV_REGION");
+    if (named != NULL && named[0] != '\0') {
+        snprintf(path, path_bytes, "%s", named);
+        int file = open(path, O_RDWR | O_CLOEXEC);
+        if (file < 0)
+            fgv_log_cause(FGV_CAUSE_NO_REGION, "no GPU: cannot open the region %s of FAIRGV_REGION: %s", path,
+                          strerror(errno));
+        return file;
+    }
+    bool denied = false;
+    int file = open_pci(path, path_bytes, &denied);
+    if (file < 0 && denied)
+        fgv_log_cause(FGV_CAUSE_NO_REGION,
+                      "no GPU: %s may only be opened by root; run the program as root or give it access", path);
+    else if (file < 0)
+        fgv_log_cause(FGV_CAUSE_NO_REGION,
+                      "no GPU: no FairGV device on the PCI bus and FAIRGV_REGION is not set; "
+                      "on the host, attach one with 'fairgv-host attach DOMAIN' or start programs with fairgv-run");
+    return file;
+}
+
+static CUresult status_tell(enum fgv_region_status status, const char *path)
+{
+    const char *text = fgv_region_status_text(status);
+    switch (status) {
+    case FGV_REGION_OK:
+        return CUDA_SUCCESS;
+    case FGV_REGION_NO_MAGIC:
+        fgv_log_cause(FGV_CAUSE_NO_REGION, "no GPU: %s: %s", path, text);
+        return CUDA_ERROR_NO_DEVICE;
+    case FGV_REGION_WRONG_VERSION:
+        fgv_log_cause(FGV_CAUSE_WRONG_VERSION, "%s: %s", path, text);
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case FGV_REGION_WRONG_TABLE:
+        fgv_log_cause(FGV_CAUSE_WRONG_TABLE, "%s: %s", path, text);
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case FGV_REGION_DAMAGED:
+        break;
+    }
+    fgv_log_cause(FGV_CAUSE_DAMAGED, "%s: %s", path, text);
+    return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult fgv_find_region(struct fgv_region *region)
+{
+    char path[320] = "";
+    int file = open_region(path, sizeof(path));
+    if (file < 0)
+        return CUDA_ERROR_NO_DEVICE;
+    /* Not lseek: until Linux 6.7 the end of a PCI resource file is 0 for it. */
+    struct stat file_status;
+    off_t bytes = syscall(SYS_fstat, file, &file_status) == 0 ? file_status.st_size
+                                                              : 0; /* fstat() itself is newer than glibc 2.28 */
+    if (bytes < (off_t)FGV_PAGE_BYTES || !has_magic(file)) {
+        close(file);
+        return status_tell(FGV_REGION_NO_MAGIC, path);
+    }
+    uint8_t *base = map_at_free_address(file, (uint64_t)bytes);
+    close(file);
+    if (base == NULL) {
+        fgv_log_cause(FGV_CAUSE_SYSTEM, "no address is free to map %s (%lld bytes): %s", path, (long long)bytes,
+                      strerror(errno));
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    enum fgv_region_status status = fgv_region_check(base, (uint64_t)bytes, FGV_TABLE_HASH, region);
+    if (status != FGV_REGION_OK)
+        munmap(base, (uint64_t)bytes);
+    return status_tell(status, path);
+}
+
+void fgv_find_release(struct fgv_region *region)
+{
+    munmap(region->base, region->region_bytes);
+}

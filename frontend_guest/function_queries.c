@@ -1,0 +1,213 @@
+/* What a program may ask about a function or kernel, and how what it sets is remembered. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "chunks.h"
+#include "client.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "frontend_guest/generated/hooks.h"
+#include "function.h"
+
+/* The record behind a handle, with all that there is to know. */
+static CUresult known(enum fgv_handle_kind kind, const void *handle, struct fgv_function **function)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    *function = fgv_handle_object(kind, (uint64_t)(uintptr_t)handle);
+    return *function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(*function);
+}
+
+static CUresult attribute_get(const struct fgv_function *function, CUfunction_attribute attribute, int *value)
+{
+    if (value == NULL || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = function->attributes[attribute];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    struct fgv_function *function;
+    CUresult result = known(FGV_HANDLE_FUNCTION, hfunc, &function);
+    return result != CUDA_SUCCESS ? result : attribute_get(function, attrib, pi);
+}
+
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+    struct fgv_function *function;
+    CUresult result = fgv_device_check(dev);
+    if (result == CUDA_SUCCESS)
+        result = known(FGV_HANDLE_KERNEL, kernel, &function);
+    return result != CUDA_SUCCESS ? result : attribute_get(function, attrib, pi);
+}
+
+/* What was set changes what may be launched, and every answer about occupancy. Under the lock. */
+static void attribute_set(struct fgv_function *function, CUfunction_attribute attribute, int value)
+{
+    if ((unsigned)attribute < FGV_NR_FUNCTION_ATTRIBUTES)
+        function->attributes[attribute] = value;
+    for (uint32_t i = 0; i < FGV_NR_OCCUPANCIES; i++)
+        function->occupancies[i].call = 0;
+}
+
+void fgv_after_cuFuncSetAttribute(CUresult result, CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    (void)result;
+    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
+    if (function == NULL)
+        return;
+    pthread_mutex_lock(&fgv_code_lock);
+    attribute_set(function, attrib, value);
+    pthread_mutex_unlock(&fgv_code_lock);
+}
+
+void fgv_after_cuKernelSetAttribute(CUresult result, CUfunction_attribute attrib, int val, CUkernel kernel,
+                                    CUdevice dev)
+{
+    (void)result;
+    (void)dev;
+    struct fgv_function *record = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)kernel);
+    if (record == NULL)
+        return;
+    pthread_mutex_lock(&fgv_code_lock);
+    attribute_set(record, attrib, val);
+    for (struct fgv_function *function = record->derived; function != NULL; function = function->next)
+        attribute_set(function, attrib, val);
+    pthread_mutex_unlock(&fgv_code_lock);
+}
+
+static CUresult parameter_get(const struct fgv_function *function, size_t index, size_t *offset, size_t *size)
+{
+    if (offset == NULL || index >= function->nr_parameters)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = function->parameters[index].offset_bytes;
+    if (size != NULL)
+        *size = function->parameters[index].bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    struct fgv_function *function;
+    CUresult result = known(FGV_HANDLE_FUNCTION, func, &function);
+    return result != CUDA_SUCCESS ? result : parameter_get(function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    struct fgv_function *function;
+    CUresult result = known(FGV_HANDLE_KERNEL, kernel, &function);
+    return result != CUDA_SUCCESS ? result : parameter_get(function, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (hmod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (function->kernel != 0)
+        return cuLibraryGetModule(hmod, (CUlibrary)(uintptr_t)function->owner);
+    *hmod = (CUmodule)(uintptr_t)function->owner;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_function *record = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)kernel);
+    if (record == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (pLib == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pLib = (CUlibrary)(uintptr_t)record->owner;
+    return CUDA_SUCCESS;
+}
+
+/* The name of an enumerated kernel comes from the worker, into a chunk. */
+static CUresult name_fetch(struct fgv_function *kernel, uint32_t chunk)
+{
+    struct fgv_call call;
+    struct fgv_request_cuKernelGetName *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuKernelGetName, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuKernelGetName){
+        .kernel = kernel->handle, .chunk = chunk, .capacity = fgv_guest.chunk_bytes};
+    struct fgv_reply_cuKernelGetName reply;
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (reply.bytes > fgv_guest.chunk_bytes)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    char *name = strndup((const char *)fgv_chunk_memory(chunk), reply.bytes);
+    if (name == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&fgv_code_lock);
+    if (kernel->name == NULL)
+        kernel->name = name;
+    else
+        free(name);
+    pthread_mutex_unlock(&fgv_code_lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult name_get(struct fgv_function *kernel)
+{
+    pthread_mutex_lock(&fgv_code_lock);
+    bool is_known = kernel->name != NULL;
+    pthread_mutex_unlock(&fgv_code_lock);
+    if (is_known)
+        return CUDA_SUCCESS;
+    CUresult result = fgv_client_await();
+    uint32_t chunk;
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    result = name_fetch(kernel, chunk);
+    fgv_chunk_give(chunk);
+    return result;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_function *kernel = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)hfunc);
+    if (kernel == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = name_get(kernel);
+    if (result == CUDA_SUCCESS)
+        *name = kernel->name;
+    return result;
+}
+
+/* Functions that were enumerated have no name here: only kernels can be asked for theirs. */
+CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (function->name == NULL && function->kernel != 0)
+        return cuKernelGetName(name, (CUkernel)(uintptr_t)function->kernel);
+    if (function->name == NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *name = function->name;
+    return CUDA_SUCCESS;
+}

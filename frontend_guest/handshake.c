@@ -1,0 +1,104 @@
+/* What the runtime's private tables ask of this library: see cuda_api/handshake.h. None of it leaves the process. */
+#include "cuda_api/handshake.h"
+
+#include <string.h>
+
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "stream.h"
+#include "thread.h"
+
+static int driver_version(void)
+{
+    int version = 0;
+    cuDriverGetVersion(&version);
+    return version;
+}
+
+static int device_count(void)
+{
+    return fgv_client_is_open() == CUDA_SUCCESS ? (int)fgv_guest.nr_devices : 0;
+}
+
+static CUresult device_uuid(int ordinal, CUuuid *uuid)
+{
+    return cuDeviceGetUuid_v2(uuid, ordinal);
+}
+
+static CUresult device_pci(int ordinal, int domain_bus_device[3])
+{
+    static const CUdevice_attribute asked[3] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                                CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 3 && result == CUDA_SUCCESS; i++)
+        result = cuDeviceGetAttribute(&domain_bus_device[i], asked[i], ordinal);
+    return result;
+}
+
+static CUresult current_context(CUcontext *context)
+{
+    *context = fgv_context_public(fgv_thread.current);
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_context(CUcontext *context, CUdevice device)
+{
+    struct fgv_context *primary;
+    CUresult result = fgv_device_check(device);
+    if (result == CUDA_SUCCESS)
+        result = fgv_context_primary((uint32_t)device, &primary);
+    if (result == CUDA_SUCCESS)
+        *context = fgv_context_public(fgv_context_handle(primary));
+    return result;
+}
+
+static CUresult context_id(CUcontext context, uint64_t *id)
+{
+    unsigned long long answer = 0;
+    CUresult result = cuCtxGetId(context, &answer);
+    *id = answer;
+    return result;
+}
+
+static CUresult stream_object(CUcontext context, CUstream stream, void **object)
+{
+    (void)context;
+    struct fgv_stream *record;
+    CUresult result = fgv_stream_find(stream, &record);
+    if (result == CUDA_SUCCESS)
+        *object = record;
+    return result;
+}
+
+static CUresult stream_object_id(CUcontext context, void *object, uint64_t *id)
+{
+    (void)context;
+    *id = ((const struct fgv_stream *)object)->id;
+    return CUDA_SUCCESS;
+}
+
+static const struct fgv_handshake_ops ops = {
+    .driver_version = driver_version,
+    .device_count = device_count,
+    .device_uuid = device_uuid,
+    .device_pci = device_pci,
+    .current_context = current_context,
+    .primary_context = primary_context,
+    .module_load = cuModuleLoadData,
+    .context_id = context_id,
+    .stream_object = stream_object,
+    .stream_object_id = stream_object_id,
+};
+
+__attribute__((constructor)) static void start(void)
+{
+    fgv_handshake_set_ops(&ops);
+}
+
+CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    return fgv_handshake_table(ppExportTable, pExportTableId);
+}

@@ -1,0 +1,170 @@
+/*
+ * Shipping an image: a fat binary, a cubin or PTX goes to the worker piece by piece, and is loaded there once it is
+ * whole.
+ *
+ * What the program passes has no length; cuda_api/fatbin.h finds it.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "call.h"
+#include "chunks.h"
+#include "client.h"
+#include "cuda_api/fatbin.h"
+#include "module.h"
+
+#define INLINE_MAX_BYTES 32768u
+
+_Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData),
+               "same request");
+
+static _Atomic uint64_t last_blob;
+
+static CUresult append_inline(uint64_t blob, uint64_t offset, const uint8_t *bytes, uint32_t nr_bytes)
+{
+    struct fgv_call call;
+    struct fgv_request_blob_append *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), nr_bytes);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_blob_append){
+        .blob = blob, .offset = offset, .bytes = nr_bytes, .place = 0, .chunk = FGV_NO_CHUNK};
+    memcpy(call.payload, bytes, nr_bytes);
+    return fgv_call_post(&call);
+}
+
+static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *bytes, uint32_t nr_bytes)
+{
+    uint32_t chunk;
+    if (!fgv_chunk_take(&chunk))
+        return fgv_client_lost();
+    memcpy(fgv_chunk_memory(chunk), bytes, nr_bytes);
+    fgv_chunk_arm(chunk);
+    struct fgv_call call;
+    struct fgv_request_blob_append *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), 0);
+    if (request == NULL) {
+        fgv_chunk_give(chunk);
+        return call.error;
+    }
+    *request = (struct fgv_request_blob_append){.blob = blob,
+                                                .offset = offset,
+                                                .source = fgv_chunk_offset(chunk),
+                                                .bytes = nr_bytes,
+                                                .place = 1,
+                                                .chunk = chunk};
+    fgv_call_post(&call);
+    fgv_chunk_leave_behind(chunk);
+    return CUDA_SUCCESS;
+}
+
+static CUresult blob_send(uint64_t blob, const uint8_t *bytes, uint64_t nr_bytes)
+{
+    struct fgv_call call;
+    struct fgv_request_blob_begin *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_begin, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_blob_begin){.blob = blob, .bytes = nr_bytes};
+    CUresult result = fgv_call_post(&call);
+    for (uint64_t offset = 0; offset < nr_bytes && result == CUDA_SUCCESS;) {
+        uint64_t left = nr_bytes - offset;
+        uint32_t part = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
+        result = left <= INLINE_MAX_BYTES ? append_inline(blob, offset, bytes + offset, (uint32_t)left)
+                                          : append_chunk(blob, offset, bytes + offset, part);
+        offset += left <= INLINE_MAX_BYTES ? left : part;
+    }
+    return result;
+}
+
+static CUresult load(enum fgv_handle_kind kind, const uint8_t *bytes, uint64_t nr_bytes, uint64_t *handle)
+{
+    uint64_t blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
+    CUresult result = fgv_handle_new(kind, handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = blob_send(blob, bytes, nr_bytes);
+    if (result == CUDA_SUCCESS) {
+        uint16_t number = kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx;
+        struct fgv_call call;
+        struct fgv_request_cuModuleLoadDataEx *request = fgv_call_begin_anywhere(&call, number, sizeof(*request), 0);
+        if (request != NULL)
+            *request = (struct fgv_request_cuModuleLoadDataEx){.blob = blob, .handle = *handle};
+        result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+    }
+    if (result == CUDA_SUCCESS && fgv_code_make(kind, *handle) == NULL)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        fgv_handle_drop(kind, *handle);
+    return result;
+}
+
+CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *handle)
+{
+    size_t nr_bytes;
+    enum fgv_image_kind image_kind;
+    CUresult result = fgv_code_allowed(kind);
+    if (result == CUDA_SUCCESS)
+        result = fgv_image_bytes(image, &nr_bytes, &image_kind);
+    if (result == CUDA_SUCCESS)
+        result = fgv_client_await();
+    return result != CUDA_SUCCESS ? result : load(kind, fgv_image_start(image), nr_bytes, handle);
+}
+
+/* A file's bytes and a terminating zero, which makes text of PTX. NULL: not readable. */
+static uint8_t *file_read(const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    off_t bytes = lseek(file, 0, SEEK_END);
+    uint8_t *content = bytes >= 0 && (uint64_t)bytes < FGV_IMAGE_MAX_BYTES ? malloc((size_t)bytes + 1) : NULL;
+    off_t done = 0;
+    while (content != NULL && done < bytes) {
+        ssize_t got = pread(file, content + done, (size_t)(bytes - done), done);
+        if (got <= 0) {
+            free(content);
+            content = NULL;
+            break;
+        }
+        done += got;
+    }
+    close(file);
+    if (content != NULL)
+        content[bytes] = 0;
+    return content;
+}
+
+CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64_t *handle)
+{
+    if (path == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = fgv_code_allowed(kind);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint8_t *content = file_read(path);
+    if (content == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    result = fgv_image_load(kind, content, handle);
+    free(content);
+    return result;
+}
+
+void fgv_jit_options_answer(const CUjit_option *options, void **values, unsigned nr_options)
+{
+    if (options == NULL || values == NULL)
+        return;
+    const char **buffers = (const char **)(void *)values;
+    for (unsigned i = 0; i < nr_options; i++) {
+        if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES || options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+            bool has_room = (uintptr_t)values[i] > 0;
+            for (unsigned j = 0; j < nr_options && has_room; j++)
+                if (options[j] == options[i] - 1 &&
+                    buffers[j] != NULL) /* the buffer's option comes before that of its size */
+                    *(char *)values[j] = '\0';
+            values[i] = NULL;
+        } else if (options[i] == CU_JIT_WALL_TIME) {
+            values[i] = NULL; /* the bits of 0.0f */
+        }
+    }
+}

@@ -1,0 +1,184 @@
+/*
+ * Launches. What the driver would refuse at once is refused here, from the cached attributes of function and device;
+ * the rest is one record in the ring and no waiting: no lock, no system call, no allocation, one look-up.
+ */
+#include <string.h>
+
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "function.h"
+#include "thread.h"
+
+#define FLAG_COOPERATIVE 1u
+#define FLAG_KERNEL      2u
+#define MAX_ATTRIBUTES   16u
+
+struct launch {
+    struct fgv_function *function;
+    uint64_t stream;
+    const CUlaunchAttribute *attributes;
+    uint32_t nr_attributes;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    uint32_t flags;
+};
+
+static CUresult function_find(struct launch *launch, CUfunction function)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)function;
+    launch->function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
+    if (__builtin_expect(launch->function == NULL, 0)) {
+        launch->function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
+        launch->flags |= FLAG_KERNEL;
+    }
+    return launch->function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
+}
+
+/* The checks, and the codes, of the driver. */
+static CUresult shape_check(const struct launch *launch)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    const int32_t *function = launch->function->attributes;
+    uint64_t nr_threads = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (launch->grid[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i] ||
+            launch->block[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i])
+            return CUDA_ERROR_INVALID_VALUE; /* zero too */
+        nr_threads *= launch->block[i];
+    }
+    if (nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
+        launch->shared_bytes > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+        return CUDA_ERROR_INVALID_VALUE;
+    if (nr_threads > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    return CUDA_SUCCESS;
+}
+
+/* The buffer that `extra` names instead of single parameters. */
+static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
+{
+    size_t bytes = 0;
+    *buffer = NULL;
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            *buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1] != NULL)
+            bytes = *(const size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return wanted_bytes > 0 && (*buffer == NULL || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static void parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
+{
+    for (uint32_t i = 0; i < function->nr_parameters; i++) {
+        const struct fgv_parameter *parameter = &function->parameters[i];
+        uint8_t *place = packed + parameter->offset_bytes;
+        /* Nearly all are words; a copy of known length needs no call. */
+        if (parameter->bytes == 8)
+            memcpy(place, parameters[i], 8);
+        else if (parameter->bytes == 4)
+            memcpy(place, parameters[i], 4);
+        else
+            memcpy(place, parameters[i], parameter->bytes);
+    }
+}
+
+static CUresult launch_send(const struct launch *launch, void **parameters, void **extra)
+{
+    const struct fgv_function *function = launch->function;
+    const void *buffer = NULL;
+    if (parameters != NULL && extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra != NULL) {
+        CUresult result = extra_read(extra, function->parameter_bytes, &buffer);
+        if (result != CUDA_SUCCESS)
+            return result;
+    } else if (parameters == NULL && function->nr_parameters > 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint32_t attribute_bytes = launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
+    struct fgv_call call;
+    struct fgv_request_cuLaunchKernel *request =
+        fgv_call_begin(&call, FGV_CALL_cuLaunchKernel, sizeof(*request), function->parameter_bytes + attribute_bytes);
+    if (__builtin_expect(request == NULL, 0))
+        return call.error;
+    request->function = function->handle;
+    request->stream = launch->stream;
+    memcpy(request->grid, launch->grid, sizeof(request->grid));
+    memcpy(request->block, launch->block, sizeof(request->block));
+    request->shared_bytes = launch->shared_bytes;
+    request->nr_parameter_bytes = function->parameter_bytes;
+    request->flags = launch->flags;
+    request->nr_attributes = launch->nr_attributes;
+    if (buffer != NULL)
+        memcpy(call.payload, buffer, function->parameter_bytes);
+    else if (parameters != NULL)
+        parameters_pack(call.payload, function, parameters);
+    if (attribute_bytes != 0)
+        memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
+    return fgv_call_post(&call);
+}
+
+static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
+{
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = function_find(launch, function);
+    if (result == CUDA_SUCCESS)
+        result = shape_check(launch);
+    if (__builtin_expect(result != CUDA_SUCCESS, 0))
+        return result;
+    launch->stream = fgv_stream_wire(stream);
+    if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return launch_send(launch, parameters, extra);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    struct launch launch = {.grid = {gridDimX, gridDimY, gridDimZ},
+                            .block = {blockDimX, blockDimY, blockDimZ},
+                            .shared_bytes = sharedMemBytes};
+    return launch_run(&launch, f, hStream, kernelParams, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    struct launch launch = {.grid = {gridDimX, gridDimY, gridDimZ},
+                            .block = {blockDimX, blockDimY, blockDimZ},
+                            .shared_bytes = sharedMemBytes,
+                            .flags = FLAG_COOPERATIVE};
+    return launch_run(&launch, f, hStream, kernelParams, NULL);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (config == NULL || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                            .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                            .shared_bytes = config->sharedMemBytes,
+                            .attributes = config->attrs,
+                            .nr_attributes = config->numAttrs};
+    return launch_run(&launch, f, config->hStream, kernelParams, extra);
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    if (fn == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuStreamSynchronize(hStream);
+    if (result == CUDA_SUCCESS)
+        fn(userData);
+    return result;
+}

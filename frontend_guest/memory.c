@@ -1,0 +1,258 @@
+/*
+ * Allocating: device memory on the host, pinned and managed memory out of the region's heap, registered memory in name
+ * only.
+ *
+ * Memory of the program itself cannot be pinned for the host's device: it is not in the region. A registered range is
+ * remembered and copied through the arena like any other; a device pointer to it does not exist.
+ */
+#include "memory.h"
+
+#include <string.h>
+
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "frontend_guest/generated/hooks.h"
+#include "ivshmem/heap.h"
+
+static uint64_t page_round(uint64_t bytes)
+{
+    return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+}
+
+void fgv_after_cuMemAlloc_v2(CUresult result, CUdeviceptr *dptr, size_t bytesize)
+{
+    (void)result;
+    fgv_memory_enter(*dptr, bytesize, FGV_MEMORY_DEVICE, 0, 0);
+}
+
+void fgv_after_cuMemAllocPitch_v2(CUresult result, CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                  size_t Height, unsigned int ElementSizeBytes)
+{
+    (void)result;
+    (void)WidthInBytes;
+    (void)ElementSizeBytes;
+    fgv_memory_enter(*dptr, *pPitch * Height, FGV_MEMORY_DEVICE, 0, 0);
+}
+
+/* ---- the heap ---- */
+
+static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
+{
+    struct fgv_call call;
+    struct fgv_request_host_register *request = fgv_call_begin(&call, FGV_CALL_host_register, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_host_register){.address = address, .bytes = bytes, .flags = flags};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
+{
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS && bytes == 0)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = fgv_client_await();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (bytes > fgv_guest.region.region_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t whole_bytes = page_round(bytes);
+    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, whole_bytes);
+    if (offset == FGV_HEAP_NONE)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint8_t *memory = fgv_guest.region.base + offset;
+    memset(memory, 0, whole_bytes); /* another program of this machine may have written there */
+    *address = (uint64_t)(uintptr_t)memory;
+    result = host_register(*address, whole_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, whole_bytes, kind, flags, 0))
+        result = CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps the registration until the context ends */
+    if (result != CUDA_SUCCESS)
+        fgv_heap_free(&fgv_guest.region, fgv_guest.index, offset, whole_bytes);
+    return result;
+}
+
+static void heap_free(const struct fgv_range *range)
+{
+    fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
+                  range->bytes);
+}
+
+static CUresult heap_return(uint64_t address, enum fgv_memory_kind kind)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fgv_memory_find(address, &range) || range.address != address || range.kind != kind)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_request_host_unregister *request = fgv_call_begin(&call, FGV_CALL_host_unregister, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->address = address;
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS && fgv_memory_remove(address, kind, &range))
+        heap_free(&range);
+    return result;
+}
+
+/* Pages that the worker would not let go of stay taken until the program ends: the device may still write there. */
+void fgv_memory_release_shared(const struct fgv_context *context)
+{
+    struct fgv_range range;
+    while (fgv_memory_next_shared(context, &range)) {
+        struct fgv_call call;
+        struct fgv_request_host_unregister *request =
+            fgv_call_begin_for(&call, FGV_CALL_host_unregister, sizeof(*request), 0, range.context_handle);
+        if (request != NULL)
+            request->address = range.address;
+        CUresult result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+        if (fgv_memory_remove(range.address, range.kind, &range) && result == CUDA_SUCCESS)
+            heap_free(&range);
+    }
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (pp == NULL || (Flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t address;
+    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
+    if (result == CUDA_SUCCESS)
+        *pp = (void *)(uintptr_t)address;
+    return result;
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    if (p == NULL)
+        return fgv_call_allowed();
+    return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t address;
+    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
+    if (result == CUDA_SUCCESS)
+        *dptr = address;
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS || dptr == 0)
+        return result;
+    if (!fgv_memory_find(dptr, &range) || range.address != dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (range.kind == FGV_MEMORY_MANAGED)
+        return heap_return(dptr, FGV_MEMORY_MANAGED);
+    if (range.kind != FGV_MEMORY_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->dptr = dptr;
+    /* Removed before the host can give the address to another thread's allocation. */
+    fgv_memory_remove(dptr, FGV_MEMORY_DEVICE, &range);
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fgv_memory_find(dptr, &range) || range.kind == FGV_MEMORY_REGISTERED)
+        return CUDA_ERROR_NOT_FOUND;
+    if (pbase != NULL)
+        *pbase = range.address;
+    if (psize != NULL)
+        *psize = range.bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_memory_settle(CUdeviceptr address)
+{
+    struct fgv_range range;
+    if (!fgv_memory_find(address, &range) || !fgv_memory_is_shared(range.kind))
+        return CUDA_SUCCESS;
+    return cuStreamSynchronize(NULL);
+}
+
+/* ---- host memory of the program's own ---- */
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pdptr == NULL || Flags != 0 || !fgv_memory_find((uint64_t)(uintptr_t)p, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (range.kind == FGV_MEMORY_REGISTERED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!fgv_memory_is_shared(range.kind))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pdptr = (CUdeviceptr)(uintptr_t)p;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pFlags == NULL || !fgv_memory_find((uint64_t)(uintptr_t)p, &range) ||
+        (range.kind != FGV_MEMORY_PINNED && range.kind != FGV_MEMORY_REGISTERED))
+        return CUDA_ERROR_INVALID_VALUE;
+    /* With unified addressing all pinned memory is mapped, whatever was asked for. */
+    *pFlags = range.flags | (range.kind == FGV_MEMORY_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+                           CU_MEMHOSTREGISTER_READ_ONLY;
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t address = (uint64_t)(uintptr_t)p;
+    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (fgv_memory_find(address, &range) || fgv_memory_overlaps_registered(address, bytesize))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return fgv_memory_enter(address, bytesize, FGV_MEMORY_REGISTERED, Flags, 0) ? CUDA_SUCCESS
+                                                                                : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fgv_memory_remove((uint64_t)(uintptr_t)p, FGV_MEMORY_REGISTERED, &range))
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,277 @@
+/*
+ * Streams. Made and destroyed without waiting for the host; what a program asks about one is known here.
+ *
+ * CU_STREAM_PER_THREAD is a stream of the calling thread's own, made when it is first used in a context and destroyed
+ * when the thread ends.
+ */
+#include "stream.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "frontend_guest/generated/hooks.h"
+#include "thread.h"
+
+#define LEGACY_ID 1u
+
+static _Atomic uint64_t last_id = LEGACY_ID;
+static struct fgv_stream legacy = {
+    .id = LEGACY_ID}; /* of every context: the runtime asks for an address, not for what is in it */
+
+static void record_make(uint64_t handle, uint32_t flags, int priority)
+{
+    struct fgv_stream *record = malloc(sizeof(*record));
+    if (record == NULL)
+        return; /* questions about the stream are then answered with CUDA_ERROR_INVALID_HANDLE */
+    *record = (struct fgv_stream){.context = fgv_thread.context,
+                                  .context_handle = fgv_thread.current,
+                                  .id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1,
+                                  .flags = flags,
+                                  .priority = priority};
+    fgv_handle_set_object(FGV_HANDLE_STREAM, handle, record);
+}
+
+/* The priority that the driver makes of the wanted one. */
+static int priority_bound(int priority)
+{
+    const struct fgv_device_facts *facts = fgv_device_facts(fgv_thread.context->ordinal);
+    if (priority < facts->greatest_priority)
+        return facts->greatest_priority;
+    return priority > facts->least_priority ? facts->least_priority : priority;
+}
+
+void fgv_after_cuStreamCreate(CUresult result, CUstream *phStream, unsigned int Flags)
+{
+    (void)result;
+    record_make((uint64_t)(uintptr_t)*phStream, Flags, priority_bound(0));
+}
+
+void fgv_after_cuStreamCreateWithPriority(CUresult result, CUstream *phStream, unsigned int flags, int priority)
+{
+    (void)result;
+    record_make((uint64_t)(uintptr_t)*phStream, flags, priority_bound(priority));
+}
+
+void fgv_after_cuStreamDestroy_v2(CUresult result, CUstream hStream)
+{
+    (void)result;
+    free(fgv_handle_object(FGV_HANDLE_STREAM, (uint64_t)(uintptr_t)hStream));
+}
+
+static uint64_t own_stream(void)
+{
+    struct fgv_thread_more *more = fgv_thread_more();
+    if (more == NULL || fgv_call_allowed() != CUDA_SUCCESS)
+        return 0; /* the call that asks finds the same error and tells it */
+    if (more->stream != 0 && more->stream_context == fgv_thread.current &&
+        fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS)
+        return more->stream;
+    fgv_stream_thread_ends(); /* that of another context */
+    CUstream made;
+    if (cuStreamCreate(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
+        return FGV_STREAM_INVALID;
+    more->stream = (uint64_t)(uintptr_t)made;
+    more->stream_context = fgv_thread.current;
+    return more->stream;
+}
+
+uint64_t fgv_stream_wire(CUstream stream)
+{
+    if (stream == NULL || stream == CU_STREAM_LEGACY)
+        return 0;
+    if (stream == CU_STREAM_PER_THREAD)
+        return own_stream();
+    uint64_t handle = (uint64_t)(uintptr_t)stream;
+    return fgv_handle_entry(FGV_HANDLE_STREAM, handle) != NULL ? handle : FGV_STREAM_INVALID;
+}
+
+void fgv_stream_thread_ends(void)
+{
+    struct fgv_thread_more *more = fgv_thread.more;
+    if (more == NULL || more->stream == 0)
+        return;
+    struct fgv_stream *record = fgv_handle_object(FGV_HANDLE_STREAM, more->stream);
+    if (fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
+        struct fgv_call call;
+        struct fgv_request_cuStreamDestroy_v2 *request =
+            fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, more->stream_context);
+        if (request != NULL) {
+            request->hStream = more->stream;
+            fgv_call_post(&call);
+        }
+        free(record);
+        fgv_handle_drop(FGV_HANDLE_STREAM, more->stream);
+    }
+    more->stream = 0;
+}
+
+static void forget(uint64_t handle, void *object, void *context)
+{
+    struct fgv_stream *record = object;
+    if (record == NULL || record->context != context)
+        return;
+    fgv_handle_drop(FGV_HANDLE_STREAM, handle);
+    free(record);
+}
+
+void fgv_stream_forget_context(struct fgv_context *context)
+{
+    fgv_handle_each(FGV_HANDLE_STREAM, forget, context);
+}
+
+CUresult fgv_stream_find(CUstream stream, struct fgv_stream **record)
+{
+    uint64_t handle = fgv_stream_wire(stream);
+    *record = handle == 0 ? &legacy : fgv_handle_object(FGV_HANDLE_STREAM, handle);
+    return handle == FGV_STREAM_INVALID || *record == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* For questions: initialised, a context is current, the stream is one. */
+static CUresult question(CUstream stream, struct fgv_stream **record)
+{
+    CUresult result = fgv_call_allowed();
+    return result != CUDA_SUCCESS ? result : fgv_stream_find(stream, record);
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (priority == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *priority = record->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = record->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (streamId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *streamId = record->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = fgv_context_public(record == &legacy ? fgv_thread.current : record->context_handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    if (pGreenCtx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pGreenCtx = NULL;
+    return cuStreamGetCtx(hStream, pCtx);
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
+    return CUDA_SUCCESS;
+}
+
+/* Captures are not carried: cuStreamBeginCapture is absent, so no stream is ever capturing. */
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    struct fgv_stream *record;
+    CUresult result = question(hStream, &record);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (captureStatus == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    (void)id_out; /* only written while capturing */
+    return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                   size_t *numDependencies_out)
+{
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)numDependencies_out;
+    return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)edgeData_out;
+    (void)numDependencies_out;
+    return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_thread_more *more = fgv_thread_more();
+    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (more == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUstreamCaptureMode before = more->capture_mode;
+    more->capture_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+    if (callback == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuStreamSynchronize(hStream);
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+        result == CUDA_ERROR_NOT_INITIALIZED)
+        return result;
+    callback(hStream, result, userData); /* it learns of an execution error; the call itself has done its work */
+    return CUDA_SUCCESS;
+}

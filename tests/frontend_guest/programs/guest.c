@@ -1,0 +1,306 @@
+/* What a program does with the library, in small scenes; prints what it got. Run as: guest SCENE */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_api/prototypes.h"
+
+#define NR_THREADS 300
+
+static CUcontext context;
+static CUdeviceptr memory;
+static const size_t memory_bytes = 40u << 20;
+
+static void must(CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *name = "?";
+    cuGetErrorName(result, &name);
+    printf("%s: %s\n", what, name);
+    exit(1);
+}
+
+static void say(const char *what, CUresult result)
+{
+    const char *name = "?";
+    cuGetErrorName(result, &name);
+    printf("%s: %s\n", what, name);
+}
+
+static void begin(void)
+{
+    CUdevice device;
+    must(cuInit(0), "cuInit");
+    must(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(cuDevicePrimaryCtxRetain(&context, device), "retain");
+    must(cuCtxSetCurrent(context), "set current");
+}
+
+static void begin_with_memory(void)
+{
+    begin();
+    must(cuMemAlloc_v2(&memory, memory_bytes), "cuMemAlloc");
+}
+
+static void scene_copies(void)
+{
+    static const size_t sizes[] = {1, 5, 32767, 32768, 32769, 100000, 524287, 524288, 524289, 5000001, 40u << 20};
+    unsigned char *out = malloc(memory_bytes), *in = malloc(memory_bytes + 1);
+    for (size_t i = 0; i < memory_bytes; i++)
+        out[i] = (unsigned char)(i * 2654435761u >> 11);
+    begin_with_memory();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        memset(in, 0, memory_bytes + 1);
+        must(cuMemsetD8Async(memory, 0, memory_bytes, NULL), "set");
+        must(cuMemcpyHtoD_v2(memory, out, sizes[i]), "to");
+        must(cuMemcpyDtoH_v2(in, memory, sizes[i]), "from");
+        if (memcmp(in, out, sizes[i]) != 0 || in[sizes[i]] != 0)
+            printf("%zu bytes differ\n", sizes[i]);
+    }
+    void *pinned;
+    CUdeviceptr same;
+    must(cuMemHostAlloc(&pinned, 1 << 20, 0), "pinned");
+    must(cuMemHostGetDevicePointer_v2(&same, pinned, 0), "device pointer");
+    memcpy(pinned, out, 1 << 20);
+    must(cuMemcpyHtoDAsync_v2(memory, pinned, 1 << 20, NULL), "to");
+    must(cuMemcpyDtoH_v2(in, memory, 1 << 20), "from");
+    printf("pinned %s, one address %s\n", memcmp(in, out, 1 << 20) == 0 ? "right" : "wrong",
+           same == (CUdeviceptr)pinned ? "yes" : "no");
+    must(cuMemFreeHost(pinned), "free");
+    say("beyond the end", cuMemcpyHtoD_v2(memory + memory_bytes - 4, out, 8));
+    say("nowhere", cuMemcpyHtoD_v2(0x12345000, out, 8));
+    say("free inside", cuMemFree_v2(memory + 256));
+    free(out);
+    free(in);
+    puts("copied");
+}
+
+static void scene_errors(void)
+{
+    begin_with_memory();
+    must(cuMemsetD8Async(memory, 0xee, 1, NULL), "set");
+    CUresult result = cuCtxSynchronize();
+    say("synchronize", result);
+    say("next", result == CUDA_SUCCESS ? cuCtxSynchronize() : CUDA_ERROR_INVALID_VALUE);
+    say("then", cuCtxSynchronize());
+    must(cuMemsetD8Async(memory, 0xdd, 1, NULL), "set");
+    cuCtxSynchronize();
+    say("sticky", cuCtxSynchronize());
+    say("sticky again", cuMemsetD8Async(memory, 1, 1, NULL));
+}
+
+static void scene_death(void)
+{
+    begin_with_memory();
+    must(cuMemsetD8Async(memory, 0xcc, 1, NULL), "set");
+    say("waiting", cuCtxSynchronize());
+    say("later", cuMemAlloc_v2(&memory, 1));
+    say("local", cuCtxGetCurrent(&context));
+}
+
+static void scene_reset(void)
+{
+    void *pinned;
+    unsigned flags;
+    int active;
+    CUstream stream;
+    begin_with_memory();
+    must(cuStreamCreate(&stream, 0), "stream");
+    must(cuMemHostAlloc(&pinned, 5000, 0), "pinned");
+    must(cuDevicePrimaryCtxReset_v2(0), "reset");
+    say("stream", cuStreamSynchronize(stream));
+    say("memory", cuMemFree_v2(memory));
+    say("pinned", cuMemFreeHost(pinned));
+    must(cuMemAlloc_v2(&memory, 100), "cuMemAlloc");
+    must(cuDevicePrimaryCtxRelease_v2(0), "release");
+    say("released", cuMemAlloc_v2(&memory, 100));
+    must(cuDevicePrimaryCtxGetState(0, &flags, &active), "state");
+    say("released twice", cuDevicePrimaryCtxRelease_v2(0));
+    printf("active %d\n", active);
+}
+
+static void scene_silent_daemon(void)
+{
+    begin_with_memory();
+    must(cuMemsetD8Async(memory, 0xaa, 1, NULL), "set");
+    say("waiting", cuCtxSynchronize());
+    say("later", cuCtxSynchronize());
+}
+
+static void scene_silent_host(void)
+{
+    begin_with_memory();
+    must(cuMemsetD8Async(memory, 0xab, 1, NULL), "set");
+    say("waiting", cuCtxSynchronize());
+    say("later", cuCtxSynchronize());
+}
+
+static void *thread_run(void *unused)
+{
+    (void)unused;
+    must(cuCtxSetCurrent(context), "set current");
+    for (int i = 0; i < 20; i++) {
+        must(cuStreamSynchronize(NULL), "synchronize");
+        must(cuMemsetD8Async_ptsz(memory, 1, 1, NULL), "set");
+    }
+    must(cuStreamSynchronize_ptsz(NULL), "synchronize");
+    return NULL;
+}
+
+static void scene_threads(void)
+{
+    pthread_t threads[NR_THREADS];
+    pthread_attr_t attributes;
+    begin_with_memory();
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    for (int i = 0; i < NR_THREADS; i++)
+        if (pthread_create(&threads[i], &attributes, thread_run, NULL) != 0)
+            exit(1);
+    for (int i = 0; i < NR_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    puts("joined");
+}
+
+static void scene_fork(void)
+{
+    begin_with_memory();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        say("child synchronize", cuCtxSynchronize());
+        say("child init", cuInit(0));
+        fflush(stdout);
+        exit(0); /* the parent's client must survive it */
+    }
+    waitpid(child, NULL, 0);
+    say("parent", cuCtxSynchronize());
+}
+
+static void scene_fork_first(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        begin();
+        say("child", cuCtxSynchronize());
+        fflush(stdout);
+        exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
+
+static void scene_launch(void)
+{
+    CUmodule module;
+    CUfunction function, missing;
+    char *ptx = malloc(200001);
+    memset(ptx, ' ', 200000);
+    memcpy(ptx, ".version 7.0", 12);
+    ptx[200000] = '\0';
+    begin();
+    must(cuModuleLoadData(&module, ptx), "load");
+    free(ptx);
+    must(cuModuleGetFunction(&function, module, "kernel"), "function");
+    say("missing", cuModuleGetFunction(&missing, module, "nothing"));
+    unsigned long long first = 0x1122334455667788;
+    unsigned second = 0xabcdef01;
+    void *parameters[] = {&first, &second};
+    must(cuLaunchKernel(function, 2, 3, 4, 8, 4, 2, 100, NULL, parameters, NULL), "launch");
+    unsigned char packed[12];
+    size_t packed_bytes = sizeof(packed);
+    memcpy(packed, &first, 8);
+    memcpy(packed + 8, &second, 4);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes,
+                     CU_LAUNCH_PARAM_END};
+    must(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_LEGACY, NULL, extra), "launch");
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = 1};
+    CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, NULL, &attribute, 1};
+    must(cuLaunchKernelEx(&config, function, parameters, NULL), "launch");
+    must(cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters), "launch");
+    say("no grid", cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    say("block dimension 4096", cuLaunchKernel(function, 1, 1, 1, 4096, 1, 1, 0, NULL, parameters, NULL));
+    say("more threads than the function takes",
+        cuLaunchKernel(function, 1, 1, 1, 1024, 1, 1, 0, NULL, parameters, NULL));
+    say("shared memory", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 1001, NULL, parameters, NULL));
+    say("no parameters", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    say("no function", cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+    say("no stream", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)0x5000, parameters, NULL));
+    say("no image", cuModuleLoadData(&module, "this is no image"));
+    must(cuCtxSynchronize(), "synchronize");
+}
+
+static void scene_output(void)
+{
+    begin_with_memory();
+    printf("before\n");
+    must(cuMemsetD8Async(memory, 0xbb, 1, NULL), "set");
+    must(cuCtxSynchronize(), "synchronize");
+    must(cuCtxSynchronize(), "synchronize");
+    printf("after\n");
+}
+
+static void scene_facts(void)
+{
+    char name[64];
+    int major, minor, bad;
+    size_t bytes;
+    CUdevice device;
+    must(cuInit(0), "cuInit");
+    must(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(cuDeviceGetName(name, sizeof(name), device), "name");
+    must(cuDeviceComputeCapability(&major, &minor, device), "capability");
+    must(cuDeviceTotalMem_v2(&bytes, device), "memory");
+    printf("%s, %d.%d, %zu bytes\n", name, major, minor, bytes);
+    say("attribute", cuDeviceGetAttribute(&bad, (CUdevice_attribute)191, device));
+    say("device", cuDeviceGet(&device, 99));
+    say("no context", cuMemAlloc_v2(&memory, 1));
+}
+
+static void scene_init(void)
+{
+    int count = -1;
+    say("count before", cuDeviceGetCount(&count));
+    say("cuInit", cuInit(0));
+    if (cuDeviceGetCount(&count) == CUDA_SUCCESS)
+        printf("%d devices\n", count);
+}
+
+static void scene_use(void)
+{
+    begin();
+    say("use", cuMemAlloc_v2(&memory, 1));
+    say("use again", cuCtxSynchronize());
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } scenes[] = {
+        {"copies", scene_copies},
+        {"errors", scene_errors},
+        {"death", scene_death},
+        {"threads", scene_threads},
+        {"fork", scene_fork},
+        {"fork-first", scene_fork_first},
+        {"launch", scene_launch},
+        {"output", scene_output},
+        {"facts", scene_facts},
+        {"init", scene_init},
+        {"use", scene_use},
+        {"reset", scene_reset},
+        {"silent-daemon", scene_silent_daemon},
+        {"silent-host", scene_silent_host},
+    };
+    for (size_t i = 0; argc > 1 && i < sizeof(scenes) / sizeof(*scenes); i++)
+        if (strcmp(argv[1], scenes[i].name) == 0) {
+            scenes[i].run();
+            return 0;
+        }
+    return 2;
+}

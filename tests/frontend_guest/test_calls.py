@@ -1,0 +1,109 @@
+"""Calls as the worker sees them, and answers as the program gets them, with an answerer that is not a worker."""
+
+import re
+
+from tests.frontend_guest.conftest import RunScene
+
+CHUNK_BYTES = 1024 * 1024
+
+
+def test_copies_of_every_size(run_answered: RunScene) -> None:
+    scene = run_answered("copies")
+    assert scene.said == [
+        "pinned right, one address yes",
+        "beyond the end: CUDA_ERROR_INVALID_VALUE",
+        "nowhere: CUDA_ERROR_INVALID_VALUE",
+        "free inside: CUDA_ERROR_INVALID_VALUE",
+        "copied",
+    ]
+    assert scene.errors == []
+    assert "to place 0 bytes 32768 stream 0" in scene.answered
+    assert "to place 1 bytes 32769 stream 0" in scene.answered
+    assert "to place 2 bytes 1048576 stream 0" in scene.answered
+    assert scene.answered.count(f"to place 1 bytes {CHUNK_BYTES} stream 0") == 40 + 4
+    assert not [line for line in scene.answered if line.startswith("from place 0")]
+
+
+def test_errors_come_later(run_answered: RunScene) -> None:
+    scene = run_answered("errors")
+    assert sorted(scene.said[:2]) != ["next: CUDA_SUCCESS", "synchronize: CUDA_SUCCESS"]
+    assert scene.said[2:] == [
+        "then: CUDA_SUCCESS",
+        "sticky: CUDA_ERROR_ILLEGAL_ADDRESS",
+        "sticky again: CUDA_ERROR_ILLEGAL_ADDRESS",
+    ]
+
+
+def test_more_threads_than_slots(run_answered: RunScene) -> None:
+    scene = run_answered("threads")
+    assert scene.said == ["joined"]
+    streams = {line.split()[-1] for line in scene.answered if line.startswith("set 1 ")}
+    assert len(streams) == 300
+
+
+def test_threads_in_a_small_arena_and_ring(run_answered: RunScene) -> None:
+    assert run_answered("copies", FAIRGV_ARENA="128K").said[-1] == "copied"
+
+
+def test_launch(run_answered: RunScene) -> None:
+    scene = run_answered("launch")
+    assert scene.said == [
+        "missing: CUDA_ERROR_NOT_FOUND",
+        "no grid: CUDA_ERROR_INVALID_VALUE",
+        "block dimension 4096: CUDA_ERROR_INVALID_VALUE",
+        "more threads than the function takes: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        "shared memory: CUDA_ERROR_INVALID_VALUE",
+        "no parameters: CUDA_ERROR_INVALID_VALUE",
+        "no function: CUDA_ERROR_INVALID_HANDLE",
+        "no stream: CUDA_ERROR_INVALID_HANDLE",
+        "no image: CUDA_ERROR_INVALID_IMAGE",
+    ]
+    values = "parameters 12: 1122334455667788 abcdef01"
+    assert [line for line in scene.answered if line.startswith("launch")] == [
+        f"launch grid 2 3 4 block 8 4 2 shared 100 stream 0 {values} flags 0 attributes 0",
+        f"launch grid 1 1 1 block 1 1 1 shared 0 stream 0 {values} flags 0 attributes 0",
+        f"launch grid 1 1 1 block 32 1 1 shared 0 stream 0 {values} flags 0 attributes 1",
+        f"launch grid 1 1 1 block 32 1 1 shared 0 stream 0 {values} flags 1 attributes 0",
+    ]
+    (image,) = [line for line in scene.answered if line.startswith("image")]
+    text = b".version 7.0".ljust(13, b"\0")[:12] + b" " * (200000 - 12) + b"\0"
+    assert image == f"image bytes 200001 done 200001 sum {_sum(text):x}"
+
+
+def test_reset_takes_everything_along(run_answered: RunScene) -> None:
+    scene = run_answered("reset")
+    assert scene.said == [
+        "stream: CUDA_ERROR_INVALID_HANDLE",
+        "memory: CUDA_ERROR_INVALID_VALUE",
+        "pinned: CUDA_ERROR_INVALID_VALUE",
+        "released: CUDA_ERROR_CONTEXT_IS_DESTROYED",
+        "released twice: CUDA_ERROR_INVALID_CONTEXT",
+        "active 0",
+    ]
+    unregister, destroy = f"call {0xF003}", f"call {0xF006}"
+    assert [line for line in scene.answered if line in (unregister, destroy) or line.startswith("context")] == [
+        "context 1",
+        unregister,
+        destroy,
+        "context 2",
+        destroy,
+    ]
+
+
+def test_output_of_kernels_stands_in_its_place(run_answered: RunScene) -> None:
+    assert run_answered("output").said == ["before", "a kernel's words", "after"]
+
+
+def test_counts(run_answered: RunScene) -> None:
+    scene = run_answered("launch", FAIRGV_LOG="calls")
+    (line,) = scene.errors
+    found = re.fullmatch(r"fairgv: (\d+) calls, (\d+) round trips, .*", line)
+    assert found is not None
+    assert (int(found[1]), int(found[2])) == (11, 5)
+
+
+def _sum(text: bytes) -> int:
+    total = 0
+    for byte in text:
+        total = (total * 31 + byte) % 2**64
+    return total
