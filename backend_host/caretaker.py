@@ -1,0 +1,260 @@
+"""Looks after one region: beats for the host, gives workers to guest programs that arrive, takes back what those that left held.
+
+Everything it reads was written by the guest. A state that makes no sense costs that guest a client entry and nobody else anything: the
+records of who has which worker are kept here, not in the region. One thread owns them; whoever else has news puts it into a queue.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backend_host.errors import FairGVError
+from backend_host.worker.control import ControlPageFullError
+from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
+from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
+
+_LOOK_S = 0.1
+_LOOK_PAUSE_S = 0.002
+"""Between two looks at least: a guest that announces without a pause would otherwise keep the daemon busy."""
+_LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
+_ASK_NS = _LOST_NS // 4
+"""A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
+_NR_LINES = 20
+"""Lines about one region within a minute at most: a guest must not fill the host's disk with its mistakes."""
+_LINES_NS = 60_000_000_000
+CUDA_ERROR_OUT_OF_MEMORY = 2
+CUDA_ERROR_SYSTEM_NOT_READY = 802
+
+log = logging.getLogger("fairgv.regions")
+
+
+@dataclass
+class _Entry:
+    """What we know of one client entry that is not free."""
+
+    beat: int
+    beat_changed_ns: int
+    asked_ns: int = 0
+    is_patient: bool = False
+    is_lost: bool = False
+    worker: WorkerProcess | None = None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose region it is, as workers are told."""
+
+    name: str
+    vgpu: int
+    device: int
+    quota_bytes: int
+    table_hash: int
+
+
+class Caretaker:
+    """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
+
+    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        owner: Owner,
+        pool: WorkerPool,
+        on_worker_end: Callable[[WorkerProcess], None],
+        format_region: Callable[[], None],
+        is_paused: Callable[[], bool],
+    ) -> None:
+        self._region = region
+        self._owner = owner
+        self._pool = pool
+        self._on_worker_end = on_worker_end
+        self._format_region = format_region
+        self._is_paused = is_paused
+        self._paused_now: bool | None = None
+        self._must_renew = False
+        self._entries: dict[int, _Entry] = {}
+        self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
+        self._is_stopping = threading.Event()
+        self._nr_failures = 0
+        self._nr_lines = 0
+        self._lines_since_ns = 0
+        self._thread = threading.Thread(target=self._run, name=f"region-{owner.name}", daemon=True)
+
+    def start(self) -> None:
+        """Opens the region to guests."""
+        self._format_region()
+        self._region.set_host_state(HostState.UP)
+        self._thread.start()
+
+    def renew(self) -> None:
+        """Every program of the guest is gone: ends the workers, then lays the region out anew. Returns at once."""
+        self._must_renew = True
+
+    def stop(self) -> None:
+        """Closes the region: workers end, guests are told, everything held is given back."""
+        self._is_stopping.set()
+        self._region.set_host_state(HostState.DOWN)
+        self._region.announce()
+        if self._thread.ident is not None:
+            self._thread.join()
+        stop_all(self.workers())
+        for client in self._region.clients():
+            self._region.mark_dead(client.index)
+            if client.state == ClientState.HELLO:
+                self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
+
+    def workers(self) -> list[WorkerProcess]:
+        """Those that serve this region now."""
+        entries = list(self._entries.values())
+        return [worker for entry in entries if (worker := entry.worker) is not None]
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            try:
+                self._region.beat()
+                self.look(time.monotonic_ns())
+            except Exception:
+                self._nr_failures += 1
+                if self._nr_failures & (self._nr_failures - 1) == 0:  # the 1st, 2nd, 4th, 8th: a guest may be the cause
+                    log.exception("%s: looking after the region failed; trying again", self._owner.name)
+            self._is_stopping.wait(_LOOK_PAUSE_S)
+            self._region.wait_announce(_LOOK_S)
+
+    def look(self, now_ns: int) -> None:
+        """One look at the region and at the workers that ended; what the thread does at each announcement."""
+        self._take_news()
+        if self._must_renew:
+            self._renew()
+        else:
+            self._look_at_clients(now_ns)
+
+    def _renew(self) -> None:
+        self._region.set_host_state(HostState.DOWN)
+        workers = self.workers()
+        for worker in workers:
+            worker.stop()
+        if workers:
+            return
+        self._must_renew = False  # first: a guest may be reset again at any time
+        try:
+            self._entries.clear()
+            self._format_region()
+            self._region.set_host_state(HostState.UP)
+        except BaseException:
+            self._must_renew = True
+            raise
+
+    def _look_at_clients(self, now_ns: int) -> None:
+        self._paused_now = None
+        clients = self._region.clients()
+        for index in self._entries.keys() - {client.index for client in clients}:
+            self._vanished(index, self._entries[index])
+        for client in clients:
+            entry = self._entries.get(client.index)
+            if entry is None:
+                entry = self._entries[client.index] = _Entry(client.beat, now_ns)
+            self._attend(client, entry, self._is_silent(client, entry, now_ns))
+
+    def _is_silent(self, client: Client, entry: _Entry, now_ns: int) -> bool:
+        if client.beat != entry.beat:
+            entry.beat, entry.beat_changed_ns, entry.is_lost = client.beat, now_ns, False
+            self._set_patient(entry, False)
+            return False
+        silent_ns = now_ns - entry.beat_changed_ns
+        if silent_ns > _ASK_NS and now_ns - entry.asked_ns > _ASK_NS:
+            entry.asked_ns = now_ns
+            if self._paused_now is None:
+                self._paused_now = self._is_paused()
+            if self._paused_now:
+                self._set_patient(entry, True)
+                entry.beat_changed_ns, silent_ns = now_ns, 0
+        return silent_ns > _LOST_NS
+
+    def _set_patient(self, entry: _Entry, is_patient: bool) -> None:
+        if entry.is_patient != is_patient and entry.worker is not None:
+            self._pool.set_patient(entry.worker, is_patient)
+            entry.is_patient = is_patient
+
+    def _attend(self, client: Client, entry: _Entry, is_silent: bool) -> None:
+        if client.state == ClientState.CLOSING or is_silent:
+            if client.state != ClientState.CLOSING and not entry.is_lost:
+                entry.is_lost = True
+                self._say(
+                    logging.INFO, "client %d (%s) gives no sign of life; taken back", client.index, client.program
+                )
+            if entry.worker is not None:
+                entry.worker.stop()
+            elif self._region.free(client.index, client.state):
+                del self._entries[client.index]
+        elif client.state == ClientState.HELLO and entry.worker is None:
+            self._welcome(client, entry)
+        elif client.state == ClientState.READY and entry.worker is None:
+            self._region.mark_dead(client.index)
+
+    def _vanished(self, index: int, entry: _Entry) -> None:
+        """The guest wrote FREE by itself, which is not its step to make."""
+        if entry.worker is not None:
+            entry.worker.stop()
+        else:
+            self._region.reclaim(index)
+            del self._entries[index]
+
+    def _welcome(self, client: Client, entry: _Entry) -> None:
+        assignment = Assignment(
+            region_bytes=self._region.region_bytes,
+            table_hash=self._owner.table_hash,
+            client=client.index,
+            vgpu=self._owner.vgpu,
+            device=self._owner.device,
+            quota_bytes=self._owner.quota_bytes,
+            region_fd=self._region.fileno(),
+        )
+        try:
+            entry.worker = self._pool.assign(assignment, self._worker_ended)
+            entry.is_patient = False
+        except ControlPageFullError as error:
+            self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, str(error))
+        except (OSError, FairGVError) as error:
+            self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, f"no worker could be started: {error}")
+
+    def _refuse(self, client: Client, code: int, reason: str) -> None:
+        self._say(logging.ERROR, "client %d (%s) is refused: %s", client.index, client.program, reason)
+        self._region.refuse(client.index, code)
+
+    def _worker_ended(self, worker: WorkerProcess, status: int) -> None:
+        """From the reaper's thread, which must not wait for ours."""
+        self._on_worker_end(worker)
+        self._ended.put((worker, status))
+        if not self._is_stopping.is_set():
+            self._region.announce()
+
+    def _take_news(self) -> None:
+        while not self._ended.empty():
+            worker, status = self._ended.get()
+            for index, entry in self._entries.items():
+                if entry.worker is worker:
+                    entry.worker = None
+                    self._worker_is_gone(self._region.client(index), entry, status)
+
+    def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
+        """A client that still says HELLO was never served; another worker would most likely end in the same way."""
+        if client.state == ClientState.HELLO:
+            reason = f"its worker ended with status {status} before it could serve"
+            self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, reason)
+        elif self._region.mark_dead(client.index) and not entry.is_lost:
+            self._say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)
+
+    def _say(self, level: int, message: str, *arguments: object) -> None:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._lines_since_ns > _LINES_NS:
+            self._nr_lines, self._lines_since_ns = 0, now_ns
+        self._nr_lines += 1
+        if self._nr_lines <= _NR_LINES:
+            log.log(level, f"%s: {message}", self._owner.name, *arguments)
+        elif self._nr_lines == _NR_LINES + 1:
+            log.warning("%s: too much to say of this region; no more within this minute", self._owner.name)

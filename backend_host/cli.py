@@ -1,0 +1,282 @@
+"""`fairgv-host`: start and stop the daemon, look at it, give virtual machines a vGPU and take it away."""
+
+import argparse
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from backend_host import tables
+from backend_host.config import DEVICE_KINDS, PACKAGE_ROOT, Config, default_state_dir, load_config, milliseconds
+from backend_host.daemon import make_state_dir, read_log_tail, serve
+from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
+from backend_host.ipc import Connection, Message
+from backend_host.sizes import parse_size
+from scheduler.registry import POLICIES
+
+START_TIMEOUT_S = 300
+STOP_TIMEOUT_S = 60
+PLAIN_WIDTH = 200
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; exit status 0, 1 for an error told in one line, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except FairGVError as error:
+        print(f"fairgv-host: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0 if options.run is _top else 130
+    except BrokenPipeError:  # `fairgv-host status | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fairgv-host",
+        description="Gives KVM guests their weighted share of this host's GPUs.",
+        epilog="Exit status: 0 done, 1 an error (one line says which and what to do), 2 wrong usage.",
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        help=f"where the daemon keeps its socket and log (default {default_state_dir()}); one daemon for each",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    start = commands.add_parser("start", help="start the daemon")
+    start.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; the options here win over it")
+    start.add_argument(
+        "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
+    )
+    start.add_argument("--policy", choices=sorted(POLICIES), help="who gets the GPU next")
+    start.add_argument(
+        "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
+    )
+    start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
+    start.set_defaults(run=_start)
+
+    stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
+    stop.set_defaults(run=_stop)
+
+    status = commands.add_parser("status", help="device, vGPUs, clients, what they did")
+    status.add_argument("--json", action="store_true", help="for programs; times in ns, sizes in bytes")
+    status.set_defaults(run=_status)
+
+    listing = commands.add_parser("list", help="the vGPUs")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(run=_list)
+
+    top = commands.add_parser("top", help="like status, again and again")
+    top.add_argument("--seconds", type=_seconds, default=1.0, help="between two looks (default 1)")
+    top.set_defaults(run=_top)
+
+    attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
+    attach.add_argument("domain", metavar="DOMAIN")
+    attach.add_argument("--weight", type=int, default=1, help="its share is in proportion to this (default 1)")
+    attach.add_argument(
+        "--memory", type=size_argument, default=0, metavar="SIZE", help="device memory it may use (default: no limit)"
+    )
+    attach.add_argument(
+        "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
+    )
+    attach.set_defaults(run=_attach)
+
+    detach = commands.add_parser("detach", help="take the vGPU away again")
+    detach.add_argument("domain", metavar="DOMAIN")
+    detach.set_defaults(run=_detach)
+    return parser
+
+
+def size_argument(text: str) -> int:
+    """A size on a command line."""
+    try:
+        return parse_size(text)
+    except (ConfigError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError("a number of seconds, more than 0")
+    return seconds
+
+
+def _config(options: argparse.Namespace) -> Config:
+    slice_ms = getattr(options, "slice_ms", None)
+    return load_config(
+        getattr(options, "config", None),
+        state_dir=options.state_dir,
+        device=getattr(options, "device", None),
+        policy=getattr(options, "policy", None),
+        slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
+    )
+
+
+def _connect(options: argparse.Namespace) -> Connection:
+    return Connection((options.state_dir or default_state_dir()) / "control.sock")
+
+
+def _start(options: argparse.Namespace) -> int:
+    config = _config(options)
+    if options.foreground:
+        return serve(config, None)
+    try:
+        Connection(config.socket_path).close()
+    except DaemonNotRunningError:
+        print(start_in_background(config))
+        return 0
+    raise DaemonRunningError(f"a daemon already runs in {config.state_dir}; see: fairgv-host status")
+
+
+def start_in_background(config: Config) -> str:
+    """Starts a daemon that outlives us, waits until it serves; returns its sentence. Raises FairGVError with its reason."""
+    _, other_end = launch(config)
+    with other_end:
+        return wait_for_start(config, other_end)
+
+
+def launch(config: Config) -> tuple[int, socket.socket]:
+    """Starts a daemon's process; its id, and the socket on which it says that it serves.
+
+    A daemon that finds the socket closed when it is about to serve ends again; a private one ends whenever the socket is closed.
+    """
+    make_state_dir(config.state_dir)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.set_inheritable(True)
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-m", "backend_host.daemon", str(theirs.fileno()), config.to_json()],
+                {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(config.log_path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+            )
+        except OSError as error:
+            ours.close()
+            raise FairGVError(f"cannot start a daemon that logs to {config.log_path}: {error.strerror}") from error
+    return pid, ours
+
+
+def wait_for_start(config: Config, other_end: socket.socket) -> str:
+    """The daemon's sentence once it serves. Raises FairGVError with its reason when it does not."""
+    other_end.settimeout(START_TIMEOUT_S)
+    answer = b""
+    try:
+        while not answer.endswith(b"\n"):
+            data = other_end.recv(65536)
+            if not data:
+                raise FairGVError(
+                    f"the daemon ended at its start; the end of {config.log_path}:\n{read_log_tail(config.log_path)}"
+                )
+            answer += data
+    except OSError as error:
+        raise FairGVError(f"no word from the daemon ({error}); look at {config.log_path}") from error
+    message = json.loads(answer)
+    if "error" in message:
+        raise FairGVError(str(message["error"]))
+    return str(message["ready"])
+
+
+def _stop(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        pid = int(connection.ask("stop")["pid"])
+        wait_for_end(pid)
+    return 0
+
+
+def wait_for_end(pid: int) -> None:
+    """Returns when the process is gone; FairGVError after STOP_TIMEOUT_S."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while _is_alive(pid):
+        if time.monotonic() > deadline:
+            raise FairGVError(f"the daemon (process {pid}) has not ended after {STOP_TIMEOUT_S} s; look at its log")
+        time.sleep(0.02)
+
+
+def _is_alive(pid: int) -> bool:
+    """A daemon that this very process started stays behind as a zombie; it has ended all the same."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _status(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        status = connection.ask("status")
+    if options.json:
+        print(json.dumps(status, indent=2))
+    else:
+        _console().print(tables.status(status))
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        vgpus: list[Message] = connection.ask("status")["vgpus"]
+    if options.json:
+        print(json.dumps(vgpus, indent=2))
+    else:
+        _console().print(tables.vgpus(vgpus))
+    return 0
+
+
+def _console() -> Console:
+    """Where there is no terminal there is no width to keep to."""
+    return Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+
+
+def _top(options: argparse.Namespace) -> int:
+    with _connect(options) as connection, Live(screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(tables.status(connection.ask("status")), refresh=True)
+            time.sleep(options.seconds)
+
+
+def _attach(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        answer = connection.ask(
+            "attach",
+            domain=options.domain,
+            weight=options.weight,
+            memory_bytes=options.memory,
+            region_bytes=options.region,
+        )
+    print(answer["text"])
+    return 0
+
+
+def _detach(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        print(connection.ask("detach", domain=options.domain)["text"])
+    return 0
+
+
+def host_command(state_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `fairgv-host` of this installation as a child; for the demo and the tests."""
+    command = [sys.executable, "-P", "-m", "backend_host.cli", "--state-dir", str(state_dir), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

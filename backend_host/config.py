@@ -1,0 +1,153 @@
+"""What an operator may set: a TOML file, the command line over it, defaults under both.
+
+Every key is checked; an unknown one stops the start and is named, because a misspelt key that is silently ignored costs an afternoon.
+"""
+
+import dataclasses
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from backend_host.errors import ConfigError
+from backend_host.sizes import parse_size
+from scheduler.registry import DEFAULT_POLICY, POLICIES
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+DEVICE_KINDS = ("auto", "cuda", "soft")
+
+
+def default_state_dir() -> Path:
+    """/run/fairgv for root, else $XDG_RUNTIME_DIR/fairgv, else a directory of the user's own under /tmp."""
+    if os.geteuid() == 0:
+        return Path("/run/fairgv")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "fairgv" if runtime else Path(f"/tmp/fairgv-{os.geteuid()}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of one daemon. Sizes in bytes, times in nanoseconds."""
+
+    state_dir: Path = dataclasses.field(default_factory=default_state_dir)
+    device: str = "auto"
+    policy: str = DEFAULT_POLICY
+    slice_ns: int = 0
+    """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
+    region_bytes: int = 256 << 20
+    """Size of a region when none is given; a power of two."""
+    nr_warm_workers: int = 1
+    """Workers that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
+    cuda_library: str = "libcuda.so.1"
+    softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
+    guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
+    worker_user: str = "nobody"
+    """Whom workers run as when the daemon is root."""
+    libvirt_uri: str = "qemu:///system"
+    is_private: bool = False
+    """Ends with the command that started it, and removes its state directory: what `fairgv-run` starts when no daemon runs."""
+
+    def to_json(self) -> str:
+        """For the daemon's own process."""
+        return json.dumps({**dataclasses.asdict(self), "state_dir": str(self.state_dir)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The counterpart."""
+        values = json.loads(text)
+        return cls(**{**values, "state_dir": Path(values["state_dir"])})
+
+    @property
+    def socket_path(self) -> Path:
+        """Where the daemon listens."""
+        return self.state_dir / "control.sock"
+
+    @property
+    def log_path(self) -> Path:
+        """What the daemon and its workers say, when started in the background."""
+        return self.state_dir / "daemon.log"
+
+
+MAX_WARM_WORKERS = 64
+MIN_REGION_BYTES = 16 << 20
+MAX_REGION_BYTES = 64 << 30
+_SIZES = {"region_bytes"}
+_MILLISECONDS = {"slice_ms": "slice_ns"}
+_NOT_IN_FILES = {"slice_ns", "is_private"}
+_LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
+
+
+def load_config(path: Path | None, **overrides: object) -> Config:
+    """The defaults, the file over them, then each override that is not None. Raises ConfigError naming file and key."""
+    values: dict[str, object] = {}
+    if path is not None:
+        values.update(_read_file(path))
+    values.update({key: value for key, value in overrides.items() if value is not None})
+    config = Config(**values)  # type: ignore[arg-type]
+    return _checked(_absolute(config))
+
+
+def milliseconds(value: object) -> int:
+    """In nanoseconds. Raises ConfigError."""
+    try:
+        return int(float(str(value)) * 1e6)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"slice_ms must be a number of milliseconds, not {value!r}") from None
+
+
+def _absolute(config: Config) -> Config:
+    """The daemon's processes run elsewhere. A library without a slash is the loader's to find."""
+    libraries = {name: getattr(config, name) for name in _LIBRARIES}
+    paths = {name: str(Path(path).absolute()) for name, path in libraries.items() if "/" in path}
+    return dataclasses.replace(config, state_dir=config.state_dir.absolute(), **paths)  # type: ignore[arg-type]
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # of TOML, or of UTF-8
+        raise ConfigError(f"{path}: {error}") from error
+    types = {field.name: field.type for field in dataclasses.fields(Config)}
+    values: dict[str, object] = {}
+    for key, value in document.items():
+        if key in _MILLISECONDS:
+            values[_MILLISECONDS[key]] = milliseconds(value)
+        elif key in _SIZES:
+            values[key] = parse_size(str(value))
+        elif key in types and key not in _NOT_IN_FILES:
+            values[key] = Path(str(value)) if types[key] is Path else value
+        else:
+            known = sorted({*types, *_MILLISECONDS} - _NOT_IN_FILES)
+            raise ConfigError(f"{path}: unknown key {key!r}; known are: {', '.join(known)}")
+        expected = types[_MILLISECONDS.get(key, key)]
+        found = values[_MILLISECONDS.get(key, key)]
+        if isinstance(expected, type) and (
+            not isinstance(found, expected) or isinstance(found, bool)
+        ):  # no key is a bool
+            raise ConfigError(f"{path}: {key} must be {expected.__name__}, not {value!r}")
+    return values
+
+
+def _checked(config: Config) -> Config:
+    if config.device not in DEVICE_KINDS:
+        raise ConfigError(f"device must be one of {', '.join(DEVICE_KINDS)}, not {config.device!r}")
+    if config.policy not in POLICIES:
+        raise ConfigError(f"policy must be one of {', '.join(sorted(POLICIES))}, not {config.policy!r}")
+    check_region_bytes(config.region_bytes)
+    if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
+        raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
+    if config.slice_ns and config.slice_ns < 1_000_000:
+        raise ConfigError(
+            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/scheduling.md)"
+        )
+    return config
+
+
+def check_region_bytes(region_bytes: int) -> None:
+    """A region is a PCI BAR: a power of two; its page table takes memory in proportion. Raises ConfigError."""
+    if not MIN_REGION_BYTES <= region_bytes <= MAX_REGION_BYTES or region_bytes & (region_bytes - 1):
+        raise ConfigError(f"a region's size must be a power of two from 16M to 64G, not {region_bytes} bytes")

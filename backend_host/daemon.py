@@ -1,0 +1,283 @@
+"""The daemon: puts device, control page, grants, workers and vGPUs together, and answers the commands.
+
+It holds no guest data and opens no device library, so a guest cannot reach it and a driver cannot crash it. When it dies its workers go on
+with the clients they have, and what it held in memory goes with the last of them.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from backend_host.config import Config, check_region_bytes
+from backend_host.devices import DeviceLibrary, choose
+from backend_host.domains import Domains
+from backend_host.errors import FairGVError, RefusedError
+from backend_host.grants import GrantKeeper
+from backend_host.ipc import Message, Server, Session
+from backend_host.statistics import DaemonStatistics, DeviceStatistics
+from backend_host.vgpus import VGpuRegistry
+from backend_host.worker._worker import lib
+from backend_host.worker.control import ControlPage
+from backend_host.workers import WorkerPool, worker_environment, worker_identity
+from scheduler.registry import make_policy
+
+MAX_WEIGHT = 10_000
+MAX_QUOTA_BYTES = 1 << 50
+MAX_DESCRIPTORS = 16_384
+
+log = logging.getLogger("fairgv.daemon")
+
+
+class Daemon:
+    """One daemon over one device. `run` returns when it was asked to stop."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._started_ns = time.monotonic_ns()
+        self._stop = threading.Event()
+        self._device: DeviceLibrary
+
+    def run(self, on_ready: "ReadyPipe") -> None:
+        """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        _allow_descriptors()
+        make_state_dir(self._config.state_dir)
+        with contextlib.ExitStack() as stack:
+            if self._config.is_private:
+                stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
+            server = Server(self._config.socket_path, self._handle)
+            stack.callback(server.stop)
+            self._device, sentence = choose(self._config)
+            log.info("%s", sentence)
+            self._start_parts(stack)
+            stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
+            if self._stop.is_set():
+                raise FairGVError("stopped before it was ready")
+            server.start()
+            on_ready.ready(sentence)
+            if self._config.is_private:
+                on_ready.when_gone(self._stop.set)
+            self._stop.wait()
+            log.info("stopping")
+
+    def _start_parts(self, stack: contextlib.ExitStack) -> None:
+        config = self._config
+        page_fd = stack.enter_context(_anonymous_file("fairgv-control"))
+        page = ControlPage.format(page_fd, config.slice_ns or self._device.slice_ns)
+        stack.callback(page.close)
+        self._page = page
+        self._keeper = GrantKeeper(page, make_policy(config.policy))
+        identity = worker_identity(config.worker_user)
+        environment = worker_environment(identity, config.state_dir)
+        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment)
+        pool.start()
+        stack.callback(pool.stop)
+        self._keeper.start()
+        stack.callback(self._keeper.stop)
+        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts)
+        stack.callback(self._vgpus.remove_all)
+        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir)
+        stack.callback(self._domains.stop)
+        self._domains.restore()
+
+    def _handle(self, session: Session, request: Message) -> Message:
+        operations = {
+            "status": self._status,
+            "open": self._open,
+            "stop": self._stop_daemon,
+            "attach": self._attach,
+            "detach": self._detach,
+        }
+        operation = operations.get(request["op"])
+        if operation is None:
+            raise RefusedError(f"this daemon knows no request {request['op']!r}; it may be older than the command")
+        try:
+            return operation(session, request)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
+
+    def _status(self, session: Session, request: Message) -> Message:
+        return asdict(self.statistics())
+
+    def statistics(self) -> DaemonStatistics:
+        """What this daemon and everything in it did so far."""
+        device = self._device
+        return DaemonStatistics(
+            pid=os.getpid(),
+            uptime_ns=time.monotonic_ns() - self._started_ns,
+            policy=self._keeper.policy_name,
+            slice_ns=self._page.slice_ns,
+            device=DeviceStatistics(
+                name=device.name,
+                kind=device.kind,
+                library=device.path,
+                capability=device.capability,
+                memory_bytes=device.memory_bytes,
+                driver_version=device.driver_version,
+                preempts=device.preempts,
+            ),
+            vgpus=self._vgpus.statistics(),
+        )
+
+    def _open(self, session: Session, request: Message) -> Message:
+        region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
+        check_region_bytes(region_bytes)
+        name = request.get("name")
+        vgpu = self._vgpus.open_session(
+            str(name) if name else None, _weight(request), _quota(request), region_bytes, session.uid
+        )
+        session.at_end(lambda: self._vgpus.close_session(vgpu))
+        session.send_fd = vgpu.region.fileno()
+        return {"name": vgpu.name, "guest_library": self._config.guest_library}
+
+    def _stop_daemon(self, session: Session, request: Message) -> Message:
+        self._owner_only(session)
+        session.after_answer = self._stop.set
+        return {"pid": os.getpid()}
+
+    def _attach(self, session: Session, request: Message) -> Message:
+        self._owner_only(session)
+        region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
+        check_region_bytes(region_bytes)
+        return self._domains.attach(str(request["domain"]), _weight(request), _quota(request), region_bytes)
+
+    def _detach(self, session: Session, request: Message) -> Message:
+        self._owner_only(session)
+        return self._domains.detach(str(request["domain"]))
+
+    def _owner_only(self, session: Session) -> None:
+        if session.uid not in (0, os.geteuid()):
+            raise RefusedError("only the daemon's own user may do this")
+
+
+class ReadyPipe:
+    """Tells the process that started us in the background that we serve, or why not. Does nothing in the foreground.
+
+    It is a socket; its other end tells a private daemon that whoever started it is gone, however that came about.
+    """
+
+    def __init__(self, fd: int | None) -> None:
+        self._socket = socket.socket(fileno=fd) if fd is not None else None
+
+    def ready(self, sentence: str) -> None:
+        """We serve; `sentence` is for the person who started us. FairGVError when that person gave up waiting."""
+        try:
+            self._say({"ready": sentence})
+        except OSError:
+            raise FairGVError("the command that started this daemon was interrupted") from None
+
+    def failed(self, error: FairGVError) -> None:
+        """We do not."""
+        with contextlib.suppress(OSError):
+            self._say({"error": str(error)})
+
+    def when_gone(self, action: Callable[[], None]) -> None:
+        """Calls `action` from a thread when the other end is closed, by its owner or by the end of its owner."""
+        if self._socket is not None:
+            threading.Thread(target=self._wait, args=(self._socket, action), name="starter", daemon=True).start()
+
+    @staticmethod
+    def _wait(other_end: socket.socket, action: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError):
+            while other_end.recv(64):
+                pass
+        action()
+
+    def _say(self, message: Message) -> None:
+        if self._socket is None:
+            print(message.get("ready") or f"fairgv-host: {message['error']}", file=sys.stderr, flush=True)
+        else:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._socket.shutdown(socket.SHUT_WR)
+
+
+def serve(config: Config, ready_fd: int | None) -> int:
+    """The daemon's process: exit status 0 after a stop, 1 when it could not start."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    pipe = ReadyPipe(ready_fd)
+    try:
+        Daemon(config).run(pipe)
+    except FairGVError as error:
+        if ready_fd is not None:
+            log.error("%s", error)
+        pipe.failed(error)
+        return 1
+    return 0
+
+
+def main() -> int:
+    """What `fairgv-host start` runs in the background: `python -m backend_host.daemon READY_FD CONFIG_JSON`."""
+    ready_fd = int(sys.argv[1])
+    os.set_inheritable(ready_fd, False)
+    os.closerange(3, ready_fd)  # what the command had inherited would stay open as long as we live
+    os.closerange(ready_fd + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return serve(Config.from_json(sys.argv[2]), ready_fd)
+
+
+def make_state_dir(state_dir: Path) -> None:
+    """Makes it where it is missing. FairGVError when it cannot be ours alone: whoever else may write there could pose as this daemon."""
+    try:
+        state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        status = state_dir.stat()
+    except OSError as error:
+        raise FairGVError(f"cannot make the state directory {state_dir}: {error.strerror}") from error
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise FairGVError(
+            f"the state directory {state_dir} can be written to by others (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}); "
+            "choose another with --state-dir"
+        )
+
+
+def _allow_descriptors() -> None:
+    """Two for each worker, two for each command: the usual 1024 would be few."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, MAX_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+
+
+def _weight(request: Message) -> int:
+    weight = int(request.get("weight", 1))
+    if not 1 <= weight <= MAX_WEIGHT:
+        raise RefusedError(f"a weight is a whole number from 1 to {MAX_WEIGHT}, not {weight}")
+    return weight
+
+
+def _quota(request: Message) -> int:
+    quota_bytes = int(request.get("memory_bytes") or 0)
+    if not 0 <= quota_bytes <= MAX_QUOTA_BYTES:
+        raise RefusedError(f"a memory quota is from 0 to {MAX_QUOTA_BYTES} bytes, not {quota_bytes}")
+    return quota_bytes
+
+
+@contextlib.contextmanager
+def _anonymous_file(name: str) -> Iterator[int]:
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def read_log_tail(path: Path, nr_lines: int = 20) -> str:
+    """The last lines of a log, for a message about a daemon that did not start."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-nr_lines:])
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""What can go wrong on the host, each with a sentence that names the cause and the remedy."""
+
+
+class FairGVError(Exception):
+    """Base of what the commands print as one line and exit 1 for."""
+
+
+class ConfigError(FairGVError):
+    """A setting is not usable."""
+
+
+class DaemonNotRunningError(FairGVError):
+    """Nobody listens on the control socket."""
+
+
+class DaemonRunningError(FairGVError):
+    """A daemon already uses this state directory."""
+
+
+class DeviceUnavailableError(FairGVError):
+    """No device library could be opened, or it reports no device."""
+
+
+class RefusedError(FairGVError):
+    """The daemon refused a request."""
+
+
+class WorkerFailedError(FairGVError):
+    """A worker could not be started."""

@@ -1,0 +1,133 @@
+"""The thread that knows who is next: it feeds the policy with what the control page shows and publishes the policy's choice.
+
+It is never on the path between two slices: the workers hand the grant over by themselves, to whom this thread chose beforehand. A policy
+that raises, or that names somebody who does not wait, is replaced by first come, first served.
+
+Wrong when: this thread is kept off the processor for longer than a slice. The workers then choose the longest waiting by themselves; shares
+suffer for that moment, progress does not.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from backend_host.worker.control import ControlPage, charges
+from scheduler.first_come import FirstCome
+from scheduler.policy import Policy
+
+_BELL_TIMEOUT_S = 0.1
+
+OVERRUN_NS = 5_000_000_000
+"""A holder that keeps others waiting this much longer than its slice, whatever it does, loses the grant. What it has in flight goes on."""
+
+log = logging.getLogger("fairgv.grants")
+
+
+class PolicyError(Exception):
+    """A policy answered what no policy may answer."""
+
+
+class GrantKeeper:
+    """Runs one policy over one control page. Thread-safe; `start` once, `stop` once."""
+
+    def __init__(self, page: ControlPage, policy: Policy) -> None:
+        self._page = page
+        self._policy = policy
+        self._weights: dict[int, int] = {}
+        self._waiting: set[int] = set()
+        self._sequence = page.holder().sequence
+        self._accounts = page.vgpus()
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
+
+    @property
+    def policy_name(self) -> str:
+        """The policy in force, which is the fallback after a policy failed."""
+        return self._policy.name
+
+    def start(self) -> None:
+        """Begins to choose."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; the last choice stays published."""
+        self._is_stopping = True
+        self._page.ring_bell()
+        self._thread.join()
+
+    def join(self, vgpu: int, weight: int) -> None:
+        """A vGPU takes part from now on, its account at zero."""
+        with self._lock:
+            self._accounts = [account for account in self._accounts if account.vgpu != vgpu]  # its predecessor's
+            self._weights[vgpu] = weight
+            self._guarded(lambda: self._policy.joined(vgpu, weight, time.monotonic_ns()))
+
+    def leave(self, vgpu: int) -> None:
+        """A vGPU takes part no more."""
+        with self._lock:
+            self._weights.pop(vgpu, None)
+            self._waiting.discard(vgpu)
+            self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
+
+    def _run(self) -> None:
+        bell = self._page.bell()
+        while not self._is_stopping:
+            self.step(time.monotonic_ns())
+            bell = self._page.wait_bell(_BELL_TIMEOUT_S, bell)
+
+    def step(self, now_ns: int) -> None:
+        """One look at the page; what the thread does at each ring of its bell."""
+        with self._lock:
+            if not self._guarded(lambda: self._look(now_ns)):
+                self._guarded(lambda: self._look(now_ns))
+
+    def _guarded(self, action: Callable[[], None]) -> bool:
+        """With the lock held. False when the policy failed and was replaced; whoever is a member then stays one."""
+        try:
+            action()
+        except Exception:
+            log.exception("the policy %s failed; first come, first served from now on", self._policy.name)
+            self._fall_back()
+            return False
+        return True
+
+    def _look(self, now_ns: int) -> None:
+        accounts = self._page.vgpus()
+        used = charges(self._accounts, accounts)
+        self._accounts = accounts
+        for vgpu, used_ns in used.items():
+            if used_ns and vgpu in self._weights:
+                self._policy.charged(vgpu, used_ns, now_ns)
+        grant = self._page.holder()
+        if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._weights:
+            self._policy.dispatched(grant.vgpu, now_ns)
+            self._waiting.discard(grant.vgpu)
+        self._sequence = grant.sequence
+        # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
+        entries = (entry.vgpu for entry in self._page.backlogged())
+        waiting = [vgpu for vgpu in entries if vgpu in self._weights and vgpu != grant.vgpu]
+        if waiting and grant.vgpu is not None and now_ns - grant.since_ns > self._page.slice_ns + OVERRUN_NS:
+            log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
+            self._page.evict()
+        for vgpu in sorted(self._waiting.difference(waiting)):
+            self._policy.blocked(vgpu, now_ns)
+        for vgpu in waiting:  # the longest waiting first
+            if vgpu not in self._waiting:
+                self._policy.backlogged(vgpu, now_ns)
+        self._waiting = set(waiting)
+        self._publish(self._policy.pick(now_ns))
+
+    def _publish(self, choice: int | None) -> None:
+        if choice is not None and choice not in self._waiting:
+            raise PolicyError(f"{choice!r} is to be next and does not wait; those that do: {sorted(self._waiting)}")
+        if choice != self._page.successor():
+            self._page.set_successor(choice)
+
+    def _fall_back(self) -> None:
+        now_ns = time.monotonic_ns()
+        self._policy = FirstCome()
+        self._waiting = set()
+        for vgpu, weight in self._weights.items():
+            self._policy.joined(vgpu, weight, now_ns)

@@ -1,0 +1,264 @@
+"""How the commands talk to the daemon: one JSON object a line over a UNIX socket, answered by one JSON object.
+
+A connection that opened a vGPU keeps it: when the connection ends, however it ends, the vGPU goes. So nothing is left behind by a command
+that was killed. Who may do what is the socket's file mode and the peer's user id, which the kernel tells.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
+
+MAX_LINE_BYTES = 1 << 20
+_END_S = 10.0
+_RETRY_S = 0.1
+Message = dict[str, Any]
+
+log = logging.getLogger("fairgv.ipc")
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """User id of the process at the other end, as the kernel recorded it at connect."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+class Connection:
+    """The commands' end. Use as a context manager; `ask` raises RefusedError with the daemon's sentence.
+
+    A daemon of another user is not spoken to: it could name any library for a program to load.
+    """
+
+    def __init__(self, socket_path: Path) -> None:
+        self._received: list[int] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.connect(str(socket_path))
+            owner = peer_uid(self._socket)
+        except OSError as error:
+            self._socket.close()
+            raise DaemonNotRunningError(_why_not_connected(socket_path, error)) from None
+        if owner not in (0, os.geteuid()) and os.geteuid() != 0:
+            self._socket.close()
+            raise DaemonNotRunningError(f"the daemon on {socket_path} belongs to user {owner}; start one of your own")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection, and with it what it opened."""
+        self._socket.close()
+        while self._received:
+            os.close(self._received.pop())
+
+    def ask(self, operation: str, **arguments: object) -> Message:
+        """One request, one answer. A descriptor that came with it is in `fd`, and the caller's."""
+        line = b""
+        try:
+            self._socket.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
+            while not line.endswith(b"\n"):
+                data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, 4)
+                for fd in fds:
+                    os.set_inheritable(fd, False)
+                    self._received.append(fd)
+                if not data:
+                    raise ConnectionResetError
+                line += data
+        except OSError:
+            raise DaemonNotRunningError("the daemon ended while it was asked; its log says why") from None
+        answer: Message = json.loads(line)
+        if "error" in answer:
+            raise RefusedError(str(answer["error"]))
+        if self._received:
+            answer["fd"] = self._received.pop()
+        return answer
+
+
+class Session:
+    """The daemon's view of one connection: who it is, and what to undo when it ends."""
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.send_fd: int | None = None
+        """A descriptor to send with the next answer; it stays the daemon's."""
+        self.after_answer: Callable[[], None] | None = None
+        """Called once the next answer has been sent."""
+        self._cleanups: list[Callable[[], None]] = []
+
+    def at_end(self, cleanup: Callable[[], None]) -> None:
+        """Runs `cleanup` once when the connection ends."""
+        self._cleanups.append(cleanup)
+
+    def end(self) -> None:
+        """Runs the cleanups, last one first; one that fails keeps no other from running."""
+        while self._cleanups:
+            try:
+                self._cleanups.pop()()
+            except Exception:
+                log.exception("undoing what a command did failed")
+
+
+Handler = Callable[[Session, Message], Message]
+
+
+class Server:
+    """Listens, one thread a connection. A handler's FairGVError becomes the answer's `error`.
+
+    A file beside the socket is locked for as long as it lives, so that of two daemons started at the same moment one is refused.
+    """
+
+    def __init__(self, socket_path: Path, handler: Handler) -> None:
+        self._path = socket_path
+        self._handler = handler
+        self._open: dict[threading.Thread, socket.socket] = {}
+        self._guard = threading.Lock()
+        self._is_stopping = False
+        self._lock_fd = _lock(socket_path.with_suffix(".lock"), socket_path)
+        try:
+            self._socket = _listen(socket_path)
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise FairGVError(f"cannot listen on {socket_path}: {error.strerror or error}") from error
+        self._thread = threading.Thread(target=self._accept, name="control-socket", daemon=True)
+
+    def start(self) -> None:
+        """Begins to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends every connection, runs what is to be undone for each, and removes the socket."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._socket.close()
+        with self._guard:
+            peers = dict(self._open)
+        for connection in peers.values():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        deadline = time.monotonic() + _END_S
+        for thread in peers:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        os.close(self._lock_fd)
+
+    def _accept(self) -> None:
+        while not self._is_stopping:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.EBADF):
+                    return  # stopped
+                log.error("cannot take a connection: %s", error)
+                time.sleep(_RETRY_S)  # no descriptors or no memory left: until somebody gives some back
+                continue
+            thread = threading.Thread(target=self._serve, args=(connection,), name="control-peer", daemon=True)
+            with self._guard:
+                self._open[thread] = connection
+            try:
+                thread.start()
+            except RuntimeError as error:
+                log.error("cannot serve a connection: %s", error)
+                self._forget(thread, connection)
+
+    def _forget(self, thread: threading.Thread, connection: socket.socket) -> None:
+        with self._guard:
+            self._open.pop(thread, None)
+        connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            session = Session(peer_uid(connection))
+            try:
+                with connection.makefile("rb") as reader:
+                    while (line := reader.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+                        self._answer(session, connection, line)
+            except OSError:
+                pass  # it went away
+            finally:
+                session.end()
+        finally:
+            self._forget(threading.current_thread(), connection)
+
+    def _answer(self, session: Session, connection: socket.socket, line: bytes) -> None:
+        try:
+            answer = json.dumps(self._handle(session, line)).encode() + b"\n"
+            fds = [session.send_fd] if session.send_fd is not None else []
+            sent = socket.send_fds(connection, [answer], fds) if fds else 0
+            connection.sendall(answer[sent:])
+        finally:
+            session.send_fd = None
+            after_answer, session.after_answer = session.after_answer, None
+            if after_answer is not None:
+                after_answer()
+
+    def _handle(self, session: Session, line: bytes) -> Message:
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError):
+            return {"error": "a request is one line of JSON"}
+        if not isinstance(request, dict) or not isinstance(request.get("op"), str):
+            return {"error": "a request is a JSON object with the key op"}
+        try:
+            return self._handler(session, request)
+        except FairGVError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            log.exception("the request %s failed", request["op"])
+            return {"error": f"the daemon could not do it ({type(error).__name__}: {error}); its log says more"}
+
+
+def _lock(path: Path, socket_path: Path) -> int:
+    """Raises DaemonRunningError when another daemon holds it. The file stays: to remove it would be to let two hold one each."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise FairGVError(f"cannot write to {path.parent}: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise DaemonRunningError(f"a daemon already listens on {socket_path}; stop it with: fairgv-host stop") from None
+    return fd
+
+
+def _listen(socket_path: Path) -> socket.socket:
+    """In place of the socket that a daemon which died left behind."""
+    socket_path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    old_mask = os.umask(0o177)
+    try:
+        listening.bind(str(socket_path))
+        listening.listen(64)
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.umask(old_mask)
+    return listening
+
+
+def _why_not_connected(socket_path: Path, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"no permission for {socket_path}; the daemon runs as another user"
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        return f"no daemon listens on {socket_path}; start one with: fairgv-host start"
+    return f"cannot reach a daemon on {socket_path}: {error.strerror or error}"

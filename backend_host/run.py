@@ -1,0 +1,165 @@
+"""`fairgv-run`: a program of this host as a guest. Same library, same rings, no virtual machine.
+
+It opens a vGPU at the daemon, points the program's loader at our library, and stays until the program ends; the vGPU goes with it. Where no
+daemon runs it starts a private one for the time of the program.
+
+Signals: what a person sends to this process goes to the program; what the terminal sends (Ctrl-C) the program has had from it already.
+They are taken one by one, blocked, so that none is lost while the program starts or ends.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from backend_host.cli import launch, size_argument, wait_for_end, wait_for_start
+from backend_host.config import DEVICE_KINDS, default_state_dir, load_config
+from backend_host.errors import DaemonNotRunningError, FairGVError
+from backend_host.ipc import Connection
+
+EXIT_FAILED = 1
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+_FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+_SI_KERNEL = 0x80
+"""si_code of what the terminal sends, to the whole foreground process group (sigaction(2))."""
+
+
+class ProgramError(FairGVError):
+    """The program could not be executed; `status` is what a shell would give."""
+
+    def __init__(self, program: str, error: OSError) -> None:
+        super().__init__(f"cannot run {program}: {error.strerror}")
+        self.status = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: the program's own; 128 + n when signal n ended it; 127 when there is no such program, 126 when it cannot be executed, 1
+    when FairGV could not serve it."""
+    options = _parser().parse_args(arguments)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        _parser().error("no program given: fairgv-run -- PROGRAM ARGS")
+    try:
+        with _connection(options) as connection:
+            vgpu = connection.ask(
+                "open",
+                name=options.vgpu,
+                weight=options.weight,
+                memory_bytes=options.memory,
+                region_bytes=options.region,
+            )
+            return _run(command, f"/proc/{os.getpid()}/fd/{vgpu['fd']}", Path(vgpu["guest_library"]))
+    except ProgramError as error:
+        print(f"fairgv-run: {error}", file=sys.stderr)
+        return error.status
+    except FairGVError as error:
+        print(f"fairgv-run: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fairgv-run",
+        description="Runs a CUDA program of this host as a guest of FairGV.",
+        epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served.",
+    )
+    parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")
+    parser.add_argument("--weight", type=int, default=1, help="its share is in proportion to this (default 1)")
+    parser.add_argument(
+        "--memory", type=size_argument, default=0, metavar="SIZE", help="device memory it may use (default: no limit)"
+    )
+    parser.add_argument(
+        "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
+    )
+    parser.add_argument(
+        "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"
+    )
+    parser.add_argument("--device", choices=DEVICE_KINDS, default="auto", help="for a private daemon only")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS")
+    return parser
+
+
+@contextlib.contextmanager
+def _connection(options: argparse.Namespace) -> Iterator[Connection]:
+    state_dir = options.state_dir or default_state_dir()
+    try:
+        connection = Connection(state_dir / "control.sock")
+    except DaemonNotRunningError:
+        if options.state_dir is not None:
+            raise
+        with _private_daemon(options.device) as private_dir, Connection(private_dir / "control.sock") as connection:
+            yield connection
+        return
+    with connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _private_daemon(device: str) -> Iterator[Path]:
+    """It ends when the socket to it is closed, even by our sudden death, and takes its directory away."""
+    with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
+        state_dir = Path(directory)
+        state_dir.chmod(0o711)  # workers of another user pass through
+        config = load_config(None, state_dir=state_dir, device=device, is_private=True)
+        pid, other_end = launch(config)
+        with contextlib.ExitStack() as stack:
+            stack.callback(wait_for_end, pid)
+            stack.enter_context(other_end)
+            wait_for_start(config, other_end)
+            stack.callback(_show_errors, config.log_path)  # which goes with the daemon
+            yield state_dir
+
+
+def _show_errors(log_path: Path) -> None:
+    with contextlib.suppress(OSError), log_path.open(errors="replace") as lines:
+        for line in lines:
+            if " ERROR " in line:
+                print(f"fairgv-run: the daemon said: {line.rstrip()}", file=sys.stderr)
+
+
+def _run(command: Sequence[str], region: str, guest_library: Path) -> int:
+    if not guest_library.exists():
+        raise FairGVError(f"{guest_library} is not built; run make setup")
+    search = [str(guest_library.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    environment = {**os.environ, "FAIRGV_REGION": region, "LD_LIBRARY_PATH": ":".join(search)}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers leave it, it would tell nothing
+    taken = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+    try:
+        return _wait(_spawn(command, environment, before), taken)
+    finally:
+        while signal.sigtimedwait(taken, 0) is not None:
+            pass  # for a program that has ended
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _spawn(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+    try:
+        return os.posix_spawnp(
+            command[0], list(command), environment, setsigmask=mask, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
+        )  # the last two Python ignores, programs do not expect it
+    except OSError as error:
+        raise ProgramError(command[0], error) from error
+
+
+def _wait(pid: int, taken: set[signal.Signals]) -> int:
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return 128 - code if code < 0 else code
+        info = signal.sigwaitinfo(taken)
+        if info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
+            with contextlib.suppress(PermissionError):  # a program that runs as somebody else
+                os.kill(pid, info.si_signo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Sizes and times as people write and read them."""
+
+import re
+
+from backend_host.errors import ConfigError
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_size(text: str) -> int:
+    """Bytes from `4096`, `64M`, `1.5GiB`; units are powers of 1024, upper or lower case. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"{text!r} is not a size; write for example 512M or 2G")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def format_size(nr_bytes: int) -> str:
+    """`0 B`, `512 B`, `1.5 MiB`: three digits are enough for a table."""
+    value, unit = float(nr_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
+
+
+def format_time(nr_ns: int) -> str:
+    """`850 ns`, `1.25 ms`, `3.4 s`."""
+    value = float(nr_ns)
+    for unit in ("ns", "us", "ms"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"

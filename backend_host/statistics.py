@@ -1,0 +1,109 @@
+"""What the daemon tells about itself: the source of `status`, `list`, `top` and the tests. Counters only grow while their owner lives."""
+
+from dataclasses import dataclass
+
+from backend_host.worker.control import WorkerReading
+
+
+@dataclass(frozen=True)
+class ClientStatistics:
+    """One guest program. Bytes and nanoseconds; `last_error` is a CUresult, 0 for none."""
+
+    program: str
+    client: int
+    worker_pid: int
+    nr_calls: int
+    nr_round_trips: int
+    nr_launches: int
+    nr_refused: int
+    to_device_bytes: int
+    from_device_bytes: int
+    memory_bytes: int
+    gpu_ns: int
+    last_error: int
+
+    @classmethod
+    def of(cls, reading: WorkerReading) -> "ClientStatistics":
+        """From the worker's slot."""
+        return cls(
+            program=reading.program,
+            client=reading.client,
+            worker_pid=reading.pid,
+            nr_calls=reading.nr_calls,
+            nr_round_trips=reading.nr_round_trips,
+            nr_launches=reading.nr_launches,
+            nr_refused=reading.nr_refused,
+            to_device_bytes=reading.to_device_bytes,
+            from_device_bytes=reading.from_device_bytes,
+            memory_bytes=reading.memory_bytes,
+            gpu_ns=reading.gpu_ns,
+            last_error=reading.last_error,
+        )
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all clients of a vGPU did so far, those that ended included."""
+
+    nr_clients: int = 0
+    nr_calls: int = 0
+    nr_round_trips: int = 0
+    nr_launches: int = 0
+    nr_refused: int = 0
+    to_device_bytes: int = 0
+    from_device_bytes: int = 0
+
+    def plus(self, client: ClientStatistics) -> "Totals":
+        """These totals with one client more."""
+        return Totals(
+            nr_clients=self.nr_clients + 1,
+            nr_calls=self.nr_calls + client.nr_calls,
+            nr_round_trips=self.nr_round_trips + client.nr_round_trips,
+            nr_launches=self.nr_launches + client.nr_launches,
+            nr_refused=self.nr_refused + client.nr_refused,
+            to_device_bytes=self.to_device_bytes + client.to_device_bytes,
+            from_device_bytes=self.from_device_bytes + client.from_device_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class VGpuStatistics:
+    """One vGPU: its entitlement, its account, its clients. `share` is its part of all GPU time charged since the daemon started, 0 to 1."""
+
+    name: str
+    kind: str
+    weight: int
+    quota_bytes: int
+    region_bytes: int
+    region_free_bytes: int
+    memory_bytes: int
+    used_ns: int
+    share: float
+    nr_grants: int
+    totals: Totals
+    clients: tuple[ClientStatistics, ...]
+
+
+@dataclass(frozen=True)
+class DeviceStatistics:
+    """The device that all vGPUs share."""
+
+    name: str
+    kind: str
+    library: str
+    capability: str
+    memory_bytes: int
+    driver_version: int
+    preempts: bool
+
+
+@dataclass(frozen=True)
+class DaemonStatistics:
+    """Everything `status --json` prints. Times in nanoseconds."""
+
+    pid: int
+    uptime_ns: int
+    policy: str
+    slice_ns: int
+    device: DeviceStatistics
+    vgpus: tuple[VGpuStatistics, ...]

@@ -1,0 +1,324 @@
+"""vGPUs and the registry of them: who is entitled to what, and which region belongs to whom.
+
+Two kinds. A `session` vGPU belongs to the commands that opened it (`fairgv-run`) and goes with the last of them. A `domain` vGPU belongs to a
+libvirt domain and stays until it is detached.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from backend_host.caretaker import Caretaker, Owner
+from backend_host.devices import with_quota
+from backend_host.errors import RefusedError
+from backend_host.grants import GrantKeeper
+from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
+from backend_host.workers import WorkerPool, WorkerProcess
+from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SERVED = (WorkerState.SERVING, WorkerState.ENDED)
+_TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
+
+log = logging.getLogger("fairgv.vgpus")
+
+
+def sealed_memory(name: str, region_bytes: int) -> int:
+    """A descriptor of new shared memory that nobody can shrink: a program that has it could otherwise end the daemon with SIGBUS."""
+    fd = os.memfd_create(f"fairgv-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, region_bytes)
+        os.posix_fallocate(fd, 0, _front_bytes(region_bytes))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except OSError as error:
+        os.close(fd)
+        raise RefusedError(f"no region of {region_bytes >> 20} MiB for {name}: {error.strerror}") from error
+    return fd
+
+
+def _front_bytes(region_bytes: int) -> int:
+    """At least what lies before the heap: the daemon touches it, and where no memory is left it must learn so from an error."""
+    return min(region_bytes, (1 << 20) + region_bytes // 1024)
+
+
+def open_shared_memory(shm_name: str, table_hash: int) -> int:
+    """A descriptor of a domain's region, a file that QEMU opens too."""
+    try:
+        memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise RefusedError(f"cannot open the region /dev/shm/{shm_name}: {error.strerror}") from error
+    try:
+        _await_sole_use(shm_name, memory, table_hash)
+    except BaseException:
+        os.close(memory)
+        raise
+    return memory
+
+
+def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
+    """Ends what workers of a daemon that died still serve in this region, and waits for them: they would write into it after it was laid out.
+
+    The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
+    """
+    deadline = time.monotonic() + _TAKE_OVER_S
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise RefusedError(
+                    f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
+                    "virtual machine, or shut it down, and start fairgv-host again"
+                ) from None
+        if not is_told:
+            _tell_of_the_end(shm_name, memory, table_hash)
+            is_told = True
+        time.sleep(_TAKE_OVER_LOOK_S)
+
+
+def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
+    """Every client of the region is dead from now on: guests learn it, and workers end."""
+    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+        if region.check(table_hash=table_hash) is RegionStatus.OK:
+            region.set_host_state(HostState.DOWN)
+            for client in region.clients():
+                region.mark_dead(client.index)
+
+
+@dataclass(eq=False)
+class VGpu:
+    """One vGPU with its region and caretaker. Changed only under the registry's lock."""
+
+    index: int
+    name: str
+    kind: str
+    weight: int
+    quota_bytes: int
+    region: Region
+    uid: int
+    caretaker: Caretaker
+    nr_users: int = 0
+    totals: Totals = field(default_factory=Totals)
+
+
+class VGpuRegistry:
+    """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        pool: WorkerPool,
+        keeper: GrantKeeper,
+        table_hash: int,
+        facts: bytes,
+    ) -> None:
+        self._page = page
+        self._pool = pool
+        self._keeper = keeper
+        self._table_hash = table_hash
+        self._facts = facts
+        self._vgpus: dict[str, VGpu] = {}
+        self._lock = threading.Lock()
+        self._retired_ns = 0
+
+    def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
+        """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
+        if name is not None and _NAME.fullmatch(name) is None:
+            raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
+        with self._lock:
+            vgpu = self._vgpus.get(name) if name else None
+            if vgpu is None:
+                name = name or self._new_name()
+                memory = sealed_memory(name, region_bytes)
+                vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
+            elif vgpu.kind != "session" or vgpu.uid != uid:
+                raise RefusedError(f"the vGPU {name} belongs to somebody else")
+            vgpu.nr_users += 1
+            return vgpu
+
+    def close_session(self, vgpu: VGpu) -> None:
+        """The counterpart: the last one out removes it."""
+        with self._lock:
+            vgpu.nr_users -= 1
+            if vgpu.nr_users > 0 or self._vgpus.get(vgpu.name) is not vgpu:
+                return
+            del self._vgpus[vgpu.name]
+        self._retire(vgpu)
+
+    def add_domain(
+        self,
+        name: str,
+        weight: int,
+        quota_bytes: int,
+        shm_name: str,
+        region_bytes: int,
+        is_paused: Callable[[], bool],
+    ) -> VGpu:
+        """The vGPU of a libvirt domain; its region file is `shm_name`. `is_paused` tells whether the domain stands still."""
+        self._check_is_new(name)
+        memory = open_shared_memory(shm_name, self._table_hash)  # without the lock: it may wait
+        with self._lock:
+            try:
+                self._check_is_new(name)
+            except RefusedError:
+                os.close(memory)
+                raise
+            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), Wake.POLL, is_paused)
+
+    def _check_is_new(self, name: str) -> None:
+        if name in self._vgpus:
+            raise RefusedError(f"{name} has a vGPU already; take it away first with: fairgv-host detach {name}")
+
+    def remove(self, name: str) -> None:
+        """Ends its clients and gives everything back."""
+        if not self.remove_if_there(name):
+            raise RefusedError(f"there is no vGPU called {name}; see: fairgv-host list")
+
+    def remove_if_there(self, name: str) -> bool:
+        """As `remove`, for a vGPU that may not have been made; whether it had been."""
+        with self._lock:
+            vgpu = self._vgpus.pop(name, None)
+        if vgpu is not None:
+            self._retire(vgpu)
+        return vgpu is not None
+
+    def _retire(self, vgpu: VGpu) -> None:
+        """Of one that is in the registry no more."""
+        vgpu.caretaker.stop()
+        self._keeper.leave(vgpu.index)
+        with self._lock:
+            account = self._page.vgpu(vgpu.index)
+            self._retired_ns += account.used_ns if account is not None else 0
+            self._page.vgpu_free(vgpu.index)
+            vgpu.region.close()
+
+    def guest_gone(self, name: str) -> None:
+        """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+        if vgpu is not None:
+            vgpu.caretaker.renew()
+
+    def remove_all(self) -> None:
+        """For a daemon that stops."""
+        with self._lock:
+            names = list(self._vgpus)
+        for name in names:
+            self.remove_if_there(name)
+
+    def statistics(self) -> tuple[VGpuStatistics, ...]:
+        """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
+        with self._lock:
+            accounts = {vgpu.index: self._page.vgpu(vgpu.index) for vgpu in self._vgpus.values()}
+            all_ns = self._retired_ns + sum(account.used_ns for account in accounts.values() if account is not None)
+            return tuple(
+                self._entry(vgpu, account, all_ns)
+                for vgpu in self._vgpus.values()
+                if (account := accounts[vgpu.index]) is not None
+            )
+
+    def _entry(self, vgpu: VGpu, account: VgpuReading, all_ns: int) -> VGpuStatistics:
+        clients = self._clients(vgpu)
+        totals = vgpu.totals
+        for client in clients:
+            totals = totals.plus(client)
+        return VGpuStatistics(
+            name=vgpu.name,
+            kind=vgpu.kind,
+            weight=vgpu.weight,
+            quota_bytes=vgpu.quota_bytes,
+            region_bytes=vgpu.region.region_bytes,
+            region_free_bytes=vgpu.region.statistics().nr_free_pages * PAGE_BYTES,
+            memory_bytes=account.memory_bytes,
+            used_ns=account.used_ns,
+            share=account.used_ns / all_ns if all_ns else 0.0,
+            nr_grants=account.nr_grants,
+            totals=totals,
+            clients=clients,
+        )
+
+    def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
+        workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]
+        readings = (self._page.worker(worker.slot) for worker in workers)
+        return tuple(ClientStatistics.of(reading) for reading in readings if reading and reading.state in _SERVED)
+
+    def _new_name(self) -> str:
+        while True:
+            name = f"run-{secrets.token_hex(3)}"
+            if name not in self._vgpus:
+                return name
+
+    def _create(
+        self,
+        name: str,
+        kind: str,
+        weight: int,
+        quota_bytes: int,
+        memory: int,
+        uid: int,
+        wake: Wake,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> VGpu:
+        """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
+        try:
+            index = self._page.vgpu_take(quota_bytes)
+        except ControlPageFullError as error:
+            os.close(memory)
+            raise RefusedError(str(error)) from None
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._page.vgpu_free, index)
+            try:
+                region = Region(name, memory, os.fstat(memory).st_size)
+                undo.callback(region.close)
+                caretaker = self._caretaker(name, index, quota_bytes, region, wake, is_paused)
+                self._keeper.join(index, weight)
+                undo.callback(self._keeper.leave, index)
+                vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker)
+                caretaker.start()
+            except (OSError, ValueError, RuntimeError) as error:
+                raise RefusedError(f"no region for {name}: {error}") from error
+            self._vgpus[name] = vgpu
+            undo.pop_all()
+        sizes = (quota_bytes >> 20, region.region_bytes >> 20)
+        log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
+        return vgpu
+
+    def _caretaker(
+        self, name: str, index: int, quota_bytes: int, region: Region, wake: Wake, is_paused: Callable[[], bool]
+    ) -> Caretaker:
+        facts = with_quota(self._facts, quota_bytes)
+
+        def lay_out() -> None:
+            region.format(table_hash=self._table_hash, facts=facts, wake=wake)
+            if (
+                wake is Wake.POLL
+            ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
+                os.posix_fallocate(region.fileno(), 0, region.region_bytes)
+
+        return Caretaker(
+            region,
+            Owner(name=name, vgpu=index, device=0, quota_bytes=quota_bytes, table_hash=self._table_hash),
+            self._pool,
+            on_worker_end=lambda worker: self._collect(name, index, worker),
+            format_region=lay_out,
+            is_paused=is_paused,
+        )
+
+    def _collect(self, name: str, index: int, worker: WorkerProcess) -> None:
+        """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
+        reading = self._page.worker(worker.slot)
+        with self._lock:
+            worker.is_counted = True
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None and vgpu.index == index and reading is not None and reading.state in _SERVED:
+                vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))

@@ -1,0 +1,57 @@
+/*
+ * What a vGPU used: GPU time, and device memory against its quota.
+ *
+ * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
+ * GPU time of workers of one vGPU may overlap; a common mark, up to where the vGPU has been charged, keeps the overlap
+ * from being charged twice.
+ */
+#include "grant.h"
+
+void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
+    uint64_t start_ns;
+    do {
+        start_ns = from_ns > until_ns ? from_ns : until_ns;
+        if (start_ns >= to_ns) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
+    atomic_fetch_add_explicit(&grantee->vgpu->used_ns, to_ns - start_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, to_ns - start_ns, memory_order_relaxed);
+}
+
+uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes)
+{
+    uint64_t used_bytes = 0;
+    for (uint32_t slot = 0; slot < FGV_MAX_WORKERS; slot++) {
+        if (fgv_set_has(&grantee->vgpu->members, slot)) {
+            uint64_t bytes = atomic_load(&grantee->control->workers[slot].memory_bytes);
+            used_bytes = bytes > UINT64_MAX - used_bytes ? UINT64_MAX : used_bytes + bytes;
+        }
+    }
+    *quota_bytes = atomic_load(&grantee->vgpu->quota_bytes);
+    return used_bytes;
+}
+
+bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
+{
+    uint64_t quota_bytes;
+    if (bytes > UINT64_MAX / 2) {
+        return false;
+    }
+    /* Counted first and looked at afterwards: of two workers that ask for the last bytes at once, both may be refused
+     * but never both served. */
+    atomic_fetch_add(&grantee->slot->memory_bytes, bytes);
+    uint64_t used_bytes = fgv_quota_used(grantee, &quota_bytes);
+    if (quota_bytes != 0 && used_bytes > quota_bytes) {
+        atomic_fetch_sub(&grantee->slot->memory_bytes, bytes);
+        return false;
+    }
+    return true;
+}
+
+void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes)
+{
+    atomic_fetch_sub(&grantee->slot->memory_bytes, bytes);
+}

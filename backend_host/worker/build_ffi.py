@@ -1,0 +1,98 @@
+"""Builds `backend_host.worker._worker`: the worker and the control page, in C, for Python. Run as `python -m backend_host.worker.build_ffi`.
+
+Everything is compiled into one extension module next to this file. CFLAGS and LDFLAGS of the environment are added, so that the same code
+builds with sanitizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+INCLUDES = [HERE, HERE / "generated", ROOT / "cuda_api" / "include", ROOT / "ivshmem" / "include"]
+WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+
+PRELUDE = """
+#include "control_page.h"
+#include "face.h"
+"""
+
+CONSTANTS = """
+#define FGV_MAX_VGPUS ...
+#define FGV_MAX_WORKERS ...
+#define FGV_CONTROL_VERSION ...
+#define FGV_CONTROL_BYTES ...
+struct fgv_control;
+struct fgv_vgpu_slot;
+struct fgv_worker_slot;
+extern "Python+C" bool fgv_image_may_print(const uint8_t *image, uint64_t image_bytes);
+"""
+
+_BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
+
+
+def sources() -> list[Path]:
+    """Every C file of the worker, the generated ones, and the transport that is compiled in."""
+    folders = (HERE, HERE / "generated", ROOT / "ivshmem" / "src")
+    files = sorted(path for folder in folders for path in folder.glob("*.c"))
+    return [*files, ROOT / "cuda_api" / "generated" / "call_info.c"]
+
+
+def declarations() -> str:
+    """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
+    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h")]
+    return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
+
+
+def make() -> FFI:
+    """The cffi builder, with flags from the environment."""
+    builder = FFI()
+    builder.cdef(declarations())
+    flags = shlex.split(os.environ.get("CFLAGS", ""))
+    builder.set_source(
+        "_worker",
+        PRELUDE,
+        sources=[str(path) for path in sources()],
+        include_dirs=[str(path) for path in INCLUDES],
+        extra_compile_args=[*WARNINGS, *flags],
+        extra_link_args=[
+            *(flag for flag in flags if flag.startswith("-fsanitize")),
+            *shlex.split(os.environ.get("LDFLAGS", "")),
+        ],
+        libraries=["dl"],
+    )
+    return builder
+
+
+def build(to: Path) -> Path:
+    """Compiles into the folder `to` and returns the module's path. The file is replaced whole: running workers keep theirs."""
+    to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(make().compile(tmpdir=folder))
+        target = to / built.name
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copyfile(built, fresh)
+    fresh.replace(target)
+    return target
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--to", type=Path, default=HERE, metavar="DIR", help="where to put the module (default: beside this file)"
+    )
+    print(build(parser.parse_args().to))
+
+
+if __name__ == "__main__":
+    main()

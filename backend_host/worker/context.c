@@ -1,0 +1,169 @@
+/*
+ * Contexts of the client. Each request names the one that is current in its thread; the driver is told only when it is
+ * another than before.
+ *
+ * The primary context was retained before there was a client. When the guest gives it up, both references go, so that
+ * everything in it is really gone, as it would be in a process of the guest's own.
+ */
+#include <stdlib.h>
+
+#include "worker.h"
+
+/* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
+#define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
+
+void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *context)
+{
+    if (worker->current != context &&
+        worker->driver.cuCtxSetCurrent(context ? context->native : NULL) == CUDA_SUCCESS) {
+        worker->current = context;
+    }
+}
+
+CUresult fgv_context_enter(struct fgv_worker *worker, uint32_t number)
+{
+    if (worker->current && (uint32_t)worker->current->handle == number) {
+        return CUDA_SUCCESS;
+    }
+    for (uint32_t i = 0; number != 0 && i < FGV_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i] && (uint32_t)worker->contexts[i]->handle == number) {
+            fgv_context_make_current(worker, worker->contexts[i]);
+            return worker->current == worker->contexts[i] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+        }
+    }
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* One that is current while another is made or unmade, so that pinned memory has a home. */
+static struct fgv_context *any_context(struct fgv_worker *worker)
+{
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i]) {
+            return worker->contexts[i];
+        }
+    }
+    return NULL;
+}
+
+static CUresult make_native(struct fgv_worker *worker, const struct fgv_request_context_create *fixed, CUdevice device,
+                            CUcontext *native)
+{
+    if (fixed->is_primary) {
+        if (!worker->warm && worker->driver.cuDevicePrimaryCtxSetFlags_v2) {
+            worker->driver.cuDevicePrimaryCtxSetFlags_v2(device, fixed->flags & PASSED_FLAGS);
+        }
+        return worker->driver.cuDevicePrimaryCtxRetain(native, device);
+    }
+    CUresult result = worker->driver.cuCtxCreate_v2(native, fixed->flags & PASSED_FLAGS, device);
+    if (result == CUDA_SUCCESS) {
+        CUcontext popped;
+        worker->driver.cuCtxPopCurrent_v2(&popped);
+    }
+    return result;
+}
+
+CUresult fgv_serve_context_create(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_context_create *fixed = request->fixed;
+    (void)reply;
+    CUdevice device;
+    CUresult result = fgv_worker_device(worker, (int32_t)fixed->device, &device);
+    uint32_t place = 0;
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        struct fgv_context *other = worker->contexts[i];
+        if (other && ((uint32_t)other->handle == (uint32_t)fixed->handle || (other->is_primary && fixed->is_primary))) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    while (place < FGV_MAX_CONTEXTS && worker->contexts[place]) {
+        place++;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = (uint32_t)fixed->handle == 0 ? CUDA_ERROR_INVALID_VALUE
+                 : place == FGV_MAX_CONTEXTS  ? CUDA_ERROR_OUT_OF_MEMORY
+                                              : fgv_worker_can_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle);
+    }
+    struct fgv_context *context = result == CUDA_SUCCESS ? calloc(1, sizeof(*context)) : NULL;
+    if (!context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    }
+    CUcontext native = NULL;
+    result = make_native(worker, fixed, device, &native);
+    if (result != CUDA_SUCCESS) {
+        free(context);
+        return result;
+    }
+    context->handle = fixed->handle;
+    context->native = native;
+    context->device = device;
+    context->is_primary = fixed->is_primary != 0;
+    fgv_stream_init(&context->legacy, context, NULL);
+    fgv_stream_init(&context->per_thread, context, CU_STREAM_PER_THREAD);
+    worker->contexts[place] = context;
+    fgv_worker_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle, native);
+    worker->current = NULL; /* whatever the driver left current */
+    fgv_context_make_current(worker, context);
+    fgv_memory_pin(worker);
+    return CUDA_SUCCESS;
+}
+
+static struct fgv_context *find(struct fgv_worker *worker, uint64_t handle)
+{
+    for (uint32_t i = 0; handle != 0 && i < FGV_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i] && worker->contexts[i]->handle == handle) {
+            return worker->contexts[i];
+        }
+    }
+    return NULL;
+}
+
+struct fgv_context *fgv_context_find(struct fgv_worker *worker, uint64_t handle)
+{
+    return find(worker, handle);
+}
+
+CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *context)
+{
+    fgv_context_make_current(worker, context);
+    fgv_memory_unpin(worker);
+    fgv_sync_drop_context(worker, context);
+    fgv_handles_drop_context(worker, context);
+    fgv_memory_drop_context(worker, context);
+    fgv_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
+    worker->driver.cuCtxSetCurrent(NULL);
+    worker->current = NULL;
+    CUresult result;
+    if (context->is_primary) {
+        result = worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
+        if (worker->warm) {
+            worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
+            worker->warm = NULL;
+        }
+    } else {
+        result = worker->driver.cuCtxDestroy_v2(context->native);
+    }
+    bool is_faulty = context->fault != CUDA_SUCCESS;
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i] == context) {
+            worker->contexts[i] = NULL;
+        }
+    }
+    free(context);
+    struct fgv_context *other = any_context(worker);
+    if (other) {
+        fgv_context_make_current(worker, other);
+        fgv_memory_pin(worker);
+    } else if (is_faulty) {
+        atomic_store_explicit(&worker->client->sticky_error, 0,
+                              memory_order_release); /* a fresh context starts clean, as in CUDA */
+    }
+    return result;
+}
+
+CUresult fgv_serve_context_destroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_context_destroy *fixed = request->fixed;
+    (void)reply;
+    struct fgv_context *context = find(worker, fixed->handle);
+    return context ? fgv_context_destroy(worker, context) : CUDA_ERROR_INVALID_CONTEXT;
+}

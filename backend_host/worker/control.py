@@ -1,0 +1,326 @@
+"""The daemon's view of the control page: who holds the GPU, who waits, what each worker did; and the daemon's few powers over it.
+
+The page is one shared memory object per device, mapped by the daemon and its workers and by no guest. Grants change hands in C, among the
+workers; the daemon names the successor beforehand, takes back what a dead worker held, and reads. Everything read here may have been written
+by a worker that its guest took over: numbers are bounded, and wrong ones hurt that guest's vGPU alone.
+
+Times are CLOCK_MONOTONIC (`time.monotonic_ns()`).
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from backend_host.worker._worker import ffi, lib
+
+MAX_VGPUS: int = lib.FGV_MAX_VGPUS
+MAX_WORKERS: int = lib.FGV_MAX_WORKERS
+CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
+"""What the shared memory object must hold, a multiple of the page."""
+
+
+_ORDER_RUN, _ORDER_END, _ORDER_PATIENT = 0, 1, 2  # enum fgv_worker_order
+
+
+class ControlPageError(Exception):
+    """The shared memory object is no control page of this version, or cannot be mapped."""
+
+
+class ControlPageFullError(Exception):
+    """All slots for vGPUs or workers are taken."""
+
+
+class WorkerState(enum.IntEnum):
+    """Life of a worker slot: taken by the daemon (WARM), serving a client, ended by itself; free again when the daemon freed it."""
+
+    FREE = 0
+    WARM = 1
+    SERVING = 2
+    ENDED = 3
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A vGPU with at least one worker that has GPU work and no grant."""
+
+    vgpu: int
+    waiting_since_ns: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One consistent reading of the grant. `vgpu` is None when it is free; `since_ns` is when the holder got it."""
+
+    vgpu: int | None
+    is_closed: bool
+    nr_users: int
+    sequence: int
+    since_ns: int
+
+
+@dataclass(frozen=True)
+class VgpuReading:
+    """A vGPU's account: GPU time in ns, memory in bytes; `quota_bytes` 0 means none."""
+
+    vgpu: int
+    used_ns: int
+    nr_grants: int
+    memory_bytes: int
+    quota_bytes: int
+    nr_workers: int
+    nr_waiting: int
+    waiting_since_ns: int
+
+
+@dataclass(frozen=True)
+class WorkerReading:
+    """A worker's counters since its slot was taken. `last_error` is the CUresult of the last call that failed, 0 when none did."""
+
+    slot: int
+    state: WorkerState
+    pid: int
+    vgpu: int
+    client: int
+    is_user: bool
+    is_waiting: bool
+    nr_calls: int
+    nr_round_trips: int
+    nr_refused: int
+    nr_launches: int
+    to_device_bytes: int
+    from_device_bytes: int
+    memory_bytes: int
+    gpu_ns: int
+    nr_parks: int
+    last_error: int
+    program: str
+
+
+class ControlPage:
+    """A mapped control page. Made with `format` (the daemon, once) or `open` (anyone later); close it when done, or use `with`."""
+
+    def __init__(self, page: ffi.CData) -> None:
+        self._page: ffi.CData | None = page
+
+    @classmethod
+    def format(cls, fd: int, slice_ns: int) -> ControlPage:
+        """Lays out a fresh page in the shared memory object `fd` (made CONTROL_BYTES long here) and maps it. The fd stays the caller's."""
+        page = lib.fgv_control_format(fd, slice_ns)
+        if page == ffi.NULL:
+            raise ControlPageError(f"cannot lay out a control page: {_errno_text()}")
+        return cls(page)
+
+    @classmethod
+    def open(cls, fd: int) -> ControlPage:
+        """Maps a page that `format` made. ControlPageError when it is none, or of another version."""
+        page = lib.fgv_control_open(fd)
+        if page == ffi.NULL:
+            raise ControlPageError(f"not a control page of version {lib.FGV_CONTROL_VERSION}: {_errno_text()}")
+        return cls(page)
+
+    def close(self) -> None:
+        """Unmaps the page. Safe to repeat; any other call afterwards raises ControlPageError."""
+        if self._page is not None:
+            lib.fgv_control_close(self._page)
+            self._page = None
+
+    def __enter__(self) -> ControlPage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def page(self) -> ffi.CData:
+        """The `struct fgv_control *`, for other C functions of the same module."""
+        if self._page is None:
+            raise ControlPageError("the control page is closed")
+        return self._page
+
+    # vGPUs
+
+    def vgpu_take(self, quota_bytes: int = 0) -> int:
+        """A free vGPU slot, its account at zero; its number is the `vgpu` of every other call. ControlPageFullError when none is left."""
+        vgpu: int = lib.fgv_control_vgpu_take(self.page, quota_bytes)
+        if vgpu < 0:
+            raise ControlPageFullError(f"all {MAX_VGPUS} vGPUs are taken")
+        return vgpu
+
+    def vgpu_free(self, vgpu: int) -> None:
+        """Gives the slot back. Its workers must have ended and been freed; a grant it still holds goes to the next one."""
+        lib.fgv_control_vgpu_free(self.page, _bounded(vgpu, MAX_VGPUS))
+
+    def set_quota(self, vgpu: int, quota_bytes: int) -> None:
+        """Changes the memory quota (0: none). What is allocated already stays."""
+        lib.fgv_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
+
+    def vgpu(self, vgpu: int) -> VgpuReading | None:
+        """The account of one vGPU, or None when the slot is free."""
+        reading = ffi.new("struct fgv_vgpu_reading *")
+        if not lib.fgv_control_vgpu_read(self.page, _bounded(vgpu, MAX_VGPUS), reading):
+            return None
+        return VgpuReading(
+            vgpu=vgpu,
+            used_ns=reading.used_ns,
+            nr_grants=reading.nr_grants,
+            memory_bytes=reading.memory_bytes,
+            quota_bytes=reading.quota_bytes,
+            nr_workers=reading.nr_workers,
+            nr_waiting=reading.nr_waiting,
+            waiting_since_ns=reading.waiting_since_ns,
+        )
+
+    def vgpus(self) -> list[VgpuReading]:
+        """The accounts of all vGPUs there are."""
+        readings = (self.vgpu(vgpu) for vgpu in range(MAX_VGPUS))
+        return [reading for reading in readings if reading is not None]
+
+    # Workers
+
+    def worker_take(self) -> int:
+        """A free worker slot, its counters at zero, in state WARM. The number goes to the worker with --slot."""
+        slot: int = lib.fgv_control_worker_take(self.page)
+        if slot < 0:
+            raise ControlPageFullError(f"all {MAX_WORKERS} worker slots are taken")
+        return slot
+
+    def worker_free(self, slot: int) -> None:
+        """Repairs (see `repair`) and gives the slot back. Only after the process was reaped."""
+        lib.fgv_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
+
+    def repair(self, slot: int) -> None:
+        """Takes back what a dead worker held: its marks as user and as waiter, its part of the vGPU's memory count, and hands the grant on when
+        it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until `worker_free`."""
+        lib.fgv_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
+
+    def stop_worker(self, slot: int) -> None:
+        """Asks the worker to end; it looks at least every 100 ms while it is not inside the device library."""
+        lib.fgv_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), _ORDER_END)
+
+    def set_patient(self, slot: int, is_patient: bool) -> None:
+        """While its VM is paused a worker must not take a beat that stands still for the end of its client. Undoes `stop_worker`."""
+        order = _ORDER_PATIENT if is_patient else _ORDER_RUN
+        lib.fgv_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), order)
+
+    def worker(self, slot: int) -> WorkerReading | None:
+        """The counters of one worker, or None when the slot is free."""
+        reading = ffi.new("struct fgv_worker_reading *")
+        if not lib.fgv_control_worker_read(self.page, _bounded(slot, MAX_WORKERS), reading):
+            return None
+        return WorkerReading(
+            slot=slot,
+            state=WorkerState(reading.state),
+            pid=reading.pid,
+            vgpu=reading.vgpu,
+            client=reading.client,
+            is_user=bool(reading.is_user),
+            is_waiting=bool(reading.is_waiting),
+            nr_calls=reading.nr_calls,
+            nr_round_trips=reading.nr_round_trips,
+            nr_refused=reading.nr_refused,
+            nr_launches=reading.nr_launches,
+            to_device_bytes=reading.to_device_bytes,
+            from_device_bytes=reading.from_device_bytes,
+            memory_bytes=reading.memory_bytes,
+            gpu_ns=reading.gpu_ns,
+            nr_parks=reading.nr_parks,
+            last_error=reading.last_error,
+            program=ffi.string(reading.program).decode("ascii", "replace"),
+        )
+
+    def workers(self) -> list[WorkerReading]:
+        """The counters of all workers there are."""
+        readings = (self.worker(slot) for slot in range(MAX_WORKERS))
+        return [reading for reading in readings if reading is not None]
+
+    # Grants
+
+    def wait_bell(self, timeout_s: float, seen: int | None = None) -> int:
+        """Sleeps, without the GIL, until the bell differs from `seen` or the time is over; returns the bell's value now.
+
+        The bell changes when a worker begins to wait and when the grant changes hands. Pass the value that the last call returned, so that
+        no change between two calls is slept over: `seen = page.wait_bell(1.0, seen)`. With None it sleeps until the next change.
+        """
+        current = self.bell() if seen is None else seen
+        bell: int = lib.fgv_control_wait_bell(self.page, current, max(0, int(timeout_s * 1e9)))
+        return bell
+
+    def bell(self) -> int:
+        """The bell's value now, without waiting."""
+        bell: int = lib.fgv_control_bell(self.page)
+        return bell
+
+    def ring_bell(self) -> None:
+        """Wakes whoever is in `wait_bell`, from another thread of the daemon, say."""
+        lib.fgv_control_ring_bell(self.page)
+
+    def backlogged(self) -> list[Waiting]:
+        """The vGPUs that wait for the grant, the longest waiting first. The holder itself is not among them."""
+        since = ffi.new(f"uint64_t[{MAX_VGPUS}]")
+        mask = int(lib.fgv_control_backlogged(self.page, since))
+        found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
+        return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
+
+    def holder(self) -> Grant:
+        """Who holds the grant now."""
+        reading = ffi.new("struct fgv_grant_reading *")
+        lib.fgv_control_grant_read(self.page, reading)
+        return Grant(
+            vgpu=reading.holder - 1 if reading.holder else None,
+            is_closed=bool(reading.is_closed),
+            nr_users=reading.nr_users,
+            sequence=reading.sequence,
+            since_ns=reading.since_ns,
+        )
+
+    def set_successor(self, vgpu: int | None) -> None:
+        """Publishes who is next. When the grant is free, or its holder has no work and nobody to submit any, it is handed over at once.
+
+        A successor that no longer waits at hand-over is passed over: then the vGPU that has waited longest gets the grant. The word is
+        consumed by the hand-over: it reads None afterwards, and the bell rings.
+        """
+        lib.fgv_control_set_successor(self.page, 0 if vgpu is None else _bounded(vgpu, MAX_VGPUS) + 1)
+
+    def successor(self) -> int | None:
+        """Who was published as next and has not been granted yet."""
+        successor: int = lib.fgv_control_successor(self.page)
+        return successor - 1 if 0 < successor <= MAX_VGPUS else None
+
+    def evict(self) -> bool:
+        """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits.
+
+        What it has in flight goes on beside the next holder and is charged to it as before; it must ask again before it submits more.
+        """
+        return bool(lib.fgv_control_evict(self.page))
+
+    @property
+    def slice_ns(self) -> int:
+        """How long a holder may keep the GPU while others wait."""
+        slice_ns: int = lib.fgv_control_slice_ns(self.page)
+        return slice_ns
+
+    def set_slice_ns(self, slice_ns: int) -> None:
+        """Changes the slice from the next look at the clock on."""
+        lib.fgv_control_set_slice_ns(self.page, slice_ns)
+
+
+def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:
+    """GPU time in ns that each vGPU was charged between two readings; vGPUs that are new count from zero, others that are gone are left out."""
+    earlier = {reading.vgpu: reading.used_ns for reading in before}
+    return {reading.vgpu: max(0, reading.used_ns - earlier.get(reading.vgpu, 0)) for reading in after}
+
+
+def _bounded(number: int, limit: int) -> int:
+    if not 0 <= number < limit:
+        raise ValueError(f"{number} is not in 0..{limit - 1}")
+    return number
+
+
+def _errno_text() -> str:
+    return os.strerror(ffi.errno)

@@ -1,0 +1,466 @@
+/*
+ * The hand-over of the GPU between vGPUs. grant.h and control.h say what and why; this is the how.
+ *
+ * All loads and stores of the grant word and of the sets are sequentially consistent: a user sets its bit and then
+ * looks at the grant, a closer closes the grant and then looks at the bits, so at least one of them sees the other. The
+ * sequence number makes a hand-over happen once, however many try.
+ *
+ * Wrong when: a worker is stopped (SIGSTOP) while it is a user. It keeps the GPU for its vGPU until the daemon evicts
+ * it.
+ */
+#define _GNU_SOURCE
+#include "grant.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+#define FGV_UNKICKED_NS                                                                                                \
+    UINT64_C(500000) /* a kernel that cannot wait for two words (before 5.16): the second is looked at this often */
+#define SLICE_TIME_BITS 48
+#define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
+
+uint64_t fgv_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void futex_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
+{
+    uint32_t nr = 0;
+    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+        nr += (uint32_t)__builtin_popcountll(atomic_load(&a->words[i]) & atomic_load(&b->words[i]));
+    }
+    return nr;
+}
+
+static bool has_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
+{
+    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+        if (atomic_load(&a->words[i]) & atomic_load(&b->words[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
+static struct fgv_vgpu_slot *vgpu_of(struct fgv_control *control, uint32_t number)
+{
+    return number >= 1 && number <= FGV_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
+}
+
+static bool has_users(struct fgv_control *control, uint32_t number)
+{
+    struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
+    return vgpu && has_common(&vgpu->members, &control->users);
+}
+
+static bool has_waiting(struct fgv_control *control, uint32_t number)
+{
+    struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
+    return vgpu && has_common(&vgpu->members, &control->waiting);
+}
+
+static bool anybody_waits(struct fgv_control *control)
+{
+    return has_common(&control->waiting, &control->waiting);
+}
+
+uint32_t fgv_control_bell(struct fgv_control *control)
+{
+    return atomic_load(&control->daemon_bell);
+}
+
+void fgv_control_ring_bell(struct fgv_control *control)
+{
+    atomic_fetch_add(&control->daemon_bell, 1);
+    futex_wake_all(&control->daemon_bell);
+}
+
+uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
+{
+    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
+    for (;;) {
+        uint32_t bell = atomic_load(&control->daemon_bell);
+        uint64_t now_ns = fgv_clock_ns();
+        if (bell != seen || now_ns >= end_ns) {
+            return bell;
+        }
+        uint64_t left_ns = end_ns - now_ns;
+        struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u), .tv_nsec = (long)(left_ns % 1000000000u)};
+        if (syscall(SYS_futex, &control->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
+            return atomic_load(&control->daemon_bell); /* the caller's signal handlers want to run */
+        }
+    }
+}
+
+/* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
+ * handed over may have died. */
+static uint64_t elapsed_ns(struct fgv_control *control, uint64_t word, uint64_t now_ns)
+{
+    uint64_t tag = (uint64_t)(FGV_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
+    uint64_t start = atomic_load_explicit(&control->slice_start, memory_order_relaxed);
+    if ((start & ~SLICE_TIME_MASK) != tag) {
+        atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
+        return 0;
+    }
+    uint64_t passed_ns = (now_ns - start) & SLICE_TIME_MASK;
+    return passed_ns >> (SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
+}
+
+/* Who is next: the successor while it waits, else who waited longest among the others, else the holder itself when it
+ * waits. */
+static uint32_t choose(struct fgv_control *control, uint32_t holder)
+{
+    uint32_t successor = atomic_load(&control->successor);
+    if (has_waiting(control, successor)) {
+        return successor;
+    }
+    if (!anybody_waits(control)) {
+        return FGV_NOBODY;
+    }
+    uint32_t best = FGV_NOBODY;
+    uint64_t best_since_ns = UINT64_MAX;
+    for (uint32_t number = 1; number <= FGV_MAX_VGPUS; number++) {
+        if (number != holder && has_waiting(control, number)) {
+            uint64_t since_ns =
+                atomic_load_explicit(&control->vgpus[number - 1].waiting_since_ns, memory_order_relaxed);
+            if (best == FGV_NOBODY || since_ns < best_since_ns) {
+                best = number;
+                best_since_ns = since_ns;
+            }
+        }
+    }
+    return best != FGV_NOBODY ? best : has_waiting(control, holder) ? holder : FGV_NOBODY;
+}
+
+/* What goes with a hand-over that has just succeeded. */
+static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
+{
+    elapsed_ns(control, word, fgv_clock_ns());
+    uint32_t expected = next;
+    atomic_compare_exchange_strong(&control->successor, &expected, FGV_NOBODY);
+    struct fgv_vgpu_slot *vgpu = vgpu_of(control, next);
+    if (vgpu) {
+        atomic_fetch_add(&vgpu->nr_grants, 1);
+        atomic_fetch_add(&vgpu->bell, 1);
+        futex_wake_all(&vgpu->bell);
+        fgv_control_ring_bell(control);
+    }
+}
+
+bool fgv_grant_pass(struct fgv_control *control)
+{
+    for (;;) {
+        uint64_t word = atomic_load(&control->grant);
+        uint32_t holder = FGV_GRANT_HOLDER(word);
+        if (holder != FGV_NOBODY && (!(word & FGV_GRANT_CLOSED) || has_users(control, holder))) {
+            return false;
+        }
+        uint32_t next = choose(control, holder);
+        if (holder == FGV_NOBODY && next == FGV_NOBODY) {
+            return false;
+        }
+        uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
+        if (atomic_compare_exchange_strong(&control->grant, &word, passed)) {
+            announce(control, passed, next);
+            if (next != FGV_NOBODY) {
+                return true;
+            }
+        }
+    }
+}
+
+/* Closes the grant when `number` holds it, nobody uses it and none of its workers is about to; then hands it on. */
+static void drop(struct fgv_control *control, uint32_t number)
+{
+    uint64_t word = atomic_load(&control->grant);
+    if (FGV_GRANT_HOLDER(word) == number && !(word & FGV_GRANT_CLOSED) && !has_users(control, number) &&
+        !has_waiting(control, number)) {
+        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED);
+    }
+    fgv_grant_pass(control);
+}
+
+bool fgv_grantee_attach(struct fgv_grantee *grantee, struct fgv_control *control, uint32_t vgpu, uint32_t slot)
+{
+    if (vgpu >= FGV_MAX_VGPUS || slot >= FGV_MAX_WORKERS || !atomic_load(&control->vgpus[vgpu].is_used)) {
+        return false;
+    }
+    *grantee = (struct fgv_grantee){
+        .control = control,
+        .vgpu = &control->vgpus[vgpu],
+        .slot = &control->workers[slot],
+        .number = vgpu + 1,
+        .slot_index = slot,
+    };
+    atomic_store(&grantee->slot->vgpu, vgpu);
+    fgv_set_add(&grantee->vgpu->members, slot);
+    return true;
+}
+
+void fgv_grantee_detach(struct fgv_grantee *grantee)
+{
+    grantee->is_user = false;
+    grantee->is_waiting = false;
+    fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
+    fgv_set_remove(&grantee->control->users, grantee->slot_index);
+    drop(grantee->control, grantee->number);
+    atomic_store(&grantee->slot->memory_bytes, 0);
+    fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
+}
+
+void fgv_grant_wait_cancel(struct fgv_grantee *grantee)
+{
+    if (grantee->is_waiting) {
+        grantee->is_waiting = false;
+        fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
+        if (!grantee->is_user) {
+            drop(grantee->control, grantee->number); /* it may have been granted for our sake */
+        }
+    }
+}
+
+static void begin_waiting(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    if (grantee->is_waiting) {
+        return;
+    }
+    if (!has_waiting(grantee->control, grantee->number)) {
+        atomic_store_explicit(&grantee->vgpu->waiting_since_ns, now_ns, memory_order_relaxed);
+    }
+    grantee->is_waiting = true;
+    fgv_set_add(&grantee->control->waiting, grantee->slot_index);
+    fgv_control_ring_bell(grantee->control);
+}
+
+/* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
+static bool try_enter(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    struct fgv_control *control = grantee->control;
+    uint64_t word = atomic_load(&control->grant);
+    if (FGV_GRANT_HOLDER(word) == FGV_NOBODY && !anybody_waits(control)) {
+        uint64_t taken = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, grantee->number);
+        fgv_set_add(&control->users, grantee->slot_index); /* before the grant: nobody may find it unused */
+        if (atomic_compare_exchange_strong(&control->grant, &word, taken)) {
+            elapsed_ns(control, taken, now_ns);
+            atomic_fetch_add_explicit(&grantee->vgpu->nr_grants, 1, memory_order_relaxed);
+            return true;
+        }
+    }
+    fgv_set_add(&control->users, grantee->slot_index);
+    word = atomic_load(&control->grant);
+    if (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
+        return true;
+    }
+    fgv_set_remove(&control->users, grantee->slot_index);
+    fgv_grant_pass(control); /* a closer may have seen our mark and left the rest to us */
+    return false;
+}
+
+bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    struct fgv_control *control = grantee->control;
+    if (grantee->is_user) {
+        return fgv_grant_has(grantee);
+    }
+    bool is_in = try_enter(grantee, now_ns);
+    if (!is_in) {
+        begin_waiting(grantee, now_ns);
+        fgv_grant_pass(control); /* it may have become free before we were seen waiting */
+        uint64_t word = atomic_load(&control->grant);
+        is_in = FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED) && try_enter(grantee, now_ns);
+    }
+    if (is_in) {
+        grantee->is_user = true;
+        if (grantee->is_waiting) {
+            grantee->is_waiting = false;
+            fgv_set_remove(&control->waiting, grantee->slot_index);
+        }
+    }
+    return is_in;
+}
+
+uint32_t fgv_grant_bell(const struct fgv_grantee *grantee)
+{
+    return atomic_load(&grantee->vgpu->bell);
+}
+
+/* As linux/futex.h has it, in its newer versions. */
+struct fgv_two_futexes {
+    uint64_t value;
+    uint64_t address;
+    uint32_t flags;
+    uint32_t reserved;
+};
+
+#define FGV_FUTEX_32 2u
+
+void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
+{
+    struct fgv_two_futexes words[2] = {
+        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->vgpu->bell, .flags = FGV_FUTEX_32},
+        {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGV_FUTEX_32},
+    };
+    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
+    struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000u), .tv_nsec = (long)(end_ns % 1000000000u)};
+    if (syscall(SYS_futex_waitv, words, kick ? 2 : 1, 0, &end, CLOCK_MONOTONIC) < 0 &&
+        (errno == ENOSYS || errno == EPERM)) {
+        uint64_t nap_ns = kick && timeout_ns > FGV_UNKICKED_NS ? FGV_UNKICKED_NS : timeout_ns;
+        struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u), .tv_nsec = (long)(nap_ns % 1000000000u)};
+        syscall(SYS_futex, &grantee->vgpu->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
+    }
+}
+
+void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    struct fgv_control *control = grantee->control;
+    uint64_t word = atomic_load(&control->grant);
+    uint32_t holder = FGV_GRANT_HOLDER(word);
+    struct fgv_vgpu_slot *vgpu = vgpu_of(control, holder);
+    if (!vgpu || elapsed_ns(control, word, now_ns) < FGV_GRANT_UNUSED_NS) {
+        fgv_grant_pass(control);
+        return;
+    }
+    uint32_t daemon = atomic_load(&control->daemon_pid);
+    bool is_orphaned = daemon != 0 && kill((pid_t)daemon, 0) < 0 && errno == ESRCH;
+    for (uint32_t slot = 0; is_orphaned && slot < FGV_MAX_WORKERS; slot++) {
+        uint32_t pid = atomic_load(&control->workers[slot].pid);
+        bool is_held = fgv_set_has(&control->users, slot) && fgv_set_has(&vgpu->members, slot);
+        if (is_held && pid != 0 && pid <= INT_MAX && kill((pid_t)pid, 0) < 0 && errno == ESRCH) {
+            fgv_grant_repair(control, slot);
+        }
+    }
+    if (holder != grantee->number && !(word & FGV_GRANT_CLOSED) && !has_users(control, holder)) {
+        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED);
+    }
+    fgv_grant_pass(control);
+}
+
+bool fgv_grant_others_wait(const struct fgv_grantee *grantee)
+{
+    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+        uint64_t waiting = atomic_load_explicit(&grantee->control->waiting.words[i], memory_order_relaxed);
+        if (waiting && waiting & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    if ((word & (FGV_GRANT_CLOSED | 0xffffu)) != grantee->number) {
+        return 0;
+    }
+    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t passed_ns = elapsed_ns(grantee->control, word, now_ns);
+    return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
+}
+
+void fgv_grant_close(struct fgv_grantee *grantee)
+{
+    uint64_t word = atomic_load(&grantee->control->grant);
+    while (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
+        if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGV_GRANT_CLOSED)) {
+            break;
+        }
+    }
+}
+
+void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_ns)
+{
+    if (!grantee->is_user) {
+        return;
+    }
+    if (wants_more) {
+        begin_waiting(grantee, now_ns);
+    }
+    grantee->is_user = false;
+    fgv_set_remove(&grantee->control->users, grantee->slot_index);
+    drop(grantee->control, grantee->number);
+}
+
+void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading)
+{
+    uint64_t word = atomic_load(&control->grant);
+    uint64_t now_ns = fgv_clock_ns();
+    uint32_t holder = FGV_GRANT_HOLDER(word);
+    struct fgv_vgpu_slot *vgpu = vgpu_of(control, holder);
+    *reading = (struct fgv_grant_reading){
+        .holder = vgpu ? holder : FGV_NOBODY,
+        .is_closed = (word & FGV_GRANT_CLOSED) != 0,
+        .nr_users = vgpu ? fgv_set_nr_common(&vgpu->members, &control->users) : 0,
+        .sequence = FGV_GRANT_SEQUENCE(word),
+        .since_ns = now_ns - elapsed_ns(control, word, now_ns),
+    };
+}
+
+uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns)
+{
+    uint64_t mask = 0;
+    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS && anybody_waits(control); vgpu++) {
+        if (has_waiting(control, vgpu + 1)) {
+            mask |= UINT64_C(1) << vgpu;
+            since_ns[vgpu] = atomic_load(&control->vgpus[vgpu].waiting_since_ns);
+        }
+    }
+    return mask;
+}
+
+void fgv_control_set_successor(struct fgv_control *control, uint32_t number)
+{
+    atomic_store(&control->successor, number <= FGV_MAX_VGPUS ? number : FGV_NOBODY);
+    fgv_grant_pass(control);
+}
+
+bool fgv_control_evict(struct fgv_control *control)
+{
+    uint64_t word = atomic_load(&control->grant);
+    uint32_t holder = FGV_GRANT_HOLDER(word);
+    uint32_t next = choose(control, holder);
+    if (holder == FGV_NOBODY || next == FGV_NOBODY || next == holder) {
+        return false;
+    }
+    uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
+    if (!atomic_compare_exchange_strong(&control->grant, &word, passed)) {
+        return false;
+    }
+    announce(control, passed, next);
+    return true;
+}
+
+void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
+{
+    if (slot >= FGV_MAX_WORKERS) {
+        return;
+    }
+    atomic_store(&control->workers[slot].state, FGV_WORKER_ENDED);
+    atomic_store(&control->workers[slot].memory_bytes, 0);
+    fgv_set_remove(&control->waiting, slot);
+    fgv_set_remove(&control->users, slot);
+    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
+        if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
+            fgv_set_remove(&control->vgpus[vgpu].members, slot);
+            drop(control, vgpu + 1);
+        }
+    }
+    fgv_control_ring_bell(control);
+}

@@ -1,0 +1,122 @@
+/*
+ * The grant from a worker's side: entering, waiting, leaving, charging; and what the daemon may do to it. control.h
+ * tells the protocol.
+ *
+ * A worker asks `fgv_grant_has` before each submission: a load and a compare while nothing changed. When it says no,
+ * `fgv_grant_enter` tries to get in, and on failure the worker is marked as waiting and sleeps on its vGPU's bell.
+ */
+#ifndef BACKEND_HOST_GRANT_H
+#define BACKEND_HOST_GRANT_H
+
+#include "control.h"
+
+/* A holder whose workers submit nothing for this long, while somebody waits, loses the grant: they may be inside a long
+ * call. */
+#define FGV_GRANT_UNUSED_NS UINT64_C(2000000)
+
+/* cffi: begin */
+/* A worker's private view. */
+struct fgv_grantee {
+    struct fgv_control *control;
+    struct fgv_vgpu_slot *vgpu;
+    struct fgv_worker_slot *slot;
+    uint32_t number; /* of the vGPU: index + 1, as in the grant word */
+    uint32_t slot_index;
+    bool is_user;
+    bool is_waiting;
+};
+
+/* Both indices are bounded here; false when one is out of range or the vGPU slot is free. Makes the worker a member of
+ * the vGPU. */
+bool fgv_grantee_attach(struct fgv_grantee *grantee, struct fgv_control *control, uint32_t vgpu, uint32_t slot);
+/* Takes every mark back and hands the grant on when this was its last user. */
+void fgv_grantee_detach(struct fgv_grantee *grantee);
+/* cffi: end */
+
+/* True while new work may be submitted. Relaxed: a grant that is closed this very moment still counts this worker as a
+ * user, so it cannot have been handed on. */
+static inline bool fgv_grant_has(const struct fgv_grantee *grantee)
+{
+    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    return grantee->is_user && (word & (FGV_GRANT_CLOSED | 0xffffu)) == grantee->number;
+}
+
+/* cffi: begin */
+/* Gets in when the grant is free or its own and open. False: it is marked as waiting (the daemon is told once). */
+bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns);
+/* Sleeping without losing the wake-up: take the bell, try to enter, and sleep only if that failed. `kick` is NULL or a
+ * second futex, slept on while it is 1. */
+uint32_t fgv_grant_bell(const struct fgv_grantee *grantee);
+void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns);
+/* While waiting: takes the grant from a holder that does not use it, and frees it from users that died with nobody to
+ * say so. */
+void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns);
+/* True when a worker of another vGPU waits: loads of one cache line while there is none. */
+bool fgv_grant_others_wait(const struct fgv_grantee *grantee);
+/* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
+ * waits. */
+uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
+/* No new work from anybody of the vGPU. Users leave when theirs is done. */
+void fgv_grant_close(struct fgv_grantee *grantee);
+/* All work of this worker is done. `wants_more`: it goes to the end of the queue, otherwise it has nothing to submit.
+ */
+void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_ns);
+/* No more a waiter: what waited was dropped. */
+void fgv_grant_wait_cancel(struct fgv_grantee *grantee);
+/* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
+ * not charged again. */
+void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+
+/* Memory against the vGPU's quota: false, and nothing counted, when it would not fit. */
+bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes);
+void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes);
+/* What the vGPU's workers hold together, and the quota (0: none). */
+uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes);
+
+/* For the daemon. */
+
+struct fgv_grant_reading {
+    uint32_t holder; /* vGPU index + 1, or 0 */
+    uint32_t is_closed;
+    uint32_t nr_users;
+    uint32_t sequence;
+    uint64_t since_ns;
+};
+
+void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading);
+/* Bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGV_MAX_VGPUS, is filled for those. */
+uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns);
+void fgv_control_set_successor(struct fgv_control *control, uint32_t number);
+bool fgv_control_evict(struct fgv_control *control);
+/* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
+bool fgv_grant_pass(struct fgv_control *control);
+/* Everything a dead worker held is taken back. */
+void fgv_grant_repair(struct fgv_control *control, uint32_t slot);
+
+uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns);
+uint32_t fgv_control_bell(struct fgv_control *control);
+void fgv_control_ring_bell(struct fgv_control *control);
+
+uint64_t fgv_clock_ns(void);
+/* cffi: end */
+
+/* Sets of workers. */
+static inline void fgv_set_add(struct fgv_worker_set *set, uint32_t slot)
+{
+    atomic_fetch_or(&set->words[slot / 64], UINT64_C(1) << (slot % 64));
+}
+
+static inline void fgv_set_remove(struct fgv_worker_set *set, uint32_t slot)
+{
+    atomic_fetch_and(&set->words[slot / 64], ~(UINT64_C(1) << (slot % 64)));
+}
+
+static inline bool fgv_set_has(const struct fgv_worker_set *set, uint32_t slot)
+{
+    return (atomic_load(&set->words[slot / 64]) >> (slot % 64)) & 1u;
+}
+
+/* How many are in both. */
+uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b);
+
+#endif

@@ -1,0 +1,153 @@
+"""A worker process: `python -m backend_host.worker.main --socket FD [--library PATH] [--slot N]`, started warm by the daemon.
+
+It opens the device library, retains a primary context, and only then waits on the inherited socket for one message that says whom to serve.
+From then on the client's ring is served in C, without the GIL. The daemon's death is no reason to end: the client is served on, and ended with.
+
+`--probe` instead prints what the device library says of its devices, as JSON, and exits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from backend_host.worker._worker import ffi, lib
+from backend_host.worker.images import may_print
+
+DEFAULT_LIBRARY = "libcuda.so.1"
+MESSAGE_BYTES = 65536
+_ERROR_BYTES = 512
+
+EXIT_OK = 0
+EXIT_NO_LIBRARY = 3
+"""The device library cannot be opened or has no device; the reason is on standard error."""
+EXIT_REFUSED = 4
+"""The client could not be served; the reason was sent on the socket."""
+
+
+class WorkerError(Exception):
+    """The worker cannot begin; the text is one line for a person."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a worker, or a probe, to its end; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="fairgv-worker", description=__doc__.partition("\n")[0])
+    parser.add_argument("--library", default=DEFAULT_LIBRARY, help="the device library (default: %(default)s)")
+    parser.add_argument("--device", type=int, default=None, help="ordinal of the device (a probe: only this one)")
+    parser.add_argument("--log", type=int, default=1, help="0 errors, 1 information, 2 all")
+    parser.add_argument("--slot", type=int, default=None, help="worker slot in the control page, for people")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
+    mode.add_argument("--probe", action="store_true", help="print the facts of the devices and exit")
+    options = parser.parse_args(arguments)
+    try:
+        if options.probe:
+            print(json.dumps(probe(options.library, options.device)))
+            return EXIT_OK
+        return serve(options.socket, options.library, options.device or 0, options.log)
+    except WorkerError as error:
+        print(f"fairgv worker {os.getpid()}: {error}", file=sys.stderr)
+        return EXIT_NO_LIBRARY
+
+
+def probe(library: str, device: int | None = None) -> dict[str, Any]:
+    """What the library says of its devices. Opens it in this process: call it in one that ends soon.
+
+    facts: base64 of struct fgv_facts (cuda_api/facts.h); name, memory_bytes, capability ("9.0"), preempts: of the first device in it;
+    driver_version: what the library says, capped at what our table of calls covers.
+    """
+    facts = ffi.new("struct fgv_facts_block *")
+    error = ffi.new(f"char[{_ERROR_BYTES}]")
+    if lib.fgv_worker_probe_block(library.encode(), -1 if device is None else device, facts, error, _ERROR_BYTES) != 0:
+        raise WorkerError(ffi.string(error).decode(errors="replace"))
+    return {
+        "facts": base64.b64encode(bytes(ffi.buffer(facts.bytes, facts.nr_bytes))).decode(),
+        "nr_devices": facts.nr_devices,
+        "name": ffi.string(facts.name).decode(errors="replace"),
+        "memory_bytes": facts.memory_bytes,
+        "capability": f"{facts.capability_major}.{facts.capability_minor}",
+        "driver_version": facts.driver_version,
+        "preempts": bool(facts.preempts),
+    }
+
+
+def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
+    """Warm start, one assignment, one client; returns the exit status."""
+    failed = lib.fgv_sandbox_early(socket_fd)
+    if failed:
+        raise WorkerError(f"cannot restrict the process: {os.strerror(failed)}")
+    error = ffi.new(f"char[{_ERROR_BYTES}]")
+    worker = lib.fgv_worker_open(library.encode(), device, log_level, error, _ERROR_BYTES)
+    if worker == ffi.NULL:
+        raise WorkerError(ffi.string(error).decode(errors="replace"))
+    with socket.socket(fileno=socket_fd) as daemon:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, 2)
+        except OSError:
+            message, descriptors = b"", []
+        if not message:
+            return EXIT_OK  # the daemon went away before there was anybody to serve
+        ended = assign(worker, json.loads(message), descriptors)
+        tell(daemon, ended)
+        return EXIT_REFUSED if "refused" in ended else EXIT_OK
+
+
+def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    """Attaches to the client that the message names and serves it to its end; returns what the daemon is told."""
+    region_fd, control_fd = descriptors
+    control = lib.fgv_control_open(control_fd)
+    if control == ffi.NULL:
+        raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
+    failed = lib.fgv_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))
+    if failed:
+        raise WorkerError(f"cannot give up privileges: {os.strerror(failed)}")
+    assignment = ffi.new(
+        "struct fgv_assignment *",
+        {
+            "region_fd": region_fd,
+            "region_bytes": message["region_bytes"],
+            "table_hash": message["table_hash"],
+            "client": message["client"],
+            "vgpu": message["vgpu"],
+            "slot": message["slot"],
+            "device": message["device"],
+            "log_level": message.get("log", 1),
+            "control": control,
+        },
+    )
+    lib.fgv_worker_set_inspector(worker, lib.fgv_image_may_print)
+    error = ffi.new(f"char[{_ERROR_BYTES}]")
+    refused = lib.fgv_worker_attach(worker, assignment, error, _ERROR_BYTES)
+    os.close(region_fd)
+    os.close(control_fd)
+    if refused:
+        return {"refused": refused, "ended": ffi.string(error).decode(errors="replace")}
+    return {"ended": ffi.string(lib.fgv_worker_run(worker)).decode()}
+
+
+@ffi.def_extern(error=True)  # type: ignore[untyped-decorator]
+def fgv_image_may_print(image: ffi.CData, image_bytes: int) -> bool:
+    """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may."""
+    return may_print(bytes(ffi.buffer(image, image_bytes)))
+
+
+def tell(daemon: socket.socket, ended: dict[str, Any]) -> None:
+    """Tells the daemon why, if it is still there."""
+    try:
+        daemon.send(json.dumps(ended).encode(), socket.MSG_NOSIGNAL)
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    # No interpreter shutdown: exit handlers of a device library have been known to hang.
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,289 @@
+/*
+ * Device memory under the vGPU's quota, and host memory of the region registered with the driver.
+ *
+ * The quota stands in front of the driver's own calls: the generated handlers call through a table of functions in
+ * which these four are replaced. Sizes are those that were asked for; what the driver rounds up is the host's affair.
+ *
+ * Registered memory lies in the region at the same address as in the guest program, so a device address of it is the
+ * program's own pointer.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker.h"
+
+static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
+
+/* Index of the first range that begins after `address`. */
+static uint32_t upper_bound(const struct fgv_ranges *ranges, uint64_t address)
+{
+    uint32_t low = 0;
+    uint32_t high = ranges->nr;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (ranges->items[middle].address <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static struct fgv_range *find_range(struct fgv_ranges *ranges, uint64_t address)
+{
+    uint32_t index = upper_bound(ranges, address);
+    return index != 0 && ranges->items[index - 1].address == address ? &ranges->items[index - 1] : NULL;
+}
+
+static bool overlaps(const struct fgv_ranges *ranges, uint64_t address, uint64_t bytes)
+{
+    uint32_t index = upper_bound(ranges, address);
+    if (index < ranges->nr && ranges->items[index].address - address < bytes) {
+        return true;
+    }
+    return index != 0 && address - ranges->items[index - 1].address < ranges->items[index - 1].bytes;
+}
+
+static bool make_room(struct fgv_ranges *ranges, uint32_t limit)
+{
+    if (ranges->nr < ranges->room) {
+        return true;
+    }
+    uint32_t room = ranges->room ? ranges->room * 2 : 64;
+    struct fgv_range *items = ranges->nr < limit ? realloc(ranges->items, room * sizeof(*items)) : NULL;
+    if (!items) {
+        return false;
+    }
+    ranges->items = items;
+    ranges->room = room;
+    return true;
+}
+
+static void insert(struct fgv_ranges *ranges, struct fgv_range range)
+{
+    uint32_t index = upper_bound(ranges, range.address);
+    memmove(&ranges->items[index + 1], &ranges->items[index], (ranges->nr - index) * sizeof(range));
+    ranges->items[index] = range;
+    ranges->nr++;
+}
+
+static void erase(struct fgv_ranges *ranges, struct fgv_range *range)
+{
+    uint32_t index = (uint32_t)(range - ranges->items);
+    memmove(range, range + 1, (ranges->nr - index - 1) * sizeof(*range));
+    ranges->nr--;
+}
+
+static CUresult reserve(uint64_t bytes)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    bool fits = make_room(&worker->allocated, FGV_MAX_DEVICE_RANGES) && fgv_quota_take(&worker->grantee, bytes);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t bytes)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    if (result != CUDA_SUCCESS) {
+        fgv_quota_give(&worker->grantee, bytes);
+        return result;
+    }
+    insert(&worker->allocated, (struct fgv_range){.address = *address, .bytes = bytes, .context = worker->current});
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t bytes)
+{
+    CUresult result = reserve(bytes);
+    return result == CUDA_SUCCESS ? remember(real.cuMemAlloc_v2(address, bytes), address, bytes) : result;
+}
+
+static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes, size_t height,
+                               unsigned int element_bytes)
+{
+    uint64_t bytes;
+    if (__builtin_mul_overflow((uint64_t)width_bytes, (uint64_t)height, &bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = reserve(bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
+    uint64_t padding_bytes = result == CUDA_SUCCESS ? ((uint64_t)*pitch - width_bytes) * height : 0;
+    if (padding_bytes != 0 && !fgv_quota_take(&fgv_the_worker->grantee, padding_bytes)) {
+        real.cuMemFree_v2(*address);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        padding_bytes = 0;
+    }
+    return remember(result, address, bytes + padding_bytes);
+}
+
+static CUresult deallocate(CUdeviceptr address)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    CUresult result = real.cuMemFree_v2(address);
+    struct fgv_range *range = result == CUDA_SUCCESS ? find_range(&worker->allocated, address) : NULL;
+    if (range) {
+        fgv_quota_give(&worker->grantee, range->bytes);
+        erase(&worker->allocated, range);
+    }
+    return result;
+}
+
+/* With a quota the vGPU is the device: what its other programs hold is what is not free. */
+static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result = real.cuMemGetInfo_v2(free_bytes, total_bytes);
+    uint64_t quota_bytes;
+    uint64_t used_bytes = fgv_quota_used(&fgv_the_worker->grantee, &quota_bytes);
+    if (result == CUDA_SUCCESS && quota_bytes != 0) {
+        uint64_t left_bytes = quota_bytes > used_bytes ? quota_bytes - used_bytes : 0;
+        *free_bytes = left_bytes < *free_bytes ? left_bytes : *free_bytes;
+        *total_bytes = quota_bytes < *total_bytes ? quota_bytes : *total_bytes;
+    }
+    return result;
+}
+
+void fgv_memory_wrap(struct fgv_driver *driver)
+{
+    real = *driver;
+    driver->cuMemAlloc_v2 = real.cuMemAlloc_v2 ? allocate : NULL;
+    driver->cuMemAllocPitch_v2 = real.cuMemAllocPitch_v2 ? allocate_pitch : NULL;
+    driver->cuMemFree_v2 = real.cuMemFree_v2 ? deallocate : NULL;
+    driver->cuMemGetInfo_v2 = real.cuMemGetInfo_v2 ? get_info : NULL;
+}
+
+void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
+{
+    struct fgv_ranges *ranges = &worker->allocated;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < ranges->nr; i++) {
+        if (context && ranges->items[i].context != context) {
+            ranges->items[kept++] = ranges->items[i];
+        } else {
+            fgv_quota_give(&worker->grantee, ranges->items[i].bytes);
+        }
+    }
+    ranges->nr = kept;
+}
+
+bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+{
+    const struct fgv_region *region = &worker->region;
+    uint64_t base = (uint64_t)(uintptr_t)region->base;
+    if (bytes == 0 || address < base || !fgv_region_in_heap(region, address - base, bytes)) {
+        return false;
+    }
+    uint32_t index = upper_bound(&worker->pinned, address);
+    if (index != 0) {
+        const struct fgv_range *range =
+            &worker->pinned.items[index - 1]; /* its pages were looked at when it was registered */
+        if (address - range->address <= range->bytes && bytes <= range->bytes - (address - range->address)) {
+            return true;
+        }
+    }
+    uint64_t first = address - (uint64_t)(uintptr_t)region->heap;
+    for (uint64_t page = first / FGV_PAGE_BYTES; page <= (first + bytes - 1) / FGV_PAGE_BYTES; page++) {
+        if (atomic_load_explicit(&region->owners[page], memory_order_relaxed) != worker->layout.index + 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static CUresult pin(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+{
+    if (!worker->driver.cuMemHostRegister_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return worker->driver.cuMemHostRegister_v2((void *)(uintptr_t)address, bytes,
+                                               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+}
+
+static void say_unpinned(struct fgv_worker *worker, CUresult result)
+{
+    if (!worker->is_pinning_refused) {
+        worker->is_pinning_refused = true;
+        fgv_log(worker, FGV_LOG_INFO,
+                "the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
+    }
+}
+
+void fgv_memory_pin(struct fgv_worker *worker)
+{
+    if (worker->is_pinned) {
+        return;
+    }
+    worker->is_pinned = true;
+    uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
+    uint64_t arena_bytes = (worker->layout.arena.bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+    CUresult result = pin(worker, arena, arena_bytes);
+    if (result != CUDA_SUCCESS) {
+        say_unpinned(worker, result);
+    }
+    for (uint32_t i = 0; i < worker->pinned.nr; i++) {
+        pin(worker, worker->pinned.items[i].address, worker->pinned.items[i].bytes);
+    }
+}
+
+void fgv_memory_unpin(struct fgv_worker *worker)
+{
+    if (!worker->is_pinned || !worker->driver.cuMemHostUnregister) {
+        worker->is_pinned = false;
+        return;
+    }
+    worker->is_pinned = false;
+    worker->driver.cuMemHostUnregister(worker->region.base + worker->layout.arena.offset);
+    for (uint32_t i = 0; i < worker->pinned.nr; i++) {
+        worker->driver.cuMemHostUnregister((void *)(uintptr_t)worker->pinned.items[i].address);
+    }
+}
+
+CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_host_register *fixed = request->fixed;
+    (void)reply;
+    uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
+    if (fixed->address % FGV_PAGE_BYTES != 0 || fixed->bytes % FGV_PAGE_BYTES != 0 ||
+        !fgv_memory_is_own_heap(worker, fixed->address, fixed->bytes)) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    bool is_in_arena = fixed->address < arena + worker->layout.arena.bytes && arena < fixed->address + fixed->bytes;
+    if (is_in_arena || overlaps(&worker->pinned, fixed->address, fixed->bytes)) {
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
+    if (!make_room(&worker->pinned, FGV_MAX_RANGES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = pin(worker, fixed->address, fixed->bytes);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        say_unpinned(worker, result);
+        result = CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS) {
+        insert(&worker->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
+    }
+    return result;
+}
+
+CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_host_unregister *fixed = request->fixed;
+    (void)reply;
+    struct fgv_range *range = find_range(&worker->pinned, fixed->address);
+    if (!range) {
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (worker->driver.cuMemHostUnregister) {
+        result = worker->driver.cuMemHostUnregister((void *)(uintptr_t)fixed->address);
+    }
+    if (result == CUDA_SUCCESS || worker->is_pinning_refused) {
+        erase(&worker->pinned, range);
+        result = CUDA_SUCCESS;
+    }
+    return result;
+}

@@ -1,0 +1,455 @@
+/*
+ * Images, modules, libraries, and what is in them.
+ *
+ * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
+ * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
+ * need. How parameters of a kernel lie is asked once, when its handle is made, and told to the guest, which packs them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_api/fatbin.h"
+#include "worker.h"
+
+#define FGV_MAX_NAME_BYTES 32768u
+#define FGV_MAX_PARAMETERS 8192u
+#define FGV_MAX_ENUMERATED 65536u
+
+_Static_assert(sizeof(struct fgv_reply_cuModuleGetFunction) == sizeof(struct fgv_reply_kernel_info),
+               "one shape for both");
+_Static_assert(sizeof(struct fgv_reply_cuLibraryGetKernel) == sizeof(struct fgv_reply_kernel_info),
+               "one shape for both");
+
+static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->blobs[i].bytes && worker->blobs[i].number == number) {
+            return &worker->blobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
+{
+    free(blob->bytes);
+    worker->blob_bytes -= blob->size_bytes;
+    *blob = (struct fgv_blob){0};
+}
+
+void fgv_blobs_free(struct fgv_worker *worker)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->blobs[i].bytes) {
+            free_blob(worker, &worker->blobs[i]);
+        }
+    }
+}
+
+CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_begin *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *old = find_blob(worker, fixed->blob);
+    if (old) {
+        free_blob(worker, old);
+    }
+    uint32_t place = 0;
+    while (place < FGV_MAX_BLOBS && worker->blobs[place].bytes) {
+        place++;
+    }
+    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->blob_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint8_t *bytes = calloc(1, fixed->bytes + 1); /* a text without its end gets one */
+    if (!bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    worker->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
+    worker->blob_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_append *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    const uint8_t *source = NULL;
+    if (fixed->place == 0 && fixed->bytes == request->payload_bytes) {
+        source = request->payload;
+    } else if (fixed->place == 1) {
+        source = fgv_arena_at(worker, fixed->source, fixed->bytes);
+    }
+    if (!blob || !source || fixed->offset != blob->filled_bytes ||
+        fixed->bytes > blob->size_bytes - blob->filled_bytes) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(blob->bytes + fixed->offset, source, fixed->bytes);
+    blob->filled_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+/* An image that the driver may read: whole, of a known kind, and no wrapper, which would be a pointer of the guest's.
+ */
+static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
+{
+    size_t image_bytes = 0;
+    enum fgv_image_kind kind;
+    if (!blob || blob->filled_bytes != blob->size_bytes) {
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, &kind);
+    if (result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1) {
+        result = CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (result == CUDA_SUCCESS && !worker->may_print) {
+        worker->may_print = !worker->inspector || worker->inspector(blob->bytes, blob->size_bytes);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    CUmodule module = NULL;
+    CUresult result = check_image(worker, blob);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, fixed->handle)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx(&module, blob->bytes, 0, NULL, NULL);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
+    }
+    if (blob) {
+        free_blob(worker, blob);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    CUlibrary library = NULL;
+    CUresult result = check_image(worker, blob);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle)
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData(&library, blob->bytes, NULL, NULL, 0, NULL, NULL, 0);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
+    }
+    if (blob) {
+        free_blob(worker, blob);
+    }
+    return result;
+}
+
+/* The name in the payload as a C string; false when it is none. */
+static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, char name[FGV_MAX_NAME_BYTES + 1])
+{
+    if (name_bytes == 0 || name_bytes > FGV_MAX_NAME_BYTES || name_bytes != request->payload_bytes) {
+        return false;
+    }
+    memcpy(name, request->payload, name_bytes);
+    name[name_bytes] = '\0';
+    return strlen(name) == name_bytes;
+}
+
+static CUresult ask_parameter(struct fgv_worker *worker, const struct fgv_handle *handle, size_t index, size_t *offset,
+                              size_t *bytes)
+{
+    if (handle->kind == FGV_HANDLE_KERNEL) {
+        return worker->driver.cuKernelGetParamInfo
+                   ? worker->driver.cuKernelGetParamInfo(handle->native, index, offset, bytes)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return worker->driver.cuFuncGetParamInfo ? worker->driver.cuFuncGetParamInfo(handle->native, index, offset, bytes)
+                                             : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* NVIDIA's driver answers no question about a kernel while no context is current, and CUDA lets a program take kernels
+ * from a library before it has one: it is lent the primary context, which costs nothing, being warm. */
+static CUresult lend_context(struct fgv_worker *worker)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (worker->current) {
+        return result;
+    }
+    if (!worker->warm) {
+        result = worker->driver.cuDevicePrimaryCtxRetain(&worker->warm, worker->device);
+    }
+    return result == CUDA_SUCCESS ? worker->driver.cuCtxSetCurrent(worker->warm) : result;
+}
+
+/* Walks the parameters; pairs of offset and size go to `pairs`, at most `room` of them. An error that is not the end of
+ * the parameters is one: a guest that took it for the end would pack none. */
+static CUresult walk_parameters(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
+                                uint8_t *pairs, uint32_t room)
+{
+    *kernel = (struct fgv_kernel){0};
+    CUresult result = lend_context(worker);
+    for (uint32_t i = 0; i < FGV_MAX_PARAMETERS && result == CUDA_SUCCESS; i++) {
+        size_t offset = 0;
+        size_t bytes = 0;
+        result = ask_parameter(worker, handle, i, &offset, &bytes);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        uint32_t pair[2] = {(uint32_t)offset, (uint32_t)bytes};
+        if (i < room) {
+            memcpy(pairs + i * sizeof(pair), pair, sizeof(pair));
+        }
+        kernel->nr_parameters = i + 1;
+        if (offset + bytes > kernel->parameter_bytes) {
+            kernel->parameter_bytes = (uint32_t)(offset + bytes);
+        }
+    }
+    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+}
+
+CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout)
+{
+    if (!handle->object) {
+        struct fgv_kernel *kernel = malloc(sizeof(*kernel));
+        CUresult result = kernel ? walk_parameters(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result != CUDA_SUCCESS) {
+            free(kernel);
+            return result;
+        }
+        handle->object = kernel;
+    }
+    *layout = handle->object;
+    return CUDA_SUCCESS;
+}
+
+/* All that the guest wants to know of a kernel or function, so that it never asks again. */
+static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
+                            struct fgv_reply_kernel_info *answer)
+{
+    uint8_t *pairs = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
+    uint32_t room = pairs ? worker->layout.chunk_bytes / 8 : 0;
+    struct fgv_kernel kernel;
+    CUresult result = walk_parameters(worker, handle, &kernel, pairs, room);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    answer->nr_parameters = kernel.nr_parameters;
+    answer->parameter_bytes = kernel.parameter_bytes;
+    for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; i++) {
+        int value = 0;
+        result = CUDA_ERROR_NOT_SUPPORTED;
+        if (handle->kind == FGV_HANDLE_KERNEL && worker->driver.cuKernelGetAttribute) {
+            result =
+                worker->driver.cuKernelGetAttribute(&value, (CUfunction_attribute)i, handle->native, worker->device);
+        } else if (handle->kind == FGV_HANDLE_FUNCTION && worker->driver.cuFuncGetAttribute) {
+            result = worker->driver.cuFuncGetAttribute(&value, (CUfunction_attribute)i, handle->native);
+        }
+        answer->attributes[i] = result == CUDA_SUCCESS ? value : 0;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_kernel_info(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_kernel_info *fixed = request->fixed;
+    struct fgv_handle *handle =
+        fgv_handle_find(worker, fixed->is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, fixed->handle);
+    return handle ? tell_kernel(worker, handle, fixed->chunk, reply) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult fgv_serve_cuModuleGetFunction(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleGetFunction *fixed = request->fixed;
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *module;
+    CUfunction function = NULL;
+    if (!copy_name(request, fixed->name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_can_bind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleGetFunction ? worker->driver.cuModuleGetFunction(&function, module, name)
+                                                    : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind_under(worker, FGV_HANDLE_FUNCTION, fixed->handle, function, FGV_HANDLE_MODULE,
+                                       fixed->module);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = tell_kernel(worker, fgv_handle_find(worker, FGV_HANDLE_FUNCTION, fixed->handle), fixed->chunk, reply);
+    if (result != CUDA_SUCCESS) {
+        fgv_worker_unbind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryGetKernel *fixed = request->fixed;
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *library;
+    CUkernel kernel = NULL;
+    if (!copy_name(request, fixed->name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_can_bind(worker, FGV_HANDLE_KERNEL, fixed->handle);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryGetKernel ? worker->driver.cuLibraryGetKernel(&kernel, library, name)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result =
+            fgv_worker_bind_under(worker, FGV_HANDLE_KERNEL, fixed->handle, kernel, FGV_HANDLE_LIBRARY, fixed->library);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = tell_kernel(worker, fgv_handle_find(worker, FGV_HANDLE_KERNEL, fixed->handle), fixed->chunk, reply);
+    if (result != CUDA_SUCCESS) {
+        fgv_worker_unbind(worker, FGV_HANDLE_KERNEL, fixed->handle);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuModuleGetGlobal_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleGetGlobal_v2 *fixed = request->fixed;
+    struct fgv_reply_cuModuleGetGlobal_v2 *answer = reply;
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *module;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!copy_name(request, fixed->name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleGetGlobal_v2
+                     ? worker->driver.cuModuleGetGlobal_v2(&address, &bytes, module, name)
+                     : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->address = address;
+    answer->bytes = bytes;
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryGetGlobal(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryGetGlobal *fixed = request->fixed;
+    struct fgv_reply_cuLibraryGetGlobal *answer = reply;
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *library;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!copy_name(request, fixed->name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryGetGlobal ? worker->driver.cuLibraryGetGlobal(&address, &bytes, library, name)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->address = address;
+    answer->bytes = bytes;
+    return result;
+}
+
+/* Gives the numbers first, first + 1, ... to objects the driver listed; objects that got none are simply not known to
+ * the guest. */
+static uint32_t bind_run(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t first, void *const *natives,
+                         uint32_t nr, enum fgv_handle_kind parent_kind, uint64_t parent)
+{
+    uint32_t bound = 0;
+    while (bound < nr && natives[bound] &&
+           fgv_worker_bind_under(worker, kind, first + bound, natives[bound], parent_kind, parent) == CUDA_SUCCESS) {
+        bound++;
+    }
+    return bound;
+}
+
+CUresult fgv_serve_cuModuleEnumerateFunctions(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleEnumerateFunctions *fixed = request->fixed;
+    struct fgv_reply_cuModuleEnumerateFunctions *answer = reply;
+    void *module;
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
+    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGV_MAX_ENUMERATED ||
+        !worker->driver.cuModuleEnumerateFunctions) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    void **natives = calloc(fixed->count, sizeof(*natives));
+    if (!natives) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = worker->driver.cuModuleEnumerateFunctions((CUfunction *)natives, fixed->count, module);
+    if (result == CUDA_SUCCESS) {
+        answer->count = bind_run(worker, FGV_HANDLE_FUNCTION, fixed->first_handle, natives, fixed->count,
+                                 FGV_HANDLE_MODULE, fixed->module);
+    }
+    free(natives);
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryEnumerateKernels(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryEnumerateKernels *fixed = request->fixed;
+    struct fgv_reply_cuLibraryEnumerateKernels *answer = reply;
+    void *library;
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGV_MAX_ENUMERATED ||
+        !worker->driver.cuLibraryEnumerateKernels) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    void **natives = calloc(fixed->count, sizeof(*natives));
+    if (!natives) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = worker->driver.cuLibraryEnumerateKernels((CUkernel *)natives, fixed->count, library);
+    if (result == CUDA_SUCCESS) {
+        answer->count = bind_run(worker, FGV_HANDLE_KERNEL, fixed->first_handle, natives, fixed->count,
+                                 FGV_HANDLE_LIBRARY, fixed->library);
+    }
+    free(natives);
+    return result;
+}
+
+CUresult fgv_serve_cuKernelGetName(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuKernelGetName *fixed = request->fixed;
+    struct fgv_reply_cuKernelGetName *answer = reply;
+    const char *name = NULL;
+    void *kernel;
+    uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_KERNEL, fixed->kernel, &kernel);
+    if (result != CUDA_SUCCESS || !to || !worker->driver.cuKernelGetName) {
+        return result != CUDA_SUCCESS ? result : !to ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    result = worker->driver.cuKernelGetName(&name, kernel);
+    if (result == CUDA_SUCCESS && name) {
+        uint32_t room = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;
+        size_t bytes = strlen(name);
+        memcpy(to, name, bytes < room ? bytes : room);
+        answer->bytes = (uint32_t)bytes;
+    }
+    return result;
+}

@@ -1,0 +1,371 @@
+/*
+ * What of the submitted work is done. The worker never blocks in the driver for it: it records events of its own behind
+ * the work (marks) and looks at them from the loop.
+ *
+ * Submissions are numbered over all streams. A mark says: this stream is done up to that number. Marks of a stream
+ * finish in order, so only the first is looked at; requests that wait and arena chunks that are to be completed compare
+ * numbers. Marks are recorded when somebody waits, when there is nothing else to do, and every so many submissions so
+ * that the queue's length is known.
+ *
+ * A mark is work in a stream. While a stream is being captured none is recorded there: what waits for it goes straight
+ * to the driver, which answers what CUDA answers.
+ *
+ * Wrong when: a guest records marks faster than the device finishes them on thousands of streams; each look at all busy
+ * streams then costs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker.h"
+
+void fgv_stream_init(struct fgv_stream *stream, struct fgv_context *context, CUstream native)
+{
+    *stream = (struct fgv_stream){.native = native, .context = context, .next = context->streams};
+    context->streams = stream;
+}
+
+struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native)
+{
+    struct fgv_stream *stream = malloc(sizeof(*stream));
+    if (stream) {
+        fgv_stream_init(stream, context, native);
+    }
+    return stream;
+}
+
+void fgv_stream_free_if_unused(struct fgv_stream *stream)
+{
+    if (!stream->is_gone || stream->is_busy || stream->nr_waiters != 0) {
+        return;
+    }
+    struct fgv_stream **link = &stream->context->streams;
+    while (*link != stream) {
+        link = &(*link)->next;
+    }
+    *link = stream->next;
+    free(stream);
+}
+
+static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    if (!stream->is_busy) {
+        stream->is_busy = true;
+        stream->next_busy = worker->busy;
+        worker->busy = stream;
+    }
+}
+
+/* The driver's status of a capture: true also when asking is an error, as for the legacy stream beside a capturing one.
+ */
+bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!worker->driver.cuStreamIsCapturing) {
+        return false;
+    }
+    CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+static struct fgv_mark *take_mark(struct fgv_worker *worker, struct fgv_context *context)
+{
+    struct fgv_mark *mark = context->free_marks;
+    if (mark) {
+        context->free_marks = mark->next;
+        return mark;
+    }
+    mark = malloc(sizeof(*mark));
+    if (mark && worker->driver.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        free(mark);
+        mark = NULL;
+    }
+    return mark;
+}
+
+static void complete_due(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t seq, CUresult result)
+{
+    while (stream->first_due && stream->first_due->seq <= seq) {
+        struct fgv_chunk_due *due = stream->first_due;
+        stream->first_due = due->next;
+        if (!due->next) {
+            stream->last_due = NULL;
+        }
+        fgv_complete_chunk(worker, due->chunk, result);
+        free(due);
+    }
+}
+
+/* No event can be recorded: what is being captured is not on the device, and without memory for an event the driver has
+ * to wait. */
+static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream, bool is_being_captured)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (!is_being_captured) {
+        result = worker->driver.cuStreamSynchronize(stream->native);
+    }
+    worker->nr_unfinished -= stream->nr_unmarked;
+    stream->nr_unmarked = 0;
+    if (!stream->first_mark) {
+        stream->done_seq = stream->last_seq;
+    }
+    complete_due(worker, stream, UINT64_MAX, result);
+}
+
+static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    struct fgv_context *context = stream->context;
+    bool is_being_captured = fgv_stream_is_captured(worker, stream);
+    struct fgv_mark *mark = is_being_captured ? NULL : take_mark(worker, context);
+    if (!mark) {
+        settle_unmarked(worker, stream, is_being_captured);
+        return false;
+    }
+    CUresult result = worker->driver.cuEventRecord(mark->event, stream->native);
+    if (result != CUDA_SUCCESS) {
+        mark->next = context->free_marks;
+        context->free_marks = mark;
+        if (fgv_is_sticky(result)) {
+            fgv_sync_fault(worker, context, result);
+            return true;
+        }
+        settle_unmarked(worker, stream,
+                        result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                            result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+        return false;
+    }
+    mark->next = NULL;
+    mark->seq = worker->seq;
+    mark->nr_submissions = stream->nr_unmarked;
+    if (stream->last_mark) {
+        stream->last_mark->next = mark;
+    } else {
+        stream->first_mark = mark;
+    }
+    stream->last_mark = mark;
+    stream->marked_seq = worker->seq;
+    stream->nr_unmarked = 0;
+    set_busy(worker, stream);
+    return true;
+}
+
+bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    struct fgv_context *context = stream->context;
+    struct fgv_context *before = worker->current;
+    if (context->fault != CUDA_SUCCESS || (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
+        return true;
+    }
+    fgv_context_make_current(worker, context);
+    bool is_marked = mark_in_its_context(worker, stream);
+    if (before) {
+        fgv_context_make_current(worker, before); /* that of the request at hand */
+    }
+    return is_marked;
+}
+
+void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    stream->last_seq = ++worker->seq;
+}
+
+void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    if (stream->context->fault != CUDA_SUCCESS) {
+        return; /* nothing of it will be heard of */
+    }
+    stream->last_seq = ++worker->seq;
+    stream->nr_unmarked++;
+    if (worker->nr_unfinished++ == 0) {
+        fgv_turn_started(worker);
+    }
+    set_busy(worker, stream);
+    if (stream->nr_unmarked >= worker->mark_interval) {
+        fgv_stream_mark(worker, stream);
+    }
+}
+
+bool fgv_sync_chunk(struct fgv_worker *worker, struct fgv_stream *stream, uint32_t chunk, bool is_urgent)
+{
+    struct fgv_chunk_due *due = malloc(sizeof(*due));
+    if (!due) {
+        return false;
+    }
+    *due = (struct fgv_chunk_due){.seq = stream->last_seq, .chunk = chunk};
+    if (stream->last_due) {
+        stream->last_due->next = due;
+    } else {
+        stream->first_due = due;
+    }
+    stream->last_due = due;
+    if (is_urgent || (stream->nr_unmarked == 0 && !stream->first_mark)) {
+        fgv_stream_mark(worker, stream);
+    }
+    return true;
+}
+
+void fgv_sync_mark_all(struct fgv_worker *worker)
+{
+    for (struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
+        if (stream->nr_unmarked != 0) {
+            fgv_stream_mark(worker, stream);
+        }
+    }
+}
+
+static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+{
+    struct fgv_mark *mark = stream->first_mark;
+    stream->first_mark = mark->next;
+    if (!mark->next) {
+        stream->last_mark = NULL;
+    }
+    stream->done_seq = mark->seq;
+    worker->nr_unfinished -= mark->nr_submissions;
+    complete_due(worker, stream, mark->seq, result);
+    mark->next = stream->context->free_marks;
+    stream->context->free_marks = mark;
+}
+
+/* Nothing of this stream will be heard of again. */
+static void finish_stream(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+{
+    while (stream->first_mark) {
+        pop_mark(worker, stream, result);
+    }
+    worker->nr_unfinished -= stream->nr_unmarked;
+    stream->nr_unmarked = 0;
+    stream->done_seq = worker->seq;
+    complete_due(worker, stream, UINT64_MAX, result);
+}
+
+bool fgv_is_sticky(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUresult result)
+{
+    if (context->fault != CUDA_SUCCESS) {
+        return;
+    }
+    context->fault = result;
+    if (fgv_is_sticky(result)) {
+        atomic_store_explicit(&worker->client->sticky_error, (uint32_t)result, memory_order_release);
+    }
+    atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
+    for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+        finish_stream(worker, stream, result);
+    }
+    fgv_turn_finished(worker, 0, fgv_clock_ns());
+}
+
+/* Looks at the first marks of one stream. */
+static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    bool is_progress = false;
+    while (stream->first_mark) {
+        CUresult result = worker->driver.cuEventQuery(stream->first_mark->event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            break;
+        }
+        is_progress = true;
+        if (result != CUDA_SUCCESS) {
+            fgv_sync_fault(worker, stream->context, result);
+            break;
+        }
+        if (worker->may_print && stream->first_due && stream->first_due->seq <= stream->first_mark->seq &&
+            worker->driver.cuEventSynchronize) {
+            worker->driver.cuEventSynchronize(
+                stream->first_mark->event); /* done: makes the driver write out what kernels printed */
+            fgv_output_check(worker);
+        }
+        pop_mark(worker, stream, CUDA_SUCCESS);
+    }
+    return is_progress;
+}
+
+bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint32_t before = worker->nr_unfinished;
+    bool is_progress = false;
+    struct fgv_stream **link = &worker->busy;
+    while (*link) {
+        struct fgv_stream *stream = *link;
+        is_progress |= poll_stream(worker, stream);
+        if (stream->first_mark || stream->nr_unmarked != 0) {
+            link = &stream->next_busy;
+            continue;
+        }
+        *link = stream->next_busy;
+        stream->is_busy = false;
+        fgv_stream_free_if_unused(stream);
+    }
+    if (before != worker->nr_unfinished) {
+        fgv_turn_finished(worker, before - worker->nr_unfinished, now_ns);
+    }
+    return is_progress;
+}
+
+void fgv_sync_settle(struct fgv_worker *worker, uint64_t limit_ns)
+{
+    uint64_t now_ns = fgv_clock_ns();
+    const uint64_t end_ns = now_ns + limit_ns;
+    fgv_sync_mark_all(worker);
+    while (worker->nr_unfinished != 0 && now_ns < end_ns) {
+        fgv_sync_poll(worker, now_ns);
+        __builtin_ia32_pause();
+        now_ns = fgv_clock_ns();
+    }
+}
+
+void fgv_sync_before_destroy(struct fgv_worker *worker, const struct fgv_request *request)
+{
+    struct fgv_handle *handle = fgv_handle_find(
+        worker, FGV_HANDLE_STREAM, ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream);
+    if (handle) {
+        fgv_stream_mark(worker, handle->object);
+    }
+}
+
+void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    worker->nr_unfinished -= stream->nr_unmarked;
+    stream->nr_unmarked = 0;
+    stream->is_gone = true;
+    if (stream->first_mark) {
+        stream->last_seq = stream->marked_seq;
+    } else {
+        stream->done_seq = stream->last_seq;
+    }
+    fgv_stream_free_if_unused(stream);
+}
+
+void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *context)
+{
+    for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+        finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    fgv_waiters_drop_context(worker, context);
+    fgv_sync_poll(worker, fgv_clock_ns()); /* takes its streams off the list of busy ones */
+    while (context->free_marks) {
+        struct fgv_mark *mark = context->free_marks;
+        context->free_marks = mark->next;
+        worker->driver.cuEventDestroy_v2(mark->event);
+        free(mark);
+    }
+}

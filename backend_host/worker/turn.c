@@ -1,0 +1,149 @@
+/*
+ * When this worker may submit GPU work, and what its vGPU is charged for it.
+ *
+ * Alone on the device a worker keeps the grant while it works and gives it back when it has been idle for a moment;
+ * asking costs a load and a compare, and a look at one cache line that nobody writes. As soon as another vGPU waits,
+ * the length of what is queued matters: nothing can be taken back from the device. So the mean time of a submission is
+ * known from its own history, only as many are queued as fit what is left of the slice, and at its end the grant is
+ * closed, the queue runs dry, and the grant is handed over.
+ *
+ * GPU time is the time with work in flight, which is what a synchronisation after it would have measured. It is charged
+ * when work ends and, for long kernels, as they go.
+ *
+ * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
+ * was queued.
+ */
+#include "worker.h"
+
+#define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
+#define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits */
+#define FGV_CHARGE_NS         UINT64_C(500000) /* work that goes on is charged this often */
+#define FGV_MARK_NS           UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+
+void fgv_turn_started(struct fgv_worker *worker)
+{
+    worker->busy_since_ns = fgv_clock_ns();
+    worker->last_finish_ns = worker->busy_since_ns;
+}
+
+static void charge(struct fgv_worker *worker, uint64_t now_ns)
+{
+    fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
+    worker->busy_since_ns = now_ns;
+}
+
+void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
+{
+    if (nr != 0 && now_ns > worker->last_finish_ns) {
+        uint64_t sample_ns = (now_ns - worker->last_finish_ns) / nr;
+        worker->mean_ns = worker->mean_ns == 0 ? sample_ns : (worker->mean_ns * 3 + sample_ns) / 4;
+        worker->last_finish_ns = now_ns;
+    }
+    if (worker->nr_unfinished == 0 && worker->busy_since_ns != 0) {
+        charge(worker, now_ns);
+        worker->busy_since_ns = 0;
+    }
+}
+
+/* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. */
+static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
+{
+    if (worker->mean_ns == 0) {
+        worker->mark_interval = 1;
+        return 1;
+    }
+    uint64_t nr = left_ns / worker->mean_ns;
+    uint64_t interval = FGV_MARK_NS / worker->mean_ns;
+    worker->mark_interval = interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
+    return nr < 1 ? 1 : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+}
+
+bool fgv_turn_begin(struct fgv_worker *worker)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
+        return false;
+    }
+    if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, fgv_clock_ns()))) {
+        return false;
+    }
+    worker->idle_since_ns = 0;
+    if (!fgv_grant_others_wait(grantee)) {
+        worker->mark_interval = FGV_MARK_INTERVAL;
+        return true;
+    }
+    uint64_t left_ns = fgv_grant_left_ns(grantee, fgv_clock_ns());
+    if (left_ns == 0) {
+        fgv_grant_close(grantee);
+        return false;
+    }
+    return worker->nr_unfinished < allowance(worker, left_ns);
+}
+
+static bool has_pending(const struct fgv_worker *worker)
+{
+    return worker->backlog.head != worker->backlog.tail;
+}
+
+void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    if (worker->nr_unfinished != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
+        charge(worker, now_ns);
+    }
+    if (worker->nr_unfinished != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
+        fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
+    }
+    if (grantee->is_waiting && !has_pending(worker)) {
+        fgv_grant_wait_cancel(grantee);
+    }
+    if (!grantee->is_user) {
+        if (grantee->is_waiting) {
+            fgv_grant_nudge(grantee, now_ns);
+        }
+        return;
+    }
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && fgv_grant_left_ns(grantee, now_ns) == 0) {
+        fgv_grant_close(grantee);
+    }
+    if (!fgv_grant_has(grantee)) {
+        if (worker->nr_unfinished == 0) {
+            fgv_grant_leave(grantee, has_pending(worker), now_ns);
+        }
+        return;
+    }
+    if (worker->nr_unfinished != 0 || has_pending(worker)) {
+        worker->idle_since_ns = 0;
+        return;
+    }
+    uint64_t patience_ns = fgv_grant_others_wait(grantee) ? FGV_IDLE_CONTENDED_NS : FGV_IDLE_NS;
+    if (worker->idle_since_ns == 0) {
+        worker->idle_since_ns = now_ns;
+    } else if (now_ns - worker->idle_since_ns >= patience_ns) {
+        fgv_grant_leave(grantee, false, now_ns);
+        worker->idle_since_ns = 0;
+    }
+}
+
+void fgv_turn_pause(struct fgv_worker *worker)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    if (grantee->is_user && worker->nr_unfinished == 0) {
+        fgv_grant_leave(grantee, has_pending(worker), fgv_clock_ns());
+        worker->idle_since_ns = 0;
+    }
+}
+
+void fgv_turn_end(struct fgv_worker *worker)
+{
+    if (worker->busy_since_ns != 0) {
+        charge(worker, fgv_clock_ns());
+        worker->busy_since_ns = 0;
+    }
+}
+
+bool fgv_turn_may_change(const struct fgv_worker *worker)
+{
+    const struct fgv_grantee *grantee = &worker->grantee;
+    return grantee->is_user && worker->nr_unfinished == 0;
+}

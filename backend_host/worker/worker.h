@@ -1,0 +1,305 @@
+/*
+ * One worker: everything it knows of the one client it serves, private memory all of it. Which file does what:
+ *
+ *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
+ * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
+ * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
+ * handlers
+ *
+ * All of it runs on one thread.
+ */
+#ifndef BACKEND_HOST_WORKER_H
+#define BACKEND_HOST_WORKER_H
+
+#include "face.h"
+#include "grant.h"
+#include "ivshmem/region.h"
+#include "ivshmem/response.h"
+#include "ivshmem/ring.h"
+#include "serve.h"
+
+#define FGV_MAX_HANDLES       (1u << 20)
+#define FGV_MAX_CONTEXTS      64u
+#define FGV_MAX_REQUEST_BYTES 512u /* of a fixed struct */
+#define FGV_MAX_UNFINISHED                                                                                             \
+    512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
+#define FGV_MAX_WAITERS       2048u
+#define FGV_BACKLOG_BYTES     (4u << 20)
+#define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
+#define FGV_MAX_BLOBS         64u
+#define FGV_MAX_RANGES        65536u /* registered host memory */
+#define FGV_MAX_DEVICE_RANGES (1u << 20)
+#define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
+
+/* Work in a stream up to `seq` is done when `event` is. */
+struct fgv_mark {
+    struct fgv_mark *next;
+    CUevent event;
+    uint64_t seq;
+    uint32_t nr_submissions;
+};
+
+/* An arena chunk that is completed when the work of its stream is done up to `seq`. */
+struct fgv_chunk_due {
+    struct fgv_chunk_due *next;
+    uint64_t seq;
+    uint32_t chunk;
+};
+
+struct fgv_context;
+
+struct fgv_stream {
+    CUstream native;
+    struct fgv_context *context;
+    struct fgv_stream *next;      /* all of the context */
+    struct fgv_stream *next_busy; /* all with unfinished work */
+    uint64_t last_seq;            /* of the newest work */
+    uint64_t done_seq;            /* everything up to here is done */
+    uint64_t marked_seq;          /* the newest mark */
+    struct fgv_mark *first_mark, *last_mark;
+    struct fgv_chunk_due *first_due, *last_due;
+    uint32_t nr_unmarked; /* submissions since the newest mark */
+    uint32_t nr_waiters;
+    bool is_busy;
+    bool is_gone; /* destroyed by the guest; its work may still run */
+};
+
+struct fgv_context {
+    uint64_t handle; /* the guest's number */
+    CUcontext native;
+    CUdevice device;
+    bool is_primary;
+    CUresult fault; /* what the driver says since a kernel of it failed */
+    struct fgv_stream *streams;
+    struct fgv_stream legacy, per_thread;
+    struct fgv_mark *free_marks; /* events of this context, for use again */
+};
+
+struct fgv_handle {
+    uint64_t number; /* 0: free place */
+    void *native;
+    void *object;
+    uint64_t parent;
+    struct fgv_context *context;
+    uint32_t nr_children;
+    uint8_t kind;
+    uint8_t parent_kind;
+};
+
+struct fgv_handles {
+    struct fgv_handle *places;
+    uint32_t mask;
+    uint32_t nr;
+};
+
+/* A request that waits for GPU work. */
+struct fgv_waiter {
+    struct fgv_waiter *next;
+    const struct fgv_service *service;
+    struct fgv_stream *stream;   /* of FGV_WAITS_STREAM, else NULL */
+    struct fgv_context *context; /* of FGV_WAITS_CONTEXT: this one, or NULL for all */
+    uint64_t event;              /* the guest's number, of FGV_WAITS_EVENT */
+    uint64_t seq;
+    struct fgv_wire_header header;
+    uint16_t response;
+    _Alignas(8) uint8_t fixed[FGV_MAX_REQUEST_BYTES];
+};
+
+struct fgv_blob {
+    uint64_t number;
+    uint8_t *bytes;
+    uint64_t size_bytes;
+    uint64_t filled_bytes;
+};
+
+struct fgv_range {
+    uint64_t address;
+    uint64_t bytes;
+    struct fgv_context *context; /* that it dies with; NULL for pinned memory */
+};
+
+/* Ranges sorted by address. */
+struct fgv_ranges {
+    struct fgv_range *items;
+    uint32_t nr, room;
+};
+
+struct fgv_backlog {
+    uint8_t *bytes;
+    uint32_t head, tail; /* a queue that is moved to the front when it is empty */
+};
+
+struct fgv_worker {
+    struct fgv_driver driver;
+
+    struct fgv_region region;
+    struct fgv_client_layout layout;
+    struct fgv_client *client;
+    struct fgv_consumer consumer;
+    struct fgv_grantee grantee;
+    struct fgv_worker_slot *slot;
+    CUdevice device;
+    CUcontext warm; /* the primary context retained before there was a client */
+
+    struct fgv_context *contexts[FGV_MAX_CONTEXTS];
+    struct fgv_context *current;
+    struct fgv_handles handles;
+    struct fgv_blob blobs[FGV_MAX_BLOBS];
+    uint64_t blob_bytes;
+    struct fgv_ranges pinned;
+    struct fgv_ranges allocated;
+    bool is_pinning_refused; /* the device library cannot; said once */
+    bool is_pinned;
+
+    uint64_t seq; /* counts submissions */
+    struct fgv_stream *busy;
+    struct fgv_waiter *first_waiter, *last_waiter;
+    uint32_t nr_waiters;
+    uint32_t nr_unfinished;
+    uint32_t mark_interval;
+    uint64_t busy_since_ns; /* charged up to here */
+    uint64_t last_finish_ns;
+    uint64_t mean_ns;       /* of one submission, 0: unknown */
+    uint64_t idle_since_ns; /* holding the grant with nothing to do */
+    struct fgv_backlog backlog;
+
+    fgv_may_print_fn inspector;
+    bool may_print; /* some kernel of this client might; then synchronisations go to the driver, which writes it out */
+
+    int output; /* memfd that stands for fd 1 */
+    uint64_t output_read_bytes;
+
+    uint64_t spin_ns;
+    uint64_t nap_ns;
+    uint64_t yield_after_ns;
+    uint64_t quiet_since_ns;
+    uint64_t next_poll_ns;
+    uint64_t beat, beat_changed_ns;
+    uint64_t looked_ns; /* when the client was last looked after */
+    const char *ended;  /* why the loop is over */
+    int log_level;
+};
+
+/* handles.c */
+bool fgv_handles_init(struct fgv_worker *worker);
+struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+/* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
+struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number);
+void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context);
+
+/* sync.c */
+void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream);
+/* The chunk is completed once everything submitted to the stream so far is done; false: no memory, complete it now. */
+bool fgv_sync_chunk(struct fgv_worker *worker, struct fgv_stream *stream, uint32_t chunk, bool is_urgent);
+/* Makes the end of everything submitted visible, with an event in each stream that lacks one. */
+void fgv_sync_mark_all(struct fgv_worker *worker);
+bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns);
+/* Waits until all submitted work is done, for a moment at most. */
+void fgv_sync_settle(struct fgv_worker *worker, uint64_t limit_ns);
+bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream);
+void fgv_stream_init(struct fgv_stream *stream, struct fgv_context *context, CUstream native);
+struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native);
+/* A destroyed stream's work goes on: it is marked while that is still possible. */
+void fgv_sync_before_destroy(struct fgv_worker *worker, const struct fgv_request *request);
+void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream);
+void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUresult result);
+/* Everything about streams of a context that is about to be destroyed; waiters and chunks are answered. */
+void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *context);
+
+/* Everything so far in the stream is marked afterwards, or the context has failed; false: nothing can be recorded here.
+ */
+bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream);
+/* What the guest put into the stream is no work of its own, but may have to wait for other streams' work. */
+void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream);
+void fgv_stream_free_if_unused(struct fgv_stream *stream);
+
+/* waiters.c */
+/* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */
+bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+                     uint16_t response);
+/* Makes the calls whose turn has come. */
+bool fgv_waiters_run(struct fgv_worker *worker);
+/* Answers every request that still waits, or those that wait for this context. */
+void fgv_waiters_drop(struct fgv_worker *worker);
+void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);
+
+/* turn.c */
+/* Whether one more submission may be made now. */
+bool fgv_turn_begin(struct fgv_worker *worker);
+/* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
+void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
+/* Before the loop stands still for long: gives the grant back if nothing is in flight. */
+void fgv_turn_pause(struct fgv_worker *worker);
+/* Charges what is still in flight, when nobody will see its end. */
+void fgv_turn_end(struct fgv_worker *worker);
+void fgv_turn_started(struct fgv_worker *worker);
+void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+bool fgv_turn_may_change(const struct fgv_worker *worker);
+
+/* serve.c */
+enum fgv_served { FGV_SERVED, FGV_SERVE_LATER };
+enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_consumed *record);
+bool fgv_serve_backlog(struct fgv_worker *worker);
+void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, uint16_t response, CUresult result,
+                const void *reply);
+/* Carries a checked request out and answers it. */
+void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+                   uint16_t response);
+bool fgv_is_sticky(CUresult result);
+
+/* memory.c */
+/* Puts the quota in front of the driver's allocation calls. */
+void fgv_memory_wrap(struct fgv_driver *driver);
+/* Registers the arena and what the guest registered with the driver, in the current context, and takes it back before
+ * that goes. */
+void fgv_memory_pin(struct fgv_worker *worker);
+void fgv_memory_unpin(struct fgv_worker *worker);
+/* The driver freed a context's memory with the context. NULL: everything is forgotten, and the quota given back. */
+void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+/* True when the range lies in the heap at the client's address and all its pages belong to the client. */
+bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes);
+
+/* copy.c: where the guest may point into its arena; NULL when out of bounds. */
+uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes);
+uint8_t *fgv_arena_chunk(const struct fgv_worker *worker, uint32_t chunk);
+void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult result);
+/* What a request with an arena chunk owes its sender: the chunk, when the copy is done (stream) or at once, when it
+ * failed. */
+void fgv_copy_settle(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_stream *stream,
+                     CUresult result);
+
+/* context.c */
+/* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
+CUresult fgv_context_enter(struct fgv_worker *worker, uint32_t number);
+void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *context);
+struct fgv_context *fgv_context_find(struct fgv_worker *worker, uint64_t handle);
+CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *context);
+
+/* launch.c */
+CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
+
+/* module.c */
+struct fgv_kernel {
+    uint32_t nr_parameters;
+    uint32_t parameter_bytes;
+};
+CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+void fgv_blobs_free(struct fgv_worker *worker);
+
+/* output.c */
+bool fgv_output_open(struct fgv_worker *worker);
+/* After a synchronisation: tells the guest when kernels have printed. */
+void fgv_output_check(struct fgv_worker *worker);
+
+/* worker.c */
+void fgv_log(const struct fgv_worker *worker, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum { FGV_LOG_ERROR = 0, FGV_LOG_INFO = 1, FGV_LOG_DEBUG = 2 };
+extern struct fgv_worker *fgv_the_worker; /* for the wrapped driver calls, which get no other argument */
+
+static inline void fgv_count(_Atomic uint64_t *counter, uint64_t by)
+{
+    /* One writer, so no locked instruction. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,331 @@
+"""Worker processes: kept warm, given to a client, noticed when they end.
+
+A worker is started before anybody needs it, because a context takes a driver 90-190 ms. It outlives a daemon that dies: a closed socket
+means nothing to it while it serves.
+
+Workers that end before they had a client are not replaced for ever: after a few in a row no more are kept warm, and each client that arrives
+gets one attempt of its own.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import pwd
+import selectors
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backend_host.config import PACKAGE_ROOT
+from backend_host.errors import ConfigError, WorkerFailedError
+from backend_host.worker.control import ControlPage, ControlPageFullError, WorkerState
+
+MAX_FAILURES = 3
+"""Workers that end in a row, before they had a client, until none is kept warm any more."""
+_END_S = 10.0
+_RETRY_S = 1.0
+
+log = logging.getLogger("fairgv.workers")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a worker is told of its client; the two descriptors travel beside it."""
+
+    region_bytes: int
+    table_hash: int
+    client: int
+    vgpu: int
+    device: int
+    quota_bytes: int
+    region_fd: int
+
+
+@dataclass(eq=False)
+class WorkerProcess:
+    """One child. `on_end` is called once, from the reaper's thread, after it was reaped and its slot repaired."""
+
+    slot: int
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+    pidfd: int
+    on_end: Callable[["WorkerProcess", int], None] | None = None
+    is_counted: bool = False
+    """What it did is in its vGPU's totals already."""
+    is_ended: threading.Event = field(default_factory=threading.Event)
+    _pidfd_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stop(self) -> None:
+        """Ends it from outside, at once; for a client that is gone or a daemon that stops."""
+        with self._pidfd_lock, contextlib.suppress(ProcessLookupError):
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def close(self) -> None:
+        """After it was reaped: its descriptors, whose numbers are somebody else's from now on."""
+        with self._pidfd_lock:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        self.socket.close()
+
+
+def stop_all(workers: Iterable[WorkerProcess]) -> None:
+    """Ends them and waits. One that a driver keeps from ending, uninterruptibly, is named in the log and left behind."""
+    stopped = list(workers)
+    for worker in stopped:
+        worker.stop()
+    deadline = time.monotonic() + _END_S
+    for worker in stopped:
+        if not worker.is_ended.wait(max(0.0, deadline - time.monotonic())):
+            log.error("worker %d does not end; the device library holds it", worker.process.pid)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether any user may enter every folder on the way to `path`, and `path` itself."""
+    return _closed_part(path) is None
+
+
+def _closed_part(path: Path) -> Path | None:
+    path = path.resolve()
+    return next((part for part in (path, *path.parents) if not part.stat().st_mode & stat.S_IXOTH), None)
+
+
+def worker_identity(user: str) -> tuple[int, int]:
+    """User and group id for workers: `user` when we are root and that user can read what a worker needs, else our own.
+
+    Where it cannot (a checkout below a home directory that only root may enter), workers keep our identity, and the log says so. ConfigError
+    when there is no such user.
+    """
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise ConfigError(f"worker_user: there is no user {user!r} on this host") from None
+    for needed in (PACKAGE_ROOT, Path(sys.executable), Path(sys.prefix)):
+        closed = _closed_part(needed)
+        if closed is not None:
+            log.warning("workers run as root: the user %s may not enter %s; install FairGV elsewhere", user, closed)
+            return 0, 0
+    return entry.pw_uid, entry.pw_gid
+
+
+def worker_environment(identity: tuple[int, int], state_dir: Path) -> dict[str, str]:
+    """What workers' environment has more than ours.
+
+    Workers that run as another user cannot write to our home directory: compiled kernels go to a folder of their own below the state
+    directory, if they can enter that; else the device library looks for a place by itself.
+    """
+    if identity[0] == os.geteuid() or not is_open_to_others(state_dir):
+        return {}
+    cache = state_dir / "cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    os.chown(cache, *identity, follow_symlinks=False)
+    return {"FAIRGV_SOFTGPU_CACHE": str(cache / "softgpu"), "CUDA_CACHE_PATH": str(cache / "cuda")}
+
+
+class WorkerPool:
+    """All workers of one daemon. Thread-safe."""
+
+    def __init__(
+        self,
+        page: ControlPage,
+        page_fd: int,
+        library: str,
+        identity: tuple[int, int],
+        nr_warm: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._page = page
+        self._page_fd = page_fd
+        self._library = library
+        self._identity = identity
+        self._nr_warm = nr_warm
+        self._environment = {**os.environ, **(environment or {})}
+        self._lock = threading.Lock()
+        self._warm: list[WorkerProcess] = []
+        self._all: set[WorkerProcess] = set()
+        self._nr_failures = 0
+        self._is_stopping = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(target=self._reap, name="workers", daemon=True)
+
+    def start(self) -> None:
+        """Starts the reaper and the first warm workers."""
+        self._thread.start()
+
+    def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
+        """Gives the client a worker, a warm one if there is one.
+
+        Raises ControlPageFullError when there are too many, OSError or WorkerFailedError when none can be started.
+        """
+        while True:
+            with self._lock:
+                is_warm = bool(self._warm)
+                worker = self._warm.pop() if is_warm else self._spawn()
+                worker.on_end = on_end
+            if self._tell(worker, assignment):
+                self._wake()
+                return worker
+            worker.stop()
+            if not is_warm:
+                raise WorkerFailedError(f"worker {worker.process.pid} ended at its start")
+
+    def _tell(self, worker: WorkerProcess, assignment: Assignment) -> bool:
+        message = {
+            "region_bytes": assignment.region_bytes,
+            "table_hash": assignment.table_hash,
+            "client": assignment.client,
+            "vgpu": assignment.vgpu,
+            "slot": worker.slot,
+            "device": assignment.device,
+            "quota_bytes": assignment.quota_bytes,
+            "uid": self._identity[0],
+            "gid": self._identity[1],
+            "log": _worker_log_level(),
+        }
+        try:
+            socket.send_fds(worker.socket, [json.dumps(message).encode()], [assignment.region_fd, self._page_fd])
+        except OSError as error:
+            log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
+            return False
+        return True
+
+    def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
+        """While its VM stands still, a worker must not take a beat that stands still for the end of its client."""
+        if not worker.is_ended.is_set():
+            self._page.set_patient(worker.slot, is_patient)
+
+    def stop(self) -> None:
+        """Ends all workers and waits for them."""
+        with self._lock:
+            if self._is_stopping:
+                return
+            self._is_stopping = True
+            workers = list(self._all)
+        stop_all(workers)
+        self._wake()
+        self._thread.join(_END_S)
+        if self._thread.is_alive():
+            return  # the thread still needs what is closed here
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    def _spawn(self) -> WorkerProcess:
+        """With the lock held. Leaves nothing behind when it fails."""
+        if self._is_stopping:
+            raise WorkerFailedError("the daemon is stopping")
+        with contextlib.ExitStack() as undo:
+            slot = self._page.worker_take()
+            undo.callback(self._page.worker_free, slot)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.callback(ours.close)
+            with theirs:
+                process = self._start_process(theirs.fileno(), slot)
+            undo.callback(process.wait)
+            undo.callback(process.kill)
+            worker = WorkerProcess(slot, process, ours, os.pidfd_open(process.pid))
+            undo.callback(os.close, worker.pidfd)
+            self._selector.register(worker.pidfd, selectors.EVENT_READ, worker)
+            self._all.add(worker)
+            undo.pop_all()
+        return worker
+
+    def _start_process(self, socket_fd: int, slot: int) -> subprocess.Popen[bytes]:
+        command: list[Any] = [sys.executable, "-m", "backend_host.worker.main"]
+        command += ["--socket", str(socket_fd), "--library", self._library, "--slot", str(slot)]
+        command += ["--log", str(_worker_log_level())]
+        return subprocess.Popen(
+            command,
+            pass_fds=[socket_fd],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd=PACKAGE_ROOT,
+            env=self._environment,
+            start_new_session=True,  # what the terminal sends is for the daemon
+        )
+
+    def _fill(self) -> bool:
+        """True unless workers are missing that could not be started; then it is worth another attempt later."""
+        try:
+            with self._lock:
+                while not self._is_stopping and self._nr_failures < MAX_FAILURES and len(self._warm) < self._nr_warm:
+                    self._warm.insert(0, self._spawn())
+        except ControlPageFullError:
+            return True  # until one ends, which wakes us
+        except OSError as error:
+            log.error("cannot start a worker: %s", error)
+            return False
+        return True
+
+    def _reap(self) -> None:
+        while True:
+            with self._lock:
+                if self._is_stopping and not self._all:
+                    return
+            timeout_s = None if self._fill() else _RETRY_S
+            for key, _ in self._selector.select(timeout_s):
+                if key.data is None:
+                    os.read(self._wake_read, 4096)
+                else:
+                    self._collect(key.data)
+
+    def _collect(self, worker: WorkerProcess) -> None:
+        self._selector.unregister(worker.pidfd)
+        status = worker.process.wait()
+        worker.close()
+        reading = self._page.worker(worker.slot)
+        has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
+        self._page.repair(worker.slot)
+        with self._lock:
+            was_warm = worker in self._warm
+            if was_warm:
+                self._warm.remove(worker)
+        try:
+            if worker.on_end is not None:
+                worker.on_end(worker, status)
+        except Exception:
+            log.exception("what follows the end of worker %d failed", worker.process.pid)
+        self._page.worker_free(worker.slot)
+        with self._lock:
+            self._all.discard(worker)
+        worker.is_ended.set()
+        if not self._is_stopping:
+            self._judge(status, was_warm, has_served)
+
+    def _judge(self, status: int, was_warm: bool, has_served: bool) -> None:
+        """Only a worker that no guest ever touched tells something about the host."""
+        if has_served:
+            self._nr_failures = 0
+        if not was_warm:
+            return
+        self._nr_failures += 1
+        log.error("a worker ended with status %d before it had a client", status)
+        if self._nr_failures == MAX_FAILURES:
+            log.error(
+                "%d workers in a row ended at their start: none is kept ready any more. Each program still gets an attempt of its own; when "
+                "that fails, it is refused with CUDA_ERROR_SYSTEM_NOT_READY. The lines above say why",
+                MAX_FAILURES,
+            )
+
+
+def _worker_log_level() -> int:
+    """0 errors, 1 information, 2 all."""
+    level = log.getEffectiveLevel()
+    return 2 if level <= logging.DEBUG else 1 if level <= logging.INFO else 0

@@ -1,0 +1,62 @@
+"""A process that plays a worker in the tests of grants: it enters, looks whether a worker of another vGPU is inside, and leaves.
+
+Arguments: control fd, board fd, vGPU, slot, rounds, seed. The board holds a byte per slot, 1 + vGPU while inside, then a
+counter of rounds per slot (4 bytes), then one of violations and one of lost wake-ups (4 bytes each).
+"""
+
+import mmap
+import random
+import sys
+import time
+
+from backend_host.worker._worker import ffi, lib
+
+from backend_host.worker.control import MAX_WORKERS, ControlPage
+
+ROUNDS = MAX_WORKERS
+VIOLATIONS = ROUNDS + 4 * MAX_WORKERS
+LOST = VIOLATIONS + 4
+BOARD_BYTES = 4096
+PATIENCE_NS = 20_000_000_000
+
+
+def add(board: mmap.mmap, offset: int) -> None:
+    value = int.from_bytes(board[offset : offset + 4], "little") + 1
+    board[offset : offset + 4] = value.to_bytes(4, "little")
+
+
+def enter(grantee: ffi.CData, board: mmap.mmap) -> None:
+    while True:
+        bell = lib.fgv_grant_bell(grantee)
+        if lib.fgv_grant_enter(grantee, lib.fgv_clock_ns()):
+            return
+        before_ns = lib.fgv_clock_ns()
+        lib.fgv_grant_sleep(grantee, bell, ffi.NULL, PATIENCE_NS)
+        if lib.fgv_clock_ns() - before_ns >= PATIENCE_NS:
+            add(board, LOST)
+
+
+def main() -> None:
+    control_fd, board_fd, vgpu, slot, nr_rounds, seed = map(int, sys.argv[1:])
+    control = ControlPage.open(control_fd)
+    board = mmap.mmap(board_fd, BOARD_BYTES)
+    choice = random.Random(seed)
+    grantee = ffi.new("struct fgv_grantee *")
+    assert lib.fgv_grantee_attach(grantee, control.page, vgpu, slot)
+    for _ in range(nr_rounds):
+        enter(grantee, board)
+        board[slot] = 1 + vgpu
+        for _ in range(choice.randrange(4)):
+            if any(byte not in (0, 1 + vgpu) for byte in board[:MAX_WORKERS]):
+                add(board, VIOLATIONS)
+            if choice.random() < 0.2:
+                time.sleep(0)
+        board[slot] = 0
+        if choice.random() < 0.5:
+            lib.fgv_grant_close(grantee)
+        lib.fgv_grant_leave(grantee, choice.random() < 0.5, lib.fgv_clock_ns())
+        add(board, ROUNDS + 4 * slot)
+    lib.fgv_grantee_detach(grantee)
+
+
+main()

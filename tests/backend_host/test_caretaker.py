@@ -1,0 +1,384 @@
+"""The caretaker of a region, in front of a guest that writes whatever it likes and workers that end whenever they like.
+
+The guest is the bytes of the region; the pool hands out workers that are no processes; time is handed in.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Owner
+from backend_host.errors import WorkerFailedError
+from backend_host.worker.control import ControlPageFullError
+from backend_host.workers import Assignment, WorkerPool, WorkerProcess
+from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, lib
+
+MS = 1_000_000
+LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
+NONSENSE = 77
+CLIENTS_OFFSET, CLIENT_BYTES, BEAT_OFFSET = 4096 + 65536, 320, 192
+
+
+class PlayedWorker(WorkerProcess):
+    """A worker that ends when the test says so."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.is_ended = threading.Event()
+        self.is_stopped = False
+        self.is_counted = False
+        self.on_end = None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def end(self, status: int = -9) -> None:
+        assert self.on_end is not None
+        self.on_end(self, status)
+        self.is_ended.set()
+
+
+class PlayedPool(WorkerPool):
+    """Hands out played workers, or an error."""
+
+    def __init__(self) -> None:
+        self.workers: list[PlayedWorker] = []
+        self.assignments: list[Assignment] = []
+        self.error: Exception | None = None
+        self.patient: list[tuple[int, bool]] = []
+
+    def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
+        if self.error is not None:
+            raise self.error
+        self.assignments.append(assignment)
+        self.workers.append(PlayedWorker(len(self.workers)))
+        self.workers[-1].on_end = on_end
+        return self.workers[-1]
+
+    def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:
+        self.patient.append((worker.slot, is_patient))
+
+
+@dataclass
+class Scene:
+    """A region, what looks after it, and the guest's pen."""
+
+    region: Region
+    pool: PlayedPool = field(default_factory=PlayedPool)
+    nr_formats: int = 0
+    nr_questions: int = 0
+    is_paused: bool = False
+    ended: list[WorkerProcess] = field(default_factory=list)
+    during_format: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        owner = Owner(name="vm", vgpu=3, device=0, quota_bytes=5, table_hash=7)
+        self.caretaker = Caretaker(self.region, owner, self.pool, self.ended.append, self._format, self._ask)
+        self._format()
+        self.region.set_host_state(HostState.UP)
+
+    def _format(self) -> None:
+        self.nr_formats += 1
+        self.region.format(table_hash=7, wake=Wake.FUTEX)
+        self.during_format()
+
+    def _ask(self) -> bool:
+        self.nr_questions += 1
+        return self.is_paused
+
+    def write(self, index: int, state: int) -> None:
+        """The guest writes a state, whatever was there."""
+        assert self.region.step(index, self.region.client(index).state, state)  # type: ignore[arg-type]
+
+    def beat(self, index: int, beat: int) -> None:
+        offset = CLIENTS_OFFSET + index * CLIENT_BYTES + BEAT_OFFSET
+        os.pwrite(self.region.fileno(), beat.to_bytes(8, "little"), offset)
+
+    def take_pages(self, index: int) -> None:
+        assert lib.fgv_heap_allocate(self.region.c_region, index, 1 << 20) != lib.FGV_HEAP_NONE
+
+    def nr_pages(self, index: int) -> int:
+        return self.region.statistics().nr_client_pages[index]
+
+    def state(self, index: int) -> int:
+        return self.region.client(index).state
+
+    def host_state(self) -> HostState | None:
+        return self.region.host_state
+
+    def serve(self, index: int, now_ns: int = 0) -> PlayedWorker:
+        """A client that says hello and is served."""
+        self.write(index, ClientState.HELLO)
+        self.caretaker.look(now_ns)
+        assert self.region.step(index, ClientState.HELLO, ClientState.READY)
+        return self.pool.workers[-1]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    fd = os.memfd_create("region")
+    os.ftruncate(fd, 32 << 20)
+    region = Region("caretaker", fd, 32 << 20)
+    yield Scene(region)
+    region.close()
+
+
+def test_a_client_that_says_hello_gets_one_worker(scene: Scene) -> None:
+    scene.write(5, ClientState.HELLO)
+    scene.caretaker.look(0)
+    scene.caretaker.look(1)
+    [assignment] = scene.pool.assignments
+    assert (assignment.client, assignment.vgpu, assignment.quota_bytes, assignment.table_hash) == (5, 3, 5, 7)
+    assert assignment.region_fd == scene.region.fileno()
+    assert scene.caretaker.workers() == scene.pool.workers
+
+
+@pytest.mark.parametrize("state", [ClientState.CLAIMED, ClientState.REFUSED, ClientState.DEAD, NONSENSE, 2**32 - 1])
+def test_other_states_are_given_nothing_and_are_taken_back(scene: Scene, state: int) -> None:
+    scene.write(0, state)
+    scene.take_pages(0)
+    scene.caretaker.look(0)
+    scene.caretaker.look(LOST_NS)
+    assert scene.state(0) == state
+    scene.caretaker.look(LOST_NS + 1)
+    assert scene.state(0) == ClientState.FREE
+    assert scene.nr_pages(0) == 0
+    assert scene.pool.assignments == []
+
+
+def test_all_clients_at_once(scene: Scene) -> None:
+    for index in range(NR_CLIENTS):
+        scene.write(index, ClientState.HELLO)
+    scene.caretaker.look(0)
+    assert [assignment.client for assignment in scene.pool.assignments] == list(range(NR_CLIENTS))
+
+
+def test_a_worker_that_ends_before_it_served_is_not_replaced(scene: Scene) -> None:
+    scene.write(0, ClientState.HELLO)
+    scene.caretaker.look(0)
+    scene.pool.workers[0].end(3)
+    for now_ns in range(1, 5):
+        scene.caretaker.look(now_ns)
+    assert len(scene.pool.assignments) == 1
+    assert scene.state(0) == ClientState.REFUSED
+    assert scene.region.client(0).refusal == CUDA_ERROR_SYSTEM_NOT_READY
+
+
+def test_the_reason_that_a_worker_gave_is_kept(scene: Scene) -> None:
+    scene.write(0, ClientState.HELLO)
+    scene.caretaker.look(0)
+    assert scene.region.refuse(0, 803)
+    scene.pool.workers[0].end(4)
+    scene.caretaker.look(1)
+    assert scene.region.client(0).refusal == 803
+
+
+def test_a_worker_that_dies_while_it_serves(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    worker = scene.serve(0)
+    worker.end(-11)
+    scene.caretaker.look(1)
+    assert scene.state(0) == ClientState.DEAD
+    assert scene.ended == [worker]
+    assert "the worker of client 0 ended with status -11" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ControlPageFullError("all taken"), CUDA_ERROR_OUT_OF_MEMORY),
+        (OSError(11, "no processes"), CUDA_ERROR_SYSTEM_NOT_READY),
+        (WorkerFailedError("ended at its start"), CUDA_ERROR_SYSTEM_NOT_READY),
+    ],
+)
+def test_without_a_worker_a_client_is_refused(scene: Scene, error: Exception, code: int) -> None:
+    scene.pool.error = error
+    scene.write(0, ClientState.HELLO)
+    scene.caretaker.look(0)
+    assert scene.region.client(0).state == ClientState.REFUSED
+    assert scene.region.client(0).refusal == code
+
+
+def test_a_client_that_closes_is_taken_back_after_its_worker_ended(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.take_pages(0)
+    scene.write(0, ClientState.CLOSING)
+    scene.caretaker.look(1)
+    assert worker.is_stopped
+    assert scene.state(0) == ClientState.CLOSING
+    assert scene.nr_pages(0) > 0
+    worker.end()
+    scene.caretaker.look(2)
+    assert scene.state(0) == ClientState.FREE
+    assert scene.nr_pages(0) == 0
+    assert scene.caretaker.workers() == []
+
+
+def test_a_guest_that_frees_its_entry_by_itself_loses_worker_and_pages(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.take_pages(0)
+    scene.write(0, ClientState.FREE)
+    scene.caretaker.look(1)
+    assert worker.is_stopped
+    worker.end()
+    scene.caretaker.look(2)
+    assert scene.nr_pages(0) == 0
+    scene.serve(0, LOST_NS * 3)
+    assert scene.state(0) == ClientState.READY, "the next client has a beat of its own"
+
+
+def test_a_second_hello_waits_for_the_end_of_the_first_worker(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.write(0, ClientState.FREE)
+    scene.write(0, ClientState.HELLO)
+    scene.caretaker.look(1)
+    assert len(scene.pool.assignments) == 1
+    worker.end()
+    scene.caretaker.look(2)
+    assert scene.state(0) == ClientState.REFUSED
+
+
+def test_a_client_that_calls_itself_ready(scene: Scene) -> None:
+    scene.write(0, ClientState.READY)
+    scene.caretaker.look(0)
+    assert scene.state(0) == ClientState.DEAD
+    assert scene.pool.assignments == []
+
+
+def test_a_lost_beat_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    worker = scene.serve(0)
+    for now_ns in range(LOST_NS + 1, LOST_NS + 10):
+        scene.caretaker.look(now_ns)
+    assert worker.is_stopped
+    worker.end()
+    scene.caretaker.look(LOST_NS + 11)
+    assert scene.state(0) == ClientState.FREE
+    assert caplog.text.count("no sign of life") == 1
+    assert "ended with status" not in caplog.text
+
+
+def test_a_beat_that_moves_keeps_a_client(scene: Scene) -> None:
+    worker = scene.serve(0)
+    for beat in range(1, 20):
+        scene.beat(0, beat)
+        scene.caretaker.look(beat * LOST_NS)
+    assert not worker.is_stopped
+    assert scene.nr_questions == 0
+
+
+def test_in_a_paused_machine_no_program_is_dead(scene: Scene) -> None:
+    worker = scene.serve(0)
+    other = scene.serve(1)
+    scene.is_paused = True
+    for now_ns in range(0, 10 * LOST_NS, 100 * MS):
+        nr_questions = scene.nr_questions
+        scene.caretaker.look(now_ns)
+        assert scene.nr_questions <= nr_questions + 1, "one question is enough for all clients"
+    assert not worker.is_stopped
+    assert scene.pool.patient == [(worker.slot, True), (other.slot, True)], "workers watch the beat by themselves"
+    scene.is_paused = False
+    scene.beat(0, 1)
+    scene.caretaker.look(10 * LOST_NS)
+    assert scene.pool.patient[-1] == (worker.slot, False)
+
+
+def test_a_worker_is_told_of_a_pause_before_it_gives_up(scene: Scene) -> None:
+    scene.serve(0)
+    scene.is_paused = True
+    for now_ns in range(0, LOST_NS // 2, 100 * MS):
+        scene.caretaker.look(now_ns)
+    assert scene.pool.patient != []
+
+
+def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.caretaker.renew()
+    scene.caretaker.look(1)
+    assert worker.is_stopped
+    assert scene.host_state() is HostState.DOWN
+    assert scene.nr_formats == 1
+    worker.end()
+    scene.caretaker.look(2)
+    assert scene.host_state() is HostState.UP
+    assert scene.nr_formats == 2
+    assert scene.region.clients() == ()
+    scene.caretaker.look(3)
+    assert scene.nr_formats == 2
+
+
+def test_a_reset_during_a_reset_is_not_forgotten(scene: Scene) -> None:
+    scene.caretaker.renew()
+    scene.during_format = scene.caretaker.renew
+    scene.caretaker.look(1)
+    scene.during_format = lambda: None
+    scene.caretaker.look(2)
+    assert scene.nr_formats == 3
+
+
+def test_a_region_that_could_not_be_laid_out_is_tried_again(scene: Scene) -> None:
+    def fail() -> None:
+        raise OSError(28, "full")
+
+    scene.caretaker.renew()
+    scene.during_format = fail
+    with pytest.raises(OSError, match="full"):
+        scene.caretaker.look(1)
+    scene.during_format = lambda: None
+    scene.caretaker.look(2)
+    assert scene.host_state() is HostState.UP
+
+
+def test_stopping_tells_every_program_at_once(scene: Scene) -> None:
+    worker = scene.serve(0)
+    scene.write(1, ClientState.HELLO)
+    worker.stop = worker.end  # type: ignore[method-assign]
+    scene.caretaker.stop()
+    assert scene.host_state() is HostState.DOWN
+    assert scene.state(0) == ClientState.DEAD
+    assert scene.state(1) == ClientState.REFUSED
+    assert scene.region.client(1).refusal == CUDA_ERROR_SYSTEM_NOT_READY
+
+
+def test_a_guest_cannot_fill_the_log(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.pool.error = OSError(11, "no processes")
+    for now_ns in range(500):
+        scene.write(0, ClientState.HELLO)
+        scene.caretaker.look(now_ns)
+        scene.write(0, ClientState.CLOSING)
+        scene.caretaker.look(now_ns)
+    assert len(caplog.records) <= 21
+    assert "no more within this minute" in caplog.text
+
+
+def test_the_thread_attends_to_announcements_and_to_ends(scene: Scene) -> None:
+    """Without the announcement of the end the refusal would come as well, only later: nothing here depends on it."""
+    scene.caretaker.start()
+    scene.write(0, ClientState.HELLO)
+    scene.region.announce()
+    watching = Region("watching", os.dup(scene.region.fileno()), scene.region.region_bytes)
+    watching.check(table_hash=7)
+    while not scene.pool.workers:
+        watching.wait_announce(0.01)
+    scene.pool.workers[0].end(3)
+    while watching.client(0).state != ClientState.REFUSED:
+        watching.wait_announce(0.01)
+    scene.caretaker.stop()
+    watching.close()
+
+
+def test_an_exception_does_not_end_the_thread(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.pool.error = ZeroDivisionError("a bug")
+    scene.caretaker.start()
+    scene.write(0, ClientState.HELLO)
+    scene.region.announce()
+    while "a bug" not in caplog.text:
+        threading.Event().wait(0.01)
+    scene.pool.error = None
+    scene.region.announce()
+    while not scene.pool.workers:
+        threading.Event().wait(0.01)
+    scene.pool.workers[0].stop = scene.pool.workers[0].end  # type: ignore[method-assign]
+    scene.caretaker.stop()

@@ -1,0 +1,53 @@
+"""Settings: what is accepted, and that everything else is refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import Config, load_config
+from backend_host.errors import ConfigError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "fairgv.toml"
+    path.write_text(text)
+    return path
+
+
+def test_file_over_defaults_and_options_over_file(tmp_path: Path) -> None:
+    path = write(tmp_path, 'device = "soft"\nslice_ms = 6.5\nregion_bytes = "64M"\nnr_warm_workers = 2\n')
+    config = load_config(path, device="cuda", policy=None)
+    assert config.device == "cuda"
+    assert config.slice_ns == 6_500_000
+    assert config.region_bytes == 64 << 20
+    assert config.nr_warm_workers == 2
+    assert config.policy == Config().policy
+
+
+def test_paths_are_paths(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, 'state_dir = "/run/elsewhere"\n'))
+    assert config.socket_path == Path("/run/elsewhere/control.sock")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("devise = 'soft'", "devise"),
+        ("slice_ns = 5", "slice_ns"),
+        ("device = 'quantum'", "quantum"),
+        ("policy = 'fastest'", "fastest"),
+        ("region_bytes = '65M'", "power of two"),
+        ("region_bytes = '1M'", "16M"),
+        ("slice_ms = 0.1", "slice_ms"),
+        ("nr_warm_workers = 'two'", "nr_warm_workers"),
+        ("device = ", "fairgv.toml"),
+    ],
+)
+def test_refusals_name_the_culprit(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_config(write(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        load_config(tmp_path / "nowhere.toml")

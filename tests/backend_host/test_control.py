@@ -1,0 +1,355 @@
+"""The control page: slots and accounts, and the hand-over of the grant among processes that may die."""
+
+import mmap
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backend_host.worker._worker import ffi, lib
+
+from backend_host.worker.control import (
+    MAX_VGPUS,
+    MAX_WORKERS,
+    ControlPage,
+    ControlPageError,
+    ControlPageFullError,
+    WorkerState,
+    charges,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = MAX_WORKERS
+VIOLATIONS = ROUNDS + 4 * MAX_WORKERS
+LOST = VIOLATIONS + 4
+GRANT_OFFSET = 64
+SLICE_NS = 6_000_000
+MS = 1_000_000
+
+
+@pytest.fixture
+def control_fd() -> Iterator[int]:
+    fd = os.memfd_create("control")
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def control(control_fd: int) -> Iterator[ControlPage]:
+    with ControlPage.format(control_fd, SLICE_NS) as page:
+        yield page
+
+
+class Player:
+    """A worker's side of the grant, in this process; time is handed in."""
+
+    def __init__(self, control: ControlPage, vgpu: int) -> None:
+        self.control = control
+        self.slot = control.worker_take()
+        self.grantee = ffi.new("struct fgv_grantee *")
+        assert lib.fgv_grantee_attach(self.grantee, control.page, vgpu, self.slot)
+
+    def enter(self, now_ns: int) -> bool:
+        return bool(lib.fgv_grant_enter(self.grantee, now_ns))
+
+    def has(self) -> bool:
+        """What `fgv_grant_has` says, read from outside."""
+        worker, holder = self.control.worker(self.slot), self.control.holder()
+        assert worker is not None
+        return worker.is_user and holder.vgpu == worker.vgpu and not holder.is_closed
+
+    def leave(self, now_ns: int, wants_more: bool = False) -> None:
+        lib.fgv_grant_leave(self.grantee, wants_more, now_ns)
+
+    def left_ns(self, now_ns: int) -> int:
+        return int(lib.fgv_grant_left_ns(self.grantee, now_ns))
+
+
+def test_a_page_is_checked_before_it_is_used(control: ControlPage, control_fd: int) -> None:
+    with ControlPage.open(control_fd) as other:
+        assert other.vgpu_take() == 0
+        assert control.vgpu(0) is not None
+    with pytest.raises(ControlPageError):
+        other.bell()
+    empty = os.memfd_create("empty")
+    with pytest.raises(ControlPageError):
+        ControlPage.open(empty)
+    os.ftruncate(empty, 1 << 20)
+    with pytest.raises(ControlPageError):
+        ControlPage.open(empty)
+    os.close(empty)
+
+
+def test_slots_are_given_out_once(control: ControlPage) -> None:
+    assert [control.vgpu_take() for _ in range(MAX_VGPUS)] == list(range(MAX_VGPUS))
+    with pytest.raises(ControlPageFullError):
+        control.vgpu_take()
+    control.vgpu_free(5)
+    assert control.vgpu_take(7) == 5
+    reading = control.vgpu(5)
+    assert reading is not None
+    assert reading.quota_bytes == 7
+    assert [control.worker_take() for _ in range(MAX_WORKERS)] == list(range(MAX_WORKERS))
+    with pytest.raises(ControlPageFullError):
+        control.worker_take()
+    control.worker_free(9)
+    assert control.worker(9) is None
+    assert control.worker_take() == 9
+    worker = control.worker(9)
+    assert worker is not None
+    assert worker.state is WorkerState.WARM
+    with pytest.raises(ValueError, match=r"0\.\.63"):
+        control.vgpu(MAX_VGPUS)
+    with pytest.raises(ValueError, match=r"0\.\.255"):
+        control.repair(-1)
+
+
+def test_the_first_to_ask_takes_a_free_grant_and_gives_it_back(control: ControlPage) -> None:
+    one = Player(control, control.vgpu_take())
+    bell = control.bell()
+    assert one.enter(MS)
+    assert one.has()
+    assert control.holder().vgpu == 0
+    one.leave(2 * MS)
+    assert control.holder().vgpu is None
+    assert control.bell() == bell, "nobody else waits, so nobody is woken"
+
+
+def test_others_wait_and_the_successor_gets_it(control: ControlPage) -> None:
+    one, two, three = (Player(control, control.vgpu_take()) for _ in range(3))
+    assert one.enter(MS)
+    assert not two.enter(2 * MS)
+    assert not three.enter(3 * MS)
+    assert [(waiting.vgpu, waiting.waiting_since_ns) for waiting in control.backlogged()] == [(1, 2 * MS), (2, 3 * MS)]
+    control.set_successor(2)
+    assert control.successor() == 2
+    assert control.holder().vgpu == 0
+    bell = control.bell()
+    one.leave(4 * MS)
+    assert control.holder().vgpu == 2
+    assert control.successor() is None
+    assert control.bell() != bell
+    assert not two.enter(5 * MS)
+    assert three.enter(5 * MS)
+    three.leave(6 * MS)
+    assert control.holder().vgpu == 1, "without a successor, whoever waited longest"
+    assert two.enter(6 * MS)
+    assert control.backlogged() == []
+
+
+def test_all_workers_of_a_vgpu_share_its_slice(control: ControlPage) -> None:
+    vgpu, other = control.vgpu_take(), control.vgpu_take()
+    one, two, three = Player(control, vgpu), Player(control, vgpu), Player(control, other)
+    assert one.enter(MS)
+    assert two.enter(MS)
+    assert not three.enter(MS)
+    assert control.holder().nr_users == 2
+    lib.fgv_grant_close(one.grantee)
+    one.leave(2 * MS, wants_more=True)
+    assert control.holder().vgpu == vgpu, "the second one still has work in flight"
+    assert not one.enter(2 * MS)
+    two.leave(3 * MS)
+    assert control.holder().vgpu == other
+    assert three.enter(3 * MS)
+    three.leave(4 * MS)
+    assert control.holder().vgpu == vgpu
+    assert one.enter(4 * MS)
+
+
+def test_the_slice_ends(control: ControlPage) -> None:
+    one = Player(control, control.vgpu_take())
+    now_ns = time.monotonic_ns()
+    assert one.enter(now_ns)
+    assert one.left_ns(now_ns) == SLICE_NS
+    assert one.left_ns(now_ns + MS) == SLICE_NS - MS
+    assert one.left_ns(now_ns + SLICE_NS) == 0
+    control.set_slice_ns(2 * SLICE_NS)
+    assert one.left_ns(now_ns + SLICE_NS) == SLICE_NS
+    lib.fgv_grant_close(one.grantee)
+    assert one.left_ns(now_ns) == 0
+
+
+def test_a_successor_set_late_takes_a_free_grant(control: ControlPage) -> None:
+    control.vgpu_take()
+    two = Player(control, control.vgpu_take())
+    control.set_successor(0)
+    assert two.enter(MS), "a successor that does not wait is passed over"
+    two.leave(2 * MS)
+    assert control.holder().vgpu is None
+
+
+def test_eviction(control: ControlPage) -> None:
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    assert one.enter(MS)
+    assert not control.evict()
+    assert not two.enter(MS)
+    assert control.evict()
+    assert control.holder().vgpu == 1
+    assert not one.has()
+    assert one.left_ns(MS) == 0
+    assert two.enter(2 * MS)
+    one.leave(3 * MS, wants_more=True)
+    assert control.holder().vgpu == 1
+    two.leave(4 * MS)
+    assert control.holder().vgpu == 0
+
+
+def test_a_holder_that_does_not_use_the_gpu_loses_it(control: ControlPage) -> None:
+    one, two, three = (Player(control, control.vgpu_take()) for _ in range(3))
+    assert one.enter(MS)
+    assert not two.enter(MS)
+    assert not three.enter(2 * MS)
+    one.leave(3 * MS)
+    assert control.holder().vgpu == 1
+    now_ns = time.monotonic_ns()
+    lib.fgv_grant_nudge(three.grantee, now_ns)
+    assert control.holder().vgpu == 1, "it was woken just now"
+    lib.fgv_grant_nudge(three.grantee, now_ns + 3 * MS)
+    assert control.holder().vgpu == 2
+
+
+def test_repair_takes_back_everything(control: ControlPage) -> None:
+    vgpu = control.vgpu_take(100)
+    one, two = Player(control, vgpu), Player(control, control.vgpu_take())
+    assert one.enter(MS)
+    assert lib.fgv_quota_take(one.grantee, 60)
+    assert not lib.fgv_quota_take(one.grantee, 60)
+    assert not two.enter(MS)
+    control.repair(one.slot)
+    control.repair(one.slot)
+    assert control.holder().vgpu == 1
+    reading = control.vgpu(vgpu)
+    assert reading is not None
+    assert (reading.memory_bytes, reading.nr_workers) == (0, 0)
+    control.repair(two.slot)
+    assert control.holder().vgpu is None
+    assert control.backlogged() == []
+
+
+def test_overlapping_work_of_one_vgpu_is_charged_once(control: ControlPage) -> None:
+    vgpu = control.vgpu_take()
+    one, two = Player(control, vgpu), Player(control, vgpu)
+    before = control.vgpus()
+    lib.fgv_grant_charge(one.grantee, 10, 30)
+    lib.fgv_grant_charge(two.grantee, 20, 40)
+    lib.fgv_grant_charge(one.grantee, 25, 35)
+    lib.fgv_grant_charge(two.grantee, 50, 60)
+    assert charges(before, control.vgpus()) == {vgpu: 40}
+    assert [worker.gpu_ns for worker in control.workers()] == [20, 20]
+
+
+def test_the_bell_is_not_missed(control: ControlPage) -> None:
+    seen = control.bell()
+    ringer = threading.Thread(target=control.ring_bell)
+    ringer.start()
+    assert control.wait_bell(60, seen) == seen + 1
+    ringer.join()
+    assert control.wait_bell(60, seen) == seen + 1, "rung before: no waiting"
+    assert control.wait_bell(0, seen + 1) == seen + 1
+
+
+def test_garbage_in_the_page_harms_nobody(control: ControlPage, control_fd: int) -> None:
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    with mmap.mmap(control_fd, 0) as page:
+        page[128:132] = (65_000).to_bytes(4, "little")
+        assert control.successor() is None
+        page[GRANT_OFFSET : GRANT_OFFSET + 8] = (1 << 32 | 40_000).to_bytes(8, "little")
+        assert control.holder().vgpu is None
+        assert not one.enter(MS)
+        assert control.evict()
+        assert control.holder().vgpu == 0
+        assert one.enter(MS)
+        assert not two.enter(MS)
+
+
+class Play:
+    """Players in processes of their own, and the daemon's part in this one."""
+
+    def __init__(self, control: ControlPage, control_fd: int, nr_vgpus: int, nr_each: int, nr_rounds: int) -> None:
+        self.control, self.control_fd, self.nr_rounds = control, control_fd, nr_rounds
+        self.board_fd = os.memfd_create("board")
+        os.ftruncate(self.board_fd, 4096)
+        self.board = mmap.mmap(self.board_fd, 4096)
+        vgpus = [control.vgpu_take() for _ in range(nr_vgpus)]
+        self.vgpu_of = {control.worker_take(): vgpu for vgpu in vgpus for _ in range(nr_each)}
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, slot: int, seed: int) -> None:
+        numbers = (self.control_fd, self.board_fd, self.vgpu_of[slot], slot, self.nr_rounds, seed)
+        player = ROOT / "tests" / "backend_host" / "grant_player.py"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(player), *map(str, numbers)]
+        self.processes[slot] = subprocess.Popen(command, env=environment, pass_fds=[self.control_fd, self.board_fd])
+
+    def kill(self, slot: int) -> None:
+        process = self.processes.pop(slot)
+        process.kill()
+        process.wait()
+        self.board[slot] = 0
+        self.control.repair(slot)
+
+    def number(self, offset: int) -> int:
+        return int.from_bytes(self.board[offset : offset + 4], "little")
+
+    def nr_done(self) -> int:
+        return sum(self.number(ROUNDS + 4 * slot) for slot in self.vgpu_of)
+
+    def daemon(self, seen: int) -> int:
+        """One step of the daemon: whoever waited longest is next."""
+        seen = self.control.wait_bell(0.05, seen)
+        backlogged = self.control.backlogged()
+        self.control.set_successor(backlogged[0].vgpu if backlogged else None)
+        return seen
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.board.close()
+        os.close(self.board_fd)
+
+
+@pytest.mark.parametrize("sequence", [0, 0xFFFF_FFF0], ids=["start", "wrap"])
+def test_holders_exclude_each_other_and_no_wakeup_is_lost(control: ControlPage, control_fd: int, sequence: int) -> None:
+    with mmap.mmap(control_fd, 0) as page:
+        page[GRANT_OFFSET + 4 : GRANT_OFFSET + 8] = sequence.to_bytes(4, "little")
+    play = Play(control, control_fd, 3, 2, 300)
+    for slot in play.vgpu_of:
+        play.start(slot, slot)
+    seen = control.bell()
+    while any(process.poll() is None for process in play.processes.values()):
+        seen = play.daemon(seen)
+    assert all(process.returncode == 0 for process in play.processes.values())
+    assert play.nr_done() == 6 * 300
+    assert (play.number(VIOLATIONS), play.number(LOST)) == (0, 0)
+    assert control.holder().vgpu is None
+    assert control.backlogged() == []
+    assert sum(reading.nr_grants for reading in control.vgpus()) > 3
+    play.close()
+
+
+def test_workers_killed_anywhere_stop_nobody(control: ControlPage, control_fd: int) -> None:
+    play = Play(control, control_fd, 3, 2, 1_000_000)
+    choice = random.Random(20)
+    for slot in play.vgpu_of:
+        play.start(slot, slot)
+    seen, nr_kills, next_kill = control.bell(), 0, 50
+    while nr_kills < 40:
+        seen = play.daemon(seen)
+        if play.nr_done() >= next_kill:
+            victim = choice.choice(sorted(play.processes))
+            play.kill(victim)
+            play.start(victim, 100 + nr_kills)
+            nr_kills += 1
+            next_kill = play.nr_done() + choice.randrange(100)
+    for slot in sorted(play.processes):
+        play.kill(slot)
+    assert (play.number(VIOLATIONS), play.number(LOST)) == (0, 0)
+    assert control.holder().vgpu is None
+    assert control.backlogged() == []
+    play.close()

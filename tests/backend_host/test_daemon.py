@@ -1,0 +1,273 @@
+"""The daemon: how it starts, refuses and ends, alone and beside another, and what programs see when parts of the house die."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host.cli import host_command, launch, start_in_background, wait_for_end, wait_for_start
+from backend_host.config import Config, load_config
+from backend_host.daemon import MAX_WEIGHT, Daemon, ReadyPipe
+from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
+from backend_host.ipc import Connection, Session
+from tests.end_to_end.host import Host, start_host, stop_host, wait_until
+
+REGION_BYTES = 16 << 20
+
+
+def config(state_dir: Path, **settings: object) -> Config:
+    return load_config(None, state_dir=state_dir, **{"device": "soft", "nr_warm_workers": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    running = start_host(tmp_path_factory.mktemp("host"), nr_warm_workers=0)
+    yield running
+    stop_host(running)
+
+
+def connect(state_dir: Path) -> Connection:
+    return Connection(state_dir / "control.sock")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"weight": 0}, "weight"),
+        ({"weight": MAX_WEIGHT + 1}, "weight"),
+        ({"weight": "heavy"}, "malformed"),
+        ({"weight": None}, "malformed"),
+        ({"weight": float("inf")}, "malformed"),
+        ({"weight": [1]}, "malformed"),
+        ({"memory_bytes": -1}, "quota"),
+        ({"memory_bytes": 1 << 63}, "quota"),
+        ({"memory_bytes": {}}, None),
+        ({"region_bytes": 3}, "power of two"),
+        ({"region_bytes": 1 << 62}, "power of two"),
+        ({"region_bytes": -(1 << 24)}, "power of two"),
+        ({"name": ["a"]}, "no name"),
+    ],
+)
+def test_requests_that_make_no_sense(host: Host, arguments: dict[str, Any], named: str | None) -> None:
+    with connect(host.state_dir) as connection:
+        if named is None:
+            os.close(connection.ask("open", **arguments)["fd"])  # nothing said is nothing wanted
+        else:
+            with pytest.raises(RefusedError, match=named):
+                connection.ask("open", **arguments)
+        assert connection.ask("status")["pid"] > 0
+    wait_until(lambda: not host.status()["vgpus"], "nothing was left behind")
+
+
+def test_unknown_requests_and_domains(host: Host) -> None:
+    with connect(host.state_dir) as connection:
+        with pytest.raises(RefusedError, match="knows no request"):
+            connection.ask("dance")
+        with pytest.raises(RefusedError):
+            connection.ask("attach")
+        with pytest.raises(RefusedError):
+            connection.ask("attach", domain="vm", weight=0)
+
+
+@pytest.mark.parametrize("operation", ["stop", "attach", "detach"])
+def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> None:
+    daemon = Daemon(config(tmp_path))
+    with pytest.raises(RefusedError, match="own user"):
+        daemon._handle(Session(os.geteuid() + 1), {"op": operation, "domain": "vm"})
+
+
+def test_looking_under_load(host: Host) -> None:
+    failures: list[BaseException] = []
+
+    def busy(nr: int) -> None:
+        try:
+            for _ in range(10):
+                with connect(host.state_dir) as connection:
+                    os.close(connection.ask("open", name=f"v{nr}", region_bytes=REGION_BYTES)["fd"])
+                    connection.ask("status")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=busy, args=(nr % 4,)) for nr in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    wait_until(lambda: not host.status()["vgpus"], "all sessions ended")
+
+
+def test_a_daemon_without_a_device_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FairGVError, match="/nowhere/libcuda"):
+        start_in_background(config(tmp_path, device="cuda", cuda_library="/nowhere/libcuda.so.1"))
+    assert not (tmp_path / "control.sock").exists()
+    start_in_background(config(tmp_path))
+    stop_host(Host(tmp_path, "soft"))
+    assert not (tmp_path / "control.sock").exists()
+
+
+def test_of_two_daemons_started_at_once_one_serves(tmp_path: Path) -> None:
+    started = [launch(config(tmp_path)) for _ in range(3)]
+    answers = []
+    for _, other_end in started:
+        with other_end:
+            try:
+                answers.append(wait_for_start(config(tmp_path), other_end))
+            except FairGVError as error:
+                assert "already listens" in str(error)
+    assert len(answers) == 1
+    stop_host(Host(tmp_path, "soft"))
+
+
+def test_a_daemon_nobody_waits_for_ends(tmp_path: Path) -> None:
+    pid, other_end = launch(config(tmp_path))
+    other_end.close()
+    wait_for_end(pid)
+    assert "was interrupted" in (tmp_path / "daemon.log").read_text()
+    with pytest.raises(DaemonNotRunningError):
+        connect(tmp_path)
+
+
+def test_a_private_daemon_lives_as_long_as_its_starter(tmp_path: Path) -> None:
+    state_dir = tmp_path / "private"
+    pid, other_end = launch(config(state_dir, is_private=True))
+    wait_for_start(config(state_dir), other_end)
+    with connect(state_dir) as connection:
+        os.close(connection.ask("open", region_bytes=REGION_BYTES)["fd"])
+    with connect(state_dir) as connection:
+        assert connection.ask("status")["pid"] == pid
+        other_end.close()
+        wait_for_end(pid)
+    assert not state_dir.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    host = start_host(tmp_path, nr_warm_workers=1)
+    pid = host.status()["pid"]
+    with connect(tmp_path) as connection:
+        os.close(connection.ask("open", region_bytes=REGION_BYTES)["fd"])
+        os.kill(pid, number)
+        wait_for_end(pid)
+        with pytest.raises(DaemonNotRunningError):
+            connection.ask("status")
+    assert not (tmp_path / "control.sock").exists()
+    assert "Traceback" not in host.log()
+    assert "ERROR" not in host.log()
+
+
+def test_a_stop_from_one_who_does_not_wait_for_the_answer(tmp_path: Path) -> None:
+    host = start_host(tmp_path, nr_warm_workers=0)
+    pid = host.status()["pid"]
+    connection = connect(tmp_path)
+    connection._socket.sendall(b'{"op": "stop"}\n')
+    connection.close()
+    wait_for_end(pid)
+
+
+def test_it_keeps_no_descriptor_of_its_starter(tmp_path: Path) -> None:
+    read_fd, write_fd = os.pipe()
+    os.set_inheritable(write_fd, True)
+    pid, other_end = launch(config(tmp_path))
+    os.close(write_fd)
+    wait_for_start(config(tmp_path), other_end)
+    assert os.read(read_fd, 1) == b"", "whoever waits for this pipe to close does not wait for the daemon"
+    os.close(read_fd)
+    other_end.close()
+    stop_host(Host(tmp_path, "soft"))
+    wait_for_end(pid)
+
+
+def test_a_second_daemon_in_the_foreground(host: Host) -> None:
+    answer = host_command(host.state_dir, "start", "--device", "soft", "--foreground")
+    assert answer.returncode == 1
+    assert "already listens" in answer.stderr.splitlines()[-1]
+
+
+def test_in_the_foreground_it_speaks_and_ends_with_a_signal(tmp_path: Path) -> None:
+    command = ["start", "--device", "soft", "--foreground"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "backend_host.cli", "--state-dir", str(tmp_path), *command],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stderr is not None
+        assert any(line.startswith("device: ") for line in iter(child.stderr.readline, ""))
+        child.send_signal(signal.SIGINT)
+        rest = child.stderr.read()
+        assert child.wait(60) == 0
+        assert "Traceback" not in rest
+
+
+def test_workers_that_cannot_start(tmp_path: Path) -> None:
+    """The device answered at the start and is gone now: every program is told, none waits, nothing is tried for ever."""
+    library = tmp_path / "libcuda.so.1"
+    shutil.copy(Config().softgpu_library, library)
+    host = start_host(tmp_path, softgpu_library=str(library), nr_warm_workers=0)
+    library.unlink()
+    for _ in range(2):
+        result = host.guest("vector_add")
+        assert result.returncode == 1
+        assert "cudaErrorSystemNotReady" in result.stdout + result.stderr
+        assert "the host refused to serve this program" in result.stderr
+    assert host.log().count("is refused: its worker ended with status 3") == 2
+    assert host.log().count("cannot open the device library") == 2
+    assert host.status()["vgpus"] == []
+    shutil.copy(Config().softgpu_library, library)
+    assert host.guest("vector_add").returncode == 0, "as soon as it can, it serves again"
+    stop_host(host)
+
+
+def test_daemon_and_worker_die_and_a_waiting_program_learns_of_it(tmp_path: Path) -> None:
+    host = start_host(tmp_path)
+    child = host.start("spin", "60000")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    wait_until(lambda: len(host.status()["vgpus"][0]["clients"]) == 1, "the program is served")
+    status = host.status()
+    os.kill(status["pid"], signal.SIGKILL)
+    os.kill(status["vgpus"][0]["clients"][0]["worker_pid"], signal.SIGKILL)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "synchronize: cudaErrorDevicesUnavailable" in output
+    assert errors.count("fairgv: ") == 1
+
+
+def test_the_ready_pipe_in_the_foreground(capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = ReadyPipe(None)
+    pipe.ready("device: this one")
+    pipe.failed(DaemonRunningError("another one"))
+    assert capsys.readouterr().err == "device: this one\nfairgv-host: another one\n"
+
+
+def test_status_is_what_the_command_prints(host: Host) -> None:
+    with connect(host.state_dir) as connection:
+        status = connection.ask("status")
+    printed = json.loads(host_command(host.state_dir, "status", "--json").stdout)
+    assert status.keys() == printed.keys()
+    assert status["device"] == printed["device"]
+    assert status["policy"] == "first-come"
+
+
+def test_after_a_daemon_that_died_nothing_stays_behind(tmp_path: Path) -> None:
+    host = start_host(tmp_path)
+    child = host.start("spin", "300")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    daemon = host.status()["pid"]
+    children = [path.read_text().split() for path in Path(f"/proc/{daemon}/task").glob("*/children")]
+    workers = [int(pid) for pids in children for pid in pids]
+    assert workers
+    os.kill(daemon, signal.SIGKILL)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, output + errors
+    for worker in workers:  # the warm one is among them
+        wait_for_end(worker)

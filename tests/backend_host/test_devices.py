@@ -1,0 +1,126 @@
+"""Which device library serves: what a probe says, and one clear sentence for every library that cannot serve."""
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import Config
+from backend_host.devices import DeviceLibrary, choose, probe, with_quota
+from backend_host.errors import DeviceUnavailableError
+
+SOFTGPU = Config().softgpu_library
+MISSING = "/nowhere/libcuda.so.1"
+ANSWER = {
+    "name": "device",
+    "memory_bytes": 1,
+    "capability": "8.0",
+    "driver_version": 13000,
+    "preempts": True,
+    "facts": "AAAA",
+}
+
+
+@pytest.fixture(scope="module")
+def softgpu() -> DeviceLibrary:
+    return probe("soft", SOFTGPU)
+
+
+def test_softgpu_answers(softgpu: DeviceLibrary) -> None:
+    assert softgpu.kind == "soft"
+    assert softgpu.memory_bytes > 0
+    assert not softgpu.preempts
+    assert softgpu.slice_ns == 6_000_000
+    assert len(softgpu.facts) > 0
+
+
+def test_a_device_that_preempts_has_longer_slices(softgpu: DeviceLibrary) -> None:
+    assert dataclasses.replace(softgpu, preempts=True).slice_ns == 30_000_000
+
+
+@pytest.mark.parametrize("path", [MISSING, "libm.so.6", __file__])
+def test_libraries_that_are_no_driver(path: str) -> None:
+    with pytest.raises(DeviceUnavailableError) as caught:
+        probe("cuda", path)
+    assert path in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_library_that_crashes_is_its_own_affair(tmp_path: Path) -> None:
+    library = tmp_path / "libcuda.so.1"
+    source = "#include <stdlib.h>\n__attribute__((constructor)) static void begin(void) { abort(); }\n"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(command, input=source, text=True, check=True)
+    with pytest.raises(DeviceUnavailableError, match="signal 6"):
+        probe("cuda", str(library))
+
+
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [
+        ("", 0),
+        ("[]\n", 0),
+        ("no json\n", 0),
+        (json.dumps({**ANSWER, "facts": "?"}) + "\n", 0),
+        (json.dumps({**ANSWER, "memory_bytes": "much"}) + "\n", 0),
+        (json.dumps({"name": "device"}) + "\n", 0),
+        ("", 9),
+    ],
+)
+def test_answers_that_make_no_sense(monkeypatch: pytest.MonkeyPatch, output: str, status: int) -> None:
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, status, output, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(DeviceUnavailableError, match="library"):
+        probe("cuda", "library")
+
+
+@pytest.mark.parametrize("error", [subprocess.TimeoutExpired("probe", 1), OSError(11, "no processes")])
+def test_a_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def run(command: list[str], **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(DeviceUnavailableError, match="library"):
+        probe("cuda", "library")
+
+
+def test_auto_takes_the_embedded_device_where_there_is_no_other() -> None:
+    library, sentence = choose(Config(device="auto", cuda_library=MISSING))
+    assert library.kind == "soft"
+    assert "no NVIDIA device here" in sentence
+    assert MISSING in sentence
+
+
+def test_auto_takes_the_driver_that_answers() -> None:
+    library, sentence = choose(Config(device="auto", cuda_library=SOFTGPU))
+    assert library.kind == "cuda"
+    assert "NVIDIA's driver reports it" in sentence
+
+
+def test_what_was_asked_for_is_not_replaced() -> None:
+    with pytest.raises(DeviceUnavailableError, match=MISSING):
+        choose(Config(device="cuda", cuda_library=MISSING))
+
+
+def test_an_embedded_device_that_is_not_built() -> None:
+    with pytest.raises(DeviceUnavailableError, match="make setup"):
+        choose(Config(device="soft", softgpu_library=MISSING))
+
+
+def test_facts_under_a_quota(softgpu: DeviceLibrary) -> None:
+    assert with_quota(softgpu.facts, 0) == softgpu.facts
+    assert with_quota(softgpu.facts, 1 << 49) == softgpu.facts
+    limited = with_quota(softgpu.facts, 64 << 20)
+    assert limited != softgpu.facts
+    assert len(limited) == len(softgpu.facts)
+    assert (64 << 20).to_bytes(8, "little") in limited
+
+
+@pytest.mark.parametrize("facts", [b"", b"\0" * 7, b"\xff" * 4096])
+def test_facts_that_make_no_sense(facts: bytes) -> None:
+    with pytest.raises(DeviceUnavailableError):
+        with_quota(facts, 64 << 20)

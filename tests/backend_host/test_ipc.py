@@ -1,0 +1,102 @@
+"""The control socket: answers, refusals, sessions that end when their connection does, descriptors, hostile lines."""
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.errors import DaemonNotRunningError, DaemonRunningError, RefusedError
+from backend_host.ipc import Connection, Message, Server, Session
+
+
+class Peer:
+    """A handler that records what it is asked."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def handle(self, session: Session, request: Message) -> Message:
+        if request["op"] == "hold":
+            session.at_end(self.ended.set)
+        if request["op"] == "refuse":
+            raise RefusedError("not today")
+        if request["op"] == "file":
+            session.send_fd = os.open("/dev/null", os.O_RDONLY)
+        return {"echo": request, "uid": session.uid}
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def path(tmp_path: Path, peer: Peer) -> Iterator[Path]:
+    server = Server(tmp_path / "control.sock", peer.handle)
+    server.start()
+    yield tmp_path / "control.sock"
+    server.stop()
+
+
+def test_ask_and_answer(path: Path) -> None:
+    with Connection(path) as connection:
+        assert connection.ask("first", number=1)["echo"] == {"op": "first", "number": 1}
+        assert connection.ask("second")["uid"] == os.geteuid()
+
+
+def test_a_refusal_is_an_exception_and_the_connection_lives_on(path: Path) -> None:
+    with Connection(path) as connection:
+        with pytest.raises(RefusedError, match="not today"):
+            connection.ask("refuse")
+        assert connection.ask("fine")["echo"]["op"] == "fine"
+
+
+def test_a_session_ends_with_its_connection(path: Path, peer: Peer) -> None:
+    connection = Connection(path)
+    connection.ask("hold")
+    assert not peer.ended.is_set()
+    connection.close()
+    assert peer.ended.wait(10)
+
+
+def test_a_descriptor_comes_with_the_answer(path: Path) -> None:
+    with Connection(path) as connection:
+        fd = connection.ask("file")["fd"]
+    assert stat.S_ISCHR(os.fstat(fd).st_mode)
+    os.close(fd)
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b"[1]\n", b'{"op": 3}\n', b"\xff\xfe\n", b"{" * 5000 + b"\n"])
+def test_lines_that_are_no_request(path: Path, line: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(path))
+        raw.sendall(line)
+        assert b'"error"' in raw.recv(4096)
+    with Connection(path) as connection:
+        assert "echo" in connection.ask("still there")
+
+
+def test_only_the_owner_may_open_the_socket(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(DaemonNotRunningError, match="fairgv-host start"):
+        Connection(tmp_path / "control.sock")
+
+
+def test_a_stale_socket_is_replaced_and_a_live_one_is_not(path: Path, peer: Peer, tmp_path: Path) -> None:
+    with pytest.raises(DaemonRunningError):
+        Server(path, peer.handle)
+    stale = tmp_path / "stale.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(stale))
+    server = Server(stale, peer.handle)
+    server.start()
+    with Connection(stale) as connection:
+        assert "echo" in connection.ask("hello")
+    server.stop()

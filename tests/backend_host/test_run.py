@@ -1,0 +1,255 @@
+"""`fairgv-run`: the program's exit status, its signals, a private daemon that leaves nothing behind."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.ipc import Connection
+from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
+
+COUNTER = """
+import os, signal, sys
+def said(number, frame):
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
+    if number == signal.SIGUSR1:
+        os._exit(3)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2, signal.SIGUSR1):
+    signal.signal(number, said)
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+"""
+PRIVATE = """
+import sys
+from pathlib import Path
+from backend_host import run
+run.default_state_dir = lambda: Path("/nowhere")
+sys.exit(run.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    running = start_host(tmp_path_factory.mktemp("host"), nr_warm_workers=0)
+    yield running
+    stop_host(running)
+
+
+def command(host: Host, *program: str) -> list[str]:
+    return [sys.executable, "-m", "backend_host.run", "--state-dir", str(host.state_dir), "--", *program]
+
+
+def read_until(fd: int, text: str) -> str:
+    found = b""
+    while text.encode() not in found:
+        data = os.read(fd, 4096)
+        assert data, found
+        found += data
+    return found.decode()
+
+
+def test_a_program_that_is_not_there(host: Host) -> None:
+    result = host.guest("/nowhere/program")
+    assert result.returncode == 127
+    assert result.stderr == "fairgv-run: cannot run /nowhere/program: No such file or directory\n"
+    assert result.stdout == ""
+
+
+def test_a_program_that_cannot_be_executed(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program\n")
+    (tmp_path / "text").chmod(0o644)
+    result = host.guest(tmp_path / "text")
+    assert result.returncode == 126
+    assert "Permission denied" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_program_is_found_as_a_shell_finds_it(host: Host) -> None:
+    assert subprocess.run(command(host, "true"), check=False).returncode == 0
+
+
+def test_no_program_is_wrong_usage(host: Host) -> None:
+    assert subprocess.run(command(host), stderr=subprocess.PIPE, check=False).returncode == 2
+
+
+def test_refusals_are_one_line(host: Host) -> None:
+    result = host.guest("/bin/true", options=("--vgpu", "no name"))
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_program_inherits_nothing_of_ours(host: Host) -> None:
+    listing = "for fd in /proc/self/fd/*; do readlink $fd; done"
+    result = host.guest("/bin/sh", "-c", listing)
+    assert "memfd" not in result.stdout
+    assert "socket" not in result.stdout
+
+
+def signal_sets(command: list[str]) -> list[int]:
+    """Blocked and ignored signals of a process started like this, without the two that libc keeps to itself (32 and 33)."""
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[1], 16) & 0x7FFFFFFF for line in output.splitlines()]
+
+
+def test_dispositions_and_mask_are_the_callers(host: Host) -> None:
+    report = ["/bin/sh", "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status"]
+    without_hangup = ["/bin/sh", "-c", 'trap "" HUP; "$@"', "sh"]
+    assert signal_sets(command(host, *report)) == signal_sets(report) == [0, 0]
+    ignored = 1 << (signal.SIGHUP - 1)
+    assert signal_sets([*without_hangup, *command(host, *report)]) == signal_sets([*without_hangup, *report])
+    assert signal_sets([*without_hangup, *report]) == [0, ignored]
+
+
+def test_a_signal_reaches_the_program_once(host: Host) -> None:
+    child = host.start(sys.executable, "-c", COUNTER)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
+        child.send_signal(number)
+        assert child.stdout.readline() == f"{number.name}\n"
+    child.send_signal(signal.SIGUSR1)
+    output, _ = child.communicate(timeout=60)
+    assert output == "SIGUSR1\n"
+    assert child.returncode == 3
+
+
+def test_the_end_by_a_signal_is_told_as_a_shell_tells_it(host: Host) -> None:
+    child = host.start("/bin/sleep", "60")
+    wait_until(lambda: len(host.status()["vgpus"]) == 1, "the program was started")
+    child.terminate()
+    child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("is_input_terminal", [True, False])
+def test_ctrl_c_reaches_the_program_once(host: Host, is_input_terminal: bool) -> None:
+    ours, terminal = pty.openpty()
+    own_the_terminal = [
+        "setsid",
+        "--ctty",
+        "/bin/sh",
+        "-c",
+        'exec "$@"' + ("" if is_input_terminal else " </dev/null"),
+        "sh",
+    ]
+    with subprocess.Popen(
+        [*own_the_terminal, *command(host, sys.executable, "-c", COUNTER)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    ) as child:
+        read_until(ours, "ready")
+        os.write(ours, b"\x03")
+        output = read_until(ours, "SIGINT")
+        child.send_signal(signal.SIGUSR1)
+        output += read_until(ours, "SIGUSR1")
+        assert output.count("SIGINT") == 1
+        assert child.wait(60) == 3
+    os.close(terminal)
+    os.close(ours)
+
+
+class Private:
+    """Commands with a daemon of their own, whose directories are all below `place`."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.environment = {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(PACKAGE_ROOT)}
+
+    def start(self, *program: str, device: str = "soft") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", PRIVATE, "--device", device, "--", *program],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def processes(self) -> list[str]:
+        """Command lines that name the place: daemons."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.place) in line:
+                found.append(line)
+        return found
+
+    def assert_nothing_is_left(self) -> None:
+        wait_until(lambda: not self.processes(), "the daemon ended")
+        assert list(self.place.iterdir()) == []
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Private:
+    return Private(tmp_path)
+
+
+def test_a_private_daemon_serves_and_goes(private: Private) -> None:
+    child = private.start(str(PROGRAMS / "vector_add"))
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, output + errors
+    assert private.processes() == []
+    assert list(private.place.iterdir()) == []
+
+
+def test_a_private_daemon_goes_when_its_command_was_killed(private: Private) -> None:
+    child = private.start("/bin/sh", "-c", "echo $$; exec sleep 60")
+    assert child.stdout is not None
+    program = int(child.stdout.readline())
+    child.kill()
+    child.wait()
+    private.assert_nothing_is_left()
+    os.kill(program, signal.SIGTERM)
+    child.communicate()
+
+
+def test_what_a_private_daemon_had_to_say_is_not_lost(private: Private) -> None:
+    child = private.start("/bin/sh", "-c", "echo started; exec sleep 60")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "started\n"
+    [state_dir] = private.place.iterdir()
+    with Connection(state_dir / "control.sock") as connection:
+        daemon = connection.ask("status")["pid"]
+    threads = Path(f"/proc/{daemon}/task")
+    wait_until(lambda: any(path.read_text() for path in threads.glob("*/children")), "a worker is kept warm")
+    [worker] = [int(pid) for path in threads.glob("*/children") for pid in path.read_text().split()]
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: " ERROR " in (state_dir / "daemon.log").read_text(), "the daemon noticed")
+    child.terminate()
+    _, errors = child.communicate(timeout=60)
+    assert "the daemon said" in errors
+    assert "before it had a client" in errors
+    private.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_private_daemon_goes_when_its_start_was_interrupted(private: Private, number: signal.Signals) -> None:
+    child = private.start("/bin/true")
+    wait_until(lambda: bool(list(private.place.glob("*/control.lock"))), "the daemon is starting")
+    child.send_signal(number)
+    output, errors = child.communicate(timeout=60)
+    private.assert_nothing_is_left()
+    assert child.returncode != 0
+    assert output == ""
+    assert "Traceback" not in errors
+
+
+def test_a_private_daemon_without_a_device(private: Private) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("there is a device")
+    child = private.start("/bin/true", device="cuda")
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert len(errors.splitlines()) == 1
+    assert Config().cuda_library in errors
+    private.assert_nothing_is_left()

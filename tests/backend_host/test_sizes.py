@@ -1,0 +1,35 @@
+"""Sizes and times as people write and read them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend_host.errors import ConfigError
+from backend_host.sizes import format_size, format_time, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "nr_bytes"),
+    [("0", 0), ("4096", 4096), ("64M", 64 << 20), ("1.5GiB", 3 << 29), (" 2 kb ", 2048), ("1T", 1 << 40)],
+)
+def test_parse_size(text: str, nr_bytes: int) -> None:
+    assert parse_size(text) == nr_bytes
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1X", "1 2", "0x10", "1e9"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_size(text)
+
+
+@given(st.integers(0, 1 << 50))
+def test_what_is_formatted_parses_back_to_within_a_rounding(nr_bytes: int) -> None:
+    assert parse_size(format_size(nr_bytes)) == pytest.approx(nr_bytes, rel=0.01, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("nr_ns", "text"),
+    [(0, "0 ns"), (850, "850 ns"), (1_250_000, "1.25 ms"), (3_400_000_000, "3.4 s"), (2 * 10**12, "2000 s")],
+)
+def test_format_time(nr_ns: int, text: str) -> None:
+    assert format_time(nr_ns) == text

@@ -1,0 +1,229 @@
+"""vGPUs come and go: who shares one, who is refused, and that whatever fails or ends gives everything back."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.caretaker import Caretaker
+from backend_host.config import Config
+from backend_host.devices import probe
+from backend_host.errors import RefusedError
+from backend_host.grants import GrantKeeper
+from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
+from backend_host.worker.control import MAX_VGPUS, ControlPage
+from backend_host.workers import WorkerPool
+from ivshmem.region import HostState, Region, Wake
+from scheduler.first_come import FirstCome
+
+REGION_BYTES = 16 << 20
+TABLE_HASH = 7
+ME = 1000
+
+
+@pytest.fixture(scope="module")
+def facts() -> bytes:
+    return probe("soft", Config().softgpu_library).facts
+
+
+@pytest.fixture
+def page() -> Iterator[ControlPage]:
+    fd = os.memfd_create("control")
+    with ControlPage.format(fd, 6_000_000) as page:
+        yield page
+    os.close(fd)
+
+
+@pytest.fixture
+def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
+    fd = os.memfd_create("unused")
+    pool = WorkerPool(page, fd, "none", (os.geteuid(), os.getegid()), 0)
+    pool.start()
+    keeper = GrantKeeper(page, FirstCome())
+    keeper.start()
+    nr_fds = nr_open()
+    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts)
+    yield registry
+    registry.remove_all()
+    assert registry.statistics() == ()
+    assert page.vgpus() == [], "every account was given back"
+    assert nr_open() == nr_fds, "every descriptor was given back"
+    keeper.stop()
+    pool.stop()
+    os.close(fd)
+
+
+def nr_open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def names(registry: VGpuRegistry) -> list[str]:
+    return [vgpu.name for vgpu in registry.statistics()]
+
+
+def test_a_session_ends_with_its_last_user(registry: VGpuRegistry) -> None:
+    first = registry.open_session("a", 2, 1 << 30, REGION_BYTES, ME)
+    second = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    assert first is second
+    registry.close_session(first)
+    assert names(registry) == ["a"]
+    [entry] = registry.statistics()
+    assert (entry.weight, entry.quota_bytes, entry.region_bytes) == (2, 1 << 30, REGION_BYTES)
+    assert entry.region_free_bytes > 0
+    registry.close_session(second)
+    assert names(registry) == []
+
+
+def test_a_new_vgpu_of_an_old_name_is_another(registry: VGpuRegistry) -> None:
+    old = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    registry.close_session(old)
+    new = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    assert new is not old
+    registry.remove("a")
+    newest = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    registry.close_session(new)
+    assert names(registry) == ["a"], "the user of one that was taken away does not end its successor"
+    registry.close_session(newest)
+
+
+def test_what_somebody_else_has_is_refused(registry: VGpuRegistry) -> None:
+    registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    with pytest.raises(RefusedError, match="somebody else"):
+        registry.open_session("a", 1, 0, REGION_BYTES, ME + 1)
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "../a", "a\n", "[red]", "x" * 65, "ä"])
+def test_names_that_are_none(registry: VGpuRegistry, name: str) -> None:
+    if name == "":
+        assert registry.open_session(name or None, 1, 0, REGION_BYTES, ME).name.startswith("run-")
+        return
+    with pytest.raises(RefusedError, match="no name"):
+        registry.open_session(name, 1, 0, REGION_BYTES, ME)
+
+
+def test_one_too_many(registry: VGpuRegistry) -> None:
+    for _ in range(MAX_VGPUS):
+        registry.open_session(None, 1, 0, REGION_BYTES, ME)
+    with pytest.raises(RefusedError, match=f"all {MAX_VGPUS}"):
+        registry.open_session(None, 1, 0, REGION_BYTES, ME)
+    registry.remove(names(registry)[17])
+    registry.open_session(None, 1, 0, REGION_BYTES, ME)
+
+
+def test_the_region_is_open_and_holds_the_facts(registry: VGpuRegistry, facts: bytes) -> None:
+    vgpu = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    with Region("seen", os.dup(vgpu.region.fileno()), REGION_BYTES) as seen:
+        seen.check(table_hash=TABLE_HASH)
+        assert str(seen.host_state) == str(HostState.UP)
+        assert seen.wake is Wake.FUTEX
+        assert seen.facts == facts
+        registry.close_session(vgpu)
+        assert str(seen.host_state) == str(HostState.DOWN)
+
+
+def test_a_region_that_cannot_be_laid_out(registry: VGpuRegistry, page: ControlPage) -> None:
+    with pytest.raises(RefusedError, match="no region for a"):
+        registry.open_session("a", 1, 0, 4096, ME)
+    assert page.vgpus() == []
+
+
+def test_a_thread_that_cannot_be_started(
+    registry: VGpuRegistry, page: ControlPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(caretaker: Caretaker) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Caretaker, "start", fail)
+    with pytest.raises(RefusedError, match="new thread"):
+        registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    assert page.vgpus() == []
+
+
+def test_memory_that_is_full_is_an_error_and_not_a_signal(
+    registry: VGpuRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int, offset: int, nbytes: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(RefusedError, match="No space left"):
+        registry.open_session("a", 1, 0, REGION_BYTES, ME)
+
+
+def test_nobody_can_shrink_or_grow_a_region() -> None:
+    fd = sealed_memory("a", REGION_BYTES)
+    for nbytes in (0, 4096, REGION_BYTES + 4096):
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, nbytes)
+    os.close(fd)
+
+
+def test_the_region_of_a_domain(registry: VGpuRegistry) -> None:
+    name = f"fairgv-test-{os.getpid()}"
+    path = Path("/dev/shm") / name
+    try:
+        path.touch(mode=0o600)
+        os.truncate(path, REGION_BYTES)
+        registry.add_domain("vm", 1, 0, name, REGION_BYTES, lambda: False)
+        assert path.stat().st_blocks * 512 >= REGION_BYTES, "reserved: memory that runs out later would kill a guest"
+        with pytest.raises(RefusedError, match="has a vGPU already"):
+            registry.add_domain("vm", 1, 0, name, REGION_BYTES, lambda: False)
+        with pytest.raises(RefusedError, match="somebody else"):
+            registry.open_session("vm", 1, 0, REGION_BYTES, os.geteuid())
+        registry.guest_gone("vm")
+        registry.guest_gone("unknown")
+        assert registry.remove_if_there("vm")
+        assert not registry.remove_if_there("vm")
+    finally:
+        path.unlink()
+
+
+def test_a_region_file_that_is_missing_or_a_link() -> None:
+    name = f"fairgv-test-{os.getpid()}"
+    with pytest.raises(RefusedError, match="No such file"):
+        open_shared_memory(name, TABLE_HASH)
+    path = Path("/dev/shm") / name
+    path.symlink_to("/dev/null")
+    try:
+        with pytest.raises(RefusedError, match="cannot open the region"):
+            open_shared_memory(name, TABLE_HASH)
+    finally:
+        path.unlink()
+
+
+def test_removing_one_that_is_not_there(registry: VGpuRegistry) -> None:
+    with pytest.raises(RefusedError, match="no vGPU called a"):
+        registry.remove("a")
+
+
+def test_looking_while_vgpus_come_and_go(registry: VGpuRegistry) -> None:
+    is_over = threading.Event()
+    failures: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            while not is_over.is_set():
+                registry.statistics()
+        except BaseException as error:
+            failures.append(error)
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(15):
+                registry.close_session(registry.open_session("shared", 1, 0, REGION_BYTES, ME))
+        except BaseException as error:
+            failures.append(error)
+
+    looking = [threading.Thread(target=look) for _ in range(2)]
+    moving = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for thread in looking + moving:
+        thread.start()
+    for thread in moving:
+        thread.join()
+    is_over.set()
+    for thread in looking:
+        thread.join()
+    assert failures == []
+    assert names(registry) == []

@@ -1,0 +1,198 @@
+"""A guest that lies: every call with random, cut, overlong and mismatched requests. The worker answers each and outlives all; then the same
+against a worker built with AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ivshmem.region import ClientState
+from tests.backend_host.worker_harness import (
+    CALLS,
+    PRIMARY,
+    ROOT,
+    SOFTGPU,
+    WIRE_TEXT,
+    Guest,
+    Host,
+    make_region,
+    request_bytes,
+    wait_for_state,
+    wire,
+)
+
+pytestmark = pytest.mark.skipif(not SOFTGPU.exists(), reason="the software device is not built")
+
+NR_ROUNDS = 3000
+HANDLES = [0, 1, 2, PRIMARY, PRIMARY + 1, *(kind << 56 | 1 << 24 | 1 for kind in range(0x41, 0x48))]
+NUMBERS = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    255,
+    4095,
+    4096,
+    32768,
+    65535,
+    1 << 20,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 47,
+    (1 << 63) - 1,
+    (1 << 64) - 1,
+]
+FATAL_FIELDS = {"grid", "block"}
+"""Left small: a launch of 2**93 threads is the guest's right, and its own loss of time."""
+
+
+def fields_of(call: str) -> list[tuple[str, int, int]]:
+    """Name, bytes of an element, and elements of each member."""
+    if f"struct fgv_request_{call} {{" not in WIRE_TEXT:
+        return []
+    found = []
+    for name, field in wire.typeof(f"struct fgv_request_{call}").fields:
+        is_array = field.type.kind == "array"
+        element = field.type.item if is_array else field.type
+        if element.cname != "float":
+            found.append((name, wire.sizeof(element), field.type.length if is_array else 1))
+    return found
+
+
+class Liar:
+    """Makes requests out of a seed."""
+
+    def __init__(self, guest: Guest, seed: int) -> None:
+        self.guest = guest
+        self.choice = random.Random(seed)
+        self.calls = [
+            name for name in CALLS if f"struct fgv_request_{name} {{" in WIRE_TEXT or name == "cuCtxSynchronize"
+        ]
+        self.heap = [guest.address, guest.address + guest.parts["arena"], guest.address + guest.allocate(1 << 16)]
+        self.device = [guest.ok("cuMemAlloc_v2", bytesize=1 << 16).dptr]
+
+    def number(self, nbytes: int) -> int:
+        kind = self.choice.random()
+        if kind < 0.4:
+            value = self.choice.choice(HANDLES)
+        elif kind < 0.6:
+            value = self.choice.choice(self.device + self.heap) + self.choice.choice([0, 0, 1, 4096])
+        elif kind < 0.9:
+            value = self.choice.choice(NUMBERS)
+        else:
+            value = self.choice.getrandbits(64)
+        return value & ((1 << 8 * nbytes) - 1)
+
+    def record(self) -> bytes:
+        guest, choice = self.guest, self.choice
+        call = choice.choice(self.calls)
+        if choice.random() < 0.02:
+            return choice.randbytes(choice.randrange(200))
+        packed = bytearray(request_bytes(call, {}))
+        offset = 0
+        for name, nbytes, count in fields_of(call):
+            for i in range(count):
+                value = choice.randrange(3) if name in FATAL_FIELDS else self.number(nbytes)
+                at = offset + i * nbytes
+                packed[at : at + nbytes] = value.to_bytes(nbytes, "little")
+            offset += nbytes * count
+        payload = choice.randbytes(choice.choice([0, 0, 1, 8, 72, 4096, 32768]))
+        context = choice.choice([guest.context] * 8 + [0, 77])
+        header = CALLS[call].to_bytes(2, "little") + b"\0\0" + (context & 0xFFFFFFFF).to_bytes(4, "little")
+        whole = header + bytes(packed) + (payload if choice.random() < 0.5 else b"")
+        if choice.random() < 0.1:
+            whole = whole[: choice.randrange(len(whole))]
+        return whole
+
+    def attack(self, nr_rounds: int) -> None:
+        guest, choice = self.guest, self.choice
+        pending: list[int] = []
+        for _ in range(nr_rounds):
+            if choice.random() < 0.3:
+                guest.send_raw(self.record(), choice.choice([0xFFFF, 0xFFFF, 16, 1000, 65534]))
+                continue
+            if len(pending) == guest.NR_RESPONSES - 1:
+                guest.finish("cuCtxSynchronize", pending.pop(choice.randrange(len(pending))))
+            pending.append(guest.begin_raw(self.record()))
+            if choice.random() < 0.01:
+                guest.call("context_destroy", handle=PRIMARY)
+                guest.call("context_create", context=0, handle=PRIMARY, is_primary=1)
+        for slot in pending:
+            guest.finish("cuCtxSynchronize", slot)
+
+
+def attack(host: Host, seed: int, nr_rounds: int) -> None:
+    with make_region() as region:
+        vgpu = host.control.vgpu_take(64 << 20)
+        guest = Guest(region)
+        worker = host.start(region, 0, vgpu)
+        assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+        Liar(guest, seed).attack(nr_rounds)
+        reading = host.control.worker(worker.slot)
+        assert reading is not None
+        assert reading.nr_refused > nr_rounds / 100
+        guest.call("context_destroy", handle=PRIMARY)
+        guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+        guest.ok("cuMemAlloc_v2", bytesize=4096)
+        guest.close()
+        assert worker.ended() == {"ended": "the client closed"}
+        after = host.control.vgpu(vgpu)
+        assert after is not None
+        assert (after.memory_bytes, after.nr_workers, after.nr_waiting) == (0, 0, 0)
+        assert host.control.holder().vgpu is None
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    host = Host(SOFTGPU)
+    yield host
+    host.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_lies_are_answered(host: Host, seed: int) -> None:
+    attack(host, seed, NR_ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sanitized")
+    flags = "-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    command = [sys.executable, "-m", "backend_host.worker.build_ffi", "--to", str(folder)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "CFLAGS": flags}, check=True, capture_output=True)
+    return next(folder.glob("_worker*.so"))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc's sanitizers")
+def test_lies_under_sanitizers(sanitized: Path) -> None:
+    found = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    environment = {
+        "LD_PRELOAD": str(Path(found).resolve()),
+        "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(ROOT),
+    }
+    host = Host(
+        SOFTGPU, environment, start=(str(ROOT / "tests" / "backend_host" / "sanitized_worker.py"), str(sanitized))
+    )
+    try:
+        attack(host, 4, NR_ROUNDS)
+        worker = host.workers[0]
+        told = worker.errors()
+        assert worker.process.returncode == 0, told
+        assert "runtime error" not in told
+        assert "54321 byte(s)" in told
+        leaks = [block for block in told.split("\n\n") if "leak of" in block and "fgv_" in block]
+        assert not leaks, "\n\n".join(leaks)
+    finally:
+        host.close()

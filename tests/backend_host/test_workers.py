@@ -1,0 +1,271 @@
+"""The pool of workers: real processes, on softgpu or on a device library that is not there."""
+
+import os
+import pwd
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host import workers
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.errors import ConfigError, WorkerFailedError
+from backend_host.worker.control import MAX_WORKERS, ControlPage, ControlPageFullError
+from backend_host.workers import MAX_FAILURES, Assignment, WorkerPool, WorkerProcess
+
+MakePool = Callable[..., WorkerPool]
+MISSING = "/nowhere/libcuda.so.1"
+EXIT_NO_LIBRARY = 3
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers as somebody else")
+
+
+@pytest.fixture
+def control_fd() -> Iterator[int]:
+    fd = os.memfd_create("control")
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def page(control_fd: int) -> Iterator[ControlPage]:
+    with ControlPage.format(control_fd, 6_000_000) as page:
+        yield page
+
+
+@pytest.fixture
+def make_pool(page: ControlPage, control_fd: int) -> Iterator[MakePool]:
+    pools: list[WorkerPool] = []
+
+    def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> WorkerPool:
+        pools.append(WorkerPool(page, control_fd, library, (os.geteuid(), os.getegid()), nr_warm))
+        pools[-1].start()
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.stop()
+    assert page.workers() == [], "every slot was given back"
+
+
+@pytest.fixture
+def region_fd() -> Iterator[int]:
+    fd = os.memfd_create("region")
+    yield fd
+    os.close(fd)
+
+
+def assignment(region_fd: int) -> Assignment:
+    """Of a region that is none: the worker refuses it and ends."""
+    return Assignment(
+        region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, device=0, quota_bytes=0, region_fd=region_fd
+    )
+
+
+class End:
+    """Remembers how a worker ended."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self._happened = threading.Event()
+
+    def __call__(self, worker: WorkerProcess, status: int) -> None:
+        self.status = status
+        self._happened.set()
+
+    def wait(self) -> int | None:
+        assert self._happened.wait(60)
+        return self.status
+
+
+def wait_for_lines(caplog: pytest.LogCaptureFixture, text: str, nr: int) -> None:
+    for _ in range(6000):
+        if caplog.text.count(text) >= nr:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"the log never said {nr} times {text!r}:\n{caplog.text}")
+
+
+def warm_worker(pool: WorkerPool) -> WorkerProcess:
+    """The only one, once it was started."""
+    while True:
+        with pool._lock:
+            if pool._warm:
+                return pool._warm[0]
+        threading.Event().wait(0.001)
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever(
+    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = make_pool(MISSING, nr_warm=1)
+    wait_for_lines(caplog, "none is kept ready any more", 1)
+    assert caplog.text.count("before it had a client") == MAX_FAILURES
+    end = End()
+    pool.assign(assignment(region_fd), end)
+    assert end.wait() == EXIT_NO_LIBRARY, "each client gets an attempt of its own"
+    pool.stop()
+    assert caplog.text.count("before it had a client") == MAX_FAILURES
+
+
+def test_a_warm_worker_that_died_is_replaced(
+    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = make_pool(nr_warm=1)
+    warm = warm_worker(pool)
+    os.kill(warm.process.pid, signal.SIGKILL)
+    wait_for_lines(caplog, "before it had a client", 1)
+    end = End()
+    assert pool.assign(assignment(region_fd), end) is not warm
+    assert end.wait() is not None
+
+
+def test_a_client_is_not_given_to_a_dead_worker(make_pool: MakePool, region_fd: int) -> None:
+    pool = make_pool(nr_warm=1)
+    warm = warm_worker(pool)
+    with pool._lock:  # the reaper cannot take it off the list yet
+        os.kill(warm.process.pid, signal.SIGKILL)
+        select.select([warm.pidfd], [], [])
+    end = End()
+    assert pool.assign(assignment(region_fd), end) is not warm
+    assert end.wait() is not None
+
+
+def test_a_refused_client_ends_its_worker(make_pool: MakePool, region_fd: int) -> None:
+    end = End()
+    worker = make_pool().assign(assignment(region_fd), end)
+    assert end.wait() is not None
+    assert worker.is_ended.wait(10)
+    worker.stop()
+    assert worker.pidfd == -1
+
+
+def test_a_worker_is_in_a_session_of_its_own(make_pool: MakePool) -> None:
+    pool = make_pool(nr_warm=1)
+    warm = warm_worker(pool)
+    assert os.getsid(warm.process.pid) == warm.process.pid, "Ctrl-C at the daemon's terminal is not for it"
+
+
+@pytest.mark.parametrize("call", ["socket.socketpair", "subprocess.Popen", "os.pidfd_open"])
+def test_a_start_that_fails_leaves_nothing(
+    make_pool: MakePool, page: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(24, "too many open files")
+
+    pool = make_pool()
+    before, nr_fds = children(), len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(f"backend_host.workers.{call}", fail)
+    with pytest.raises(OSError, match="too many"):
+        pool.assign(assignment(region_fd), End())
+    monkeypatch.undo()
+    assert page.workers() == []
+    assert children() == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == nr_fds
+
+
+def test_a_reaper_that_cannot_start_workers_goes_on(
+    make_pool: MakePool, region_fd: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(11, "no processes")
+
+    monkeypatch.setattr("backend_host.workers.subprocess.Popen", fail)
+    pool = make_pool(nr_warm=1)
+    wait_for_lines(caplog, "cannot start a worker", 1)
+    monkeypatch.undo()
+    end = End()
+    pool.assign(assignment(region_fd), end)
+    assert end.wait() is not None
+
+
+def test_full_slots_are_an_error_of_one_client(make_pool: MakePool, page: ControlPage, region_fd: int) -> None:
+    taken = [page.worker_take() for _ in range(MAX_WORKERS)]
+    pool = make_pool(nr_warm=1)
+    with pytest.raises(ControlPageFullError):
+        pool.assign(assignment(region_fd), End())
+    for slot in taken:
+        page.worker_free(slot)
+    end = End()
+    pool.assign(assignment(region_fd), end)
+    assert end.wait() is not None
+
+
+def test_what_follows_an_end_cannot_stop_the_reaper(
+    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(worker: WorkerProcess, status: int) -> None:
+        raise ZeroDivisionError
+
+    pool = make_pool(MISSING)
+    assert pool.assign(assignment(region_fd), fail).is_ended.wait(60)
+    end = End()
+    pool.assign(assignment(region_fd), end)
+    assert end.wait() == EXIT_NO_LIBRARY
+
+
+def test_a_pool_that_stops_starts_nothing(make_pool: MakePool, region_fd: int) -> None:
+    pool = make_pool()
+    pool.stop()
+    with pytest.raises(WorkerFailedError, match="stopping"):
+        pool.assign(assignment(region_fd), End())
+
+
+def test_workers_of_an_ordinary_user_are_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    monkeypatch.setattr(os, "getegid", lambda: 567)
+    assert workers.worker_identity("nobody") == (1234, 567)
+    assert workers.worker_environment((1234, 567), Path("/nowhere")) == {}
+
+
+def test_root_needs_a_user_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(ConfigError, match="no-such-user"):
+        workers.worker_identity("no-such-user")
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_root_gives_up_its_privileges_where_it_can(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        place = Path(directory)
+        place.chmod(mode)
+        (place / "inside").mkdir(mode=0o755)
+        monkeypatch.setattr(workers, "PACKAGE_ROOT", place / "inside")
+        monkeypatch.setattr("sys.prefix", str(place / "inside"))
+        monkeypatch.setattr("sys.executable", "/bin/sh")
+        nobody = pwd.getpwnam("nobody")
+        wanted = (nobody.pw_uid, nobody.pw_gid) if mode == 0o755 else (0, 0)
+        assert workers.worker_identity("nobody") == wanted
+        assert (f"may not enter {place}" in caplog.text) == (mode == 0o700)
+
+
+@only_root
+def test_workers_of_another_user_get_a_cache_of_their_own() -> None:
+    nobody = pwd.getpwnam("nobody")
+    identity = (nobody.pw_uid, nobody.pw_gid)
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        state_dir = Path(directory)
+        assert workers.worker_environment(identity, state_dir) == {}, "it could not be entered"
+        state_dir.chmod(0o711)
+        for _ in range(2):
+            environment = workers.worker_environment(identity, state_dir)
+        cache = Path(environment["FAIRGV_SOFTGPU_CACHE"])
+        subprocess.run(["mkdir", cache], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], check=True)
+        assert cache.parent.stat().st_uid == nobody.pw_uid
+        assert cache.parent.stat().st_mode & 0o077 == 0
+        assert workers.worker_environment((0, 0), state_dir) == {}
+
+
+def test_the_package_is_found() -> None:
+    assert (PACKAGE_ROOT / "backend_host" / "worker" / "main.py").exists()

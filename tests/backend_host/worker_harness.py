@@ -1,0 +1,364 @@
+"""A guest made by hand and a worker process to serve it: what the tests of the worker share.
+
+The guest packs requests from the structs of cuda_api/wire.h, so that it can also send what no honest library would: any bytes, any length.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+from backend_host.worker.control import ControlPage
+from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
+
+ROOT = Path(__file__).resolve().parents[2]
+SOFTGPU = ROOT / "build" / "softgpu" / "libcuda.so.1"
+WIRE_TEXT = (ROOT / "cuda_api" / "include" / "cuda_api" / "wire.h").read_text()
+CALLS = {name: int(number, 0) for name, number in re.findall(r"FGV_CALL_(\w+) = (\w+),", WIRE_TEXT)}
+TABLE_HASH = int(re.findall(r"FGV_TABLE_HASH UINT64_C\((\w+)\)", WIRE_TEXT)[0], 0)
+NO_RESPONSE = 0xFFFF
+NO_CHUNK = 0xFFFFFFFF
+PRIMARY = 0x41_00000001_000000
+
+wire = FFI()
+for text in re.findall(r"^struct fgv_(?:request|reply)_\w+ \{.*?^\};", WIRE_TEXT, re.DOTALL | re.MULTILINE):
+    wire.cdef(text)
+
+
+def kernel_image(text: str) -> bytes:
+    """PTX as a program passes it."""
+    return text.encode() + b"\0"
+
+
+def request_bytes(call: str, fields: Mapping[str, Any]) -> bytes:
+    """The call's fixed struct; b"" for a call without one."""
+    if f"struct fgv_request_{call} {{" not in WIRE_TEXT:
+        return b""
+    return bytes(wire.buffer(wire.new(f"struct fgv_request_{call} *", dict(fields))))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the CUresult, and the reply's bytes."""
+
+    call: str
+    result: int
+    payload: bytes
+
+    def __getattr__(self, name: str) -> Any:
+        reply = wire.new(f"struct fgv_reply_{self.call} *")
+        wire.buffer(reply)[:] = self.payload
+        return getattr(reply, name)
+
+
+_guests: list[Guest] = []
+
+
+class GuestTimeoutError(Exception):
+    """No answer within the time that any answer takes."""
+
+
+class Guest:
+    """A client of a region, on the guest's side. Its heap is seen at `address` by the worker and at `region.base` here."""
+
+    CHUNK_BYTES = 1 << 20
+    NR_CHUNKS = 4
+    NR_RESPONSES = 16
+    RING_BYTES = 1 << 16
+    LIMIT_NS = 60_000_000_000
+
+    def __init__(self, region: Region, index: int = 0, address: int = 0x2000_0000_0000, ring_start: int = 0) -> None:
+        self.region, self.index, self.address = region, index, address
+        self.commit_key = 0x1234_5678_9ABC_DEF0 + index
+        self.context = PRIMARY
+        self._entry = 4096 + 65536 + index * 320
+        parts = {
+            "ring": self.RING_BYTES + 192,
+            "responses": self.NR_RESPONSES * 512,
+            "chunks": self.NR_CHUNKS * 8,
+            "arena": self.NR_CHUNKS * self.CHUNK_BYTES,
+        }
+        self.parts = {name: self.allocate(nbytes) for name, nbytes in parts.items()}
+        self._memory = ffi.buffer(ffi.cast("uint8_t *", region.base), region.region_bytes)
+        ring = ffi.cast("uint8_t *", region.base + self.parts["ring"])
+        self.producer = ffi.new("struct fgv_producer *")
+        lib.fgv_producer_init(self.producer, ring, self.RING_BYTES, ring_start, self.commit_key, int(region.wake))
+        self._free = list(range(self.NR_RESPONSES))
+        self._write_entry()
+        assert region.step(index, ClientState.FREE, ClientState.CLAIMED)
+        assert region.step(index, ClientState.CLAIMED, ClientState.HELLO)
+        self._is_beating = threading.Event()
+        _guests.append(self)
+        self._beat = threading.Thread(target=self._beat_on, daemon=True)
+        self._beat.start()
+
+    def _write_entry(self) -> None:
+        part = self.parts
+        fields = struct.pack(
+            "<I16sQQQQQQIIII64s",
+            os.getpid(),
+            b"boot",
+            self.address,
+            self.commit_key,
+            part["ring"],
+            part["responses"],
+            part["chunks"],
+            part["arena"],
+            self.RING_BYTES,
+            self.NR_RESPONSES,
+            self.NR_CHUNKS,
+            self.CHUNK_BYTES,
+            b"test-guest",
+        )
+        self.write(self._entry + 4, fields)
+
+    def _beat_on(self) -> None:  # ends before the region is unmapped: see make_region
+        beat = 1
+        while not self._is_beating.wait(BEAT_SECONDS):
+            self.write(self._entry + 192, beat.to_bytes(8, "little"))
+            beat += 1
+
+    def allocate(self, nbytes: int) -> int:
+        """Heap pages of this client, as an offset in the region."""
+        offset = int(lib.fgv_heap_allocate(self.region.c_region, self.index, nbytes))
+        assert offset != lib.FGV_HEAP_NONE
+        return offset
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._memory[offset : offset + len(data)] = data
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        return bytes(self._memory[offset : offset + nbytes])
+
+    def send_raw(self, record: bytes, response: int = NO_RESPONSE, kind: int = 2) -> None:
+        """One record with these bytes; kind 2 is what an honest guest writes."""
+        position = ffi.new("uint64_t *")
+        reserved = lib.fgv_producer_reserve(self.producer, len(record), position)
+        assert reserved != ffi.NULL
+        ffi.buffer(ffi.cast("uint8_t *", reserved) + 16, len(record))[:] = record
+        reserved.response, reserved.kind = response, kind
+        lib.fgv_producer_commit(self.producer, reserved, position[0])
+
+    def record(self, call: str, payload: bytes = b"", context: int | None = None, **fields: Any) -> bytes:
+        number = self.context if context is None else context
+        header = CALLS[call].to_bytes(2, "little") + b"\0\0" + (number & 0xFFFFFFFF).to_bytes(4, "little")
+        return header + request_bytes(call, fields) + payload
+
+    def cast_off(self, call: str, payload: bytes = b"", context: int | None = None, **fields: Any) -> None:
+        """Sends and waits for nothing."""
+        self.send_raw(self.record(call, payload, context, **fields))
+
+    def begin_raw(self, record: bytes) -> int:
+        """Sends with a response slot, whose number `finish` takes."""
+        slot = self._free.pop()
+        self.write(self._slot(slot), (1).to_bytes(4, "little"))
+        self.send_raw(record, slot)
+        return slot
+
+    def begin(self, call: str, payload: bytes = b"", context: int | None = None, **fields: Any) -> int:
+        return self.begin_raw(self.record(call, payload, context, **fields))
+
+    def is_answered(self, slot: int) -> bool:
+        return self.read(self._slot(slot), 4) == (3).to_bytes(4, "little")
+
+    def finish(self, call: str, slot: int) -> Answer:
+        self._wait(self._slot(slot))
+        head = self.read(self._slot(slot), 512)
+        result, nbytes = int.from_bytes(head[4:8], "little"), int.from_bytes(head[8:12], "little")
+        self._free.append(slot)
+        return Answer(call, result, head[16 : 16 + nbytes])
+
+    def call(self, call: str, payload: bytes = b"", context: int | None = None, **fields: Any) -> Answer:
+        """Sends and waits for the answer."""
+        return self.finish(call, self.begin(call, payload, context, **fields))
+
+    def ok(self, call: str, payload: bytes = b"", **fields: Any) -> Answer:
+        answer = self.call(call, payload, **fields)
+        assert answer.result == 0, (call, answer.result)
+        return answer
+
+    def lend_chunk(self, chunk: int) -> None:
+        self.write(self.parts["chunks"] + chunk * 8, (1).to_bytes(8, "little"))
+
+    def await_chunk(self, chunk: int) -> int:
+        """The result with which the worker completed the chunk."""
+        self._wait(self.parts["chunks"] + chunk * 8)
+        return int.from_bytes(self.read(self.parts["chunks"] + chunk * 8 + 4, 4), "little")
+
+    def chunk_offset(self, chunk: int) -> int:
+        return self.parts["arena"] + chunk * self.CHUNK_BYTES
+
+    def to_device(self, address: int, data: bytes, stream: int = 0) -> None:
+        self.cast_off("cuMemcpyHtoDAsync_v2", data, destination=address, stream=stream, bytes=len(data), chunk=NO_CHUNK)
+
+    def from_device(self, address: int, nbytes: int, stream: int = 0, chunk: int = 0) -> bytes:
+        self.lend_chunk(chunk)
+        fields: dict[str, Any] = {"source": address, "destination": chunk * self.CHUNK_BYTES, "stream": stream}
+        self.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=1, chunk=chunk, **fields)
+        assert self.await_chunk(chunk) == 0
+        return self.read(self.chunk_offset(chunk), nbytes)
+
+    def load(self, image: bytes, handle: int = 0x44_00000001_000001, blob: int = 7) -> Answer:
+        self.cast_off("blob_begin", blob=blob, bytes=len(image))
+        for start in range(0, len(image), 16384):
+            part = image[start : start + 16384]
+            self.cast_off("blob_append", part, blob=blob, offset=start, bytes=len(part), chunk=NO_CHUNK)
+        return self.call("cuModuleLoadDataEx", blob=blob, handle=handle)
+
+    def launch(self, function: int, parameters: bytes, grid: int = 1, block: int = 1, stream: int = 0) -> None:
+        dimensions: dict[str, Any] = {
+            "grid": [grid, 1, 1],
+            "block": [block, 1, 1],
+            "nr_parameter_bytes": len(parameters),
+        }
+        self.cast_off("cuLaunchKernel", parameters, function=function, stream=stream, **dimensions)
+
+    def take_error(self) -> int:
+        """The deferred error, which is then gone."""
+        client = self.region.client(self.index)
+        self.write(self._entry + 260, bytes(4))
+        return client.deferred_error
+
+    def close(self) -> None:
+        self._is_beating.set()
+        self._beat.join()
+        self.region.step(self.index, ClientState.READY, ClientState.CLOSING)
+        self.region.announce()
+
+    def stop_beating(self) -> None:
+        self._is_beating.set()
+        self._beat.join()
+
+    def _slot(self, slot: int) -> int:
+        return self.parts["responses"] + slot * 512
+
+    def _wait(self, offset: int) -> None:
+        word = ffi.cast("void *", self.region.base + offset)
+        rounds = ffi.callback(
+            "bool(void *, uint32_t)", lambda _context, nr_rounds: nr_rounds < self.LIMIT_NS // 50_000_000
+        )
+        if not lib.fgv_face_slot_wait(word, int(self.region.wake), 20_000, rounds, ffi.NULL):
+            raise GuestTimeoutError(f"client {self.region.client(self.index).state_name}")
+
+
+class Host:
+    """The daemon's part, by hand: a control page, and workers."""
+
+    def __init__(
+        self,
+        library: Path,
+        environment: Mapping[str, str] | None = None,
+        slice_ns: int = 6_000_000,
+        start: Sequence[str] = ("-m", "backend_host.worker.main"),
+    ) -> None:
+        self.library = library
+        self.start_with = start
+        self.environment = {
+            **os.environ,
+            "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
+            **(environment or {}),
+        }
+        self.control_fd = os.memfd_create("control")
+        self.control = ControlPage.format(self.control_fd, slice_ns)
+        self.workers: list[Worker] = []
+
+    def start(self, region: Region, client: int, vgpu: int, **changes: Any) -> Worker:
+        """A worker process for a client in HELLO."""
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        slot = self.control.worker_take()
+        command = [sys.executable, *self.start_with, "--socket", str(its.fileno()), "--library", str(self.library)]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=self.environment, pass_fds=[its.fileno()], stderr=subprocess.PIPE, text=True
+        )
+        its.close()
+        message = {
+            "region_bytes": region.region_bytes,
+            "table_hash": TABLE_HASH,
+            "client": client,
+            "vgpu": vgpu,
+            "slot": slot,
+            "device": 0,
+            "quota_bytes": 0,
+            "uid": 0,
+            "gid": 0,
+            "log": 1,
+            **changes,
+        }
+        descriptors = array.array("i", [region.fileno(), self.control_fd])
+        mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        self.workers.append(Worker(process, mine, slot))
+        return self.workers[-1]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                worker.process.kill()
+            worker.errors()
+            worker.socket.close()
+        self.control.close()
+        os.close(self.control_fd)
+
+
+@dataclass
+class Worker:
+    """A running worker process, its socket and its slot."""
+
+    process: subprocess.Popen[str]
+    socket: socket.socket
+    slot: int
+    said: str = ""
+
+    def errors(self) -> str:
+        """What it wrote to standard error, once it has ended."""
+        if self.process.stderr is not None and not self.process.stderr.closed:
+            self.said = self.process.communicate()[1]
+        return self.said
+
+    def ended(self, timeout_s: float = 60) -> dict[str, Any]:
+        """What it said when it ended, or why it said nothing."""
+        self.socket.settimeout(timeout_s)
+        message = self.socket.recv(65536)
+        self.process.wait(timeout_s)
+        self.socket.close()
+        assert message, self.errors()
+        told: dict[str, Any] = json.loads(message)
+        return told
+
+
+def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> ClientState:
+    """Waits, on announcements, until the client is in one of these states."""
+    for _ in range(600):
+        state = region.client(index).state
+        if state in wanted:
+            return ClientState(state)
+        region.wait_announce(0.1)
+    raise GuestTimeoutError(f"client {index} is {region.client(index).state_name}, not {wanted}")
+
+
+@contextlib.contextmanager
+def make_region(nbytes: int = 64 << 20, wake: Wake = Wake.FUTEX) -> Iterator[Region]:
+    region = Region.create(
+        f"fairgv-worker-{os.getpid()}-{os.urandom(4).hex()}", nbytes, table_hash=TABLE_HASH, wake=wake
+    )
+    try:
+        yield region
+    finally:
+        for guest in _guests:
+            guest.stop_beating()
+        _guests.clear()
+        region.unlink()
+        region.close()
