@@ -1,0 +1,105 @@
+"""A private daemon for tests, and programs run natively and through it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend_host.cli import host_command, start_in_background, wait_for_end
+from backend_host.config import PACKAGE_ROOT, load_config
+from backend_host.ipc import Connection
+from tests.programs.build import NAMES, SHARED
+
+PROGRAMS = PACKAGE_ROOT / "build/programs"
+SOFTGPU = PACKAGE_ROOT / "build/softgpu"
+TIMEOUT_S = 120
+PROGRAM_NAMES = [*NAMES, *(f"{name}.shared" for name in SHARED)]
+NOT_COMPARED = re.compile(r"\d+(\.\d+)? (ms|us|GB/s|MB/s)")
+"""Measurements differ from run to run; everything else must not."""
+
+
+def comparable(result: subprocess.CompletedProcess[str]) -> tuple[int, str]:
+    """Exit status and output without measurements."""
+    return result.returncode, NOT_COMPARED.sub("#", result.stdout)
+
+
+@dataclass(frozen=True)
+class Host:
+    """One running daemon."""
+
+    state_dir: Path
+    device: str
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What a native program of the same device is run with; a program through FairGV ignores it."""
+        native = {"LD_LIBRARY_PATH": str(SOFTGPU)} if self.device == "soft" else {}
+        return {**os.environ, **native, **more}
+
+    def native(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a test program directly on the device library."""
+        return subprocess.run(
+            [PROGRAMS / program, *arguments],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def start(self, program: str | Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Starts a test program as a guest."""
+        command = [sys.executable, "-m", "backend_host.run", "--state-dir", str(self.state_dir), *options, "--"]
+        return subprocess.Popen(
+            [*command, str(PROGRAMS / program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def guest(
+        self, program: str | Path, *arguments: str, options: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a test program as a guest to its end."""
+        child = self.start(program, *arguments, options=options)
+        try:
+            output, errors = child.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.terminate()
+            child.communicate()
+            raise
+        return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
+
+    def status(self) -> dict[str, Any]:
+        """`fairgv-host status --json`."""
+        answer = host_command(self.state_dir, "status", "--json")
+        assert answer.returncode == 0, answer.stderr
+        status: dict[str, Any] = json.loads(answer.stdout)
+        return status
+
+    def log(self) -> str:
+        """What daemon and workers said."""
+        return (self.state_dir / "daemon.log").read_text()
+
+
+def start_host(state_dir: Path, device: str = "soft", **settings: object) -> Host:
+    """A daemon of its own for a test; end it with `stop_host`."""
+    start_in_background(load_config(None, state_dir=state_dir, device=device, **settings))
+    return Host(state_dir, device)
+
+
+def stop_host(host: Host) -> None:
+    """Stops it and waits until it is gone."""
+    with Connection(host.state_dir / "control.sock") as connection:
+        pid = int(connection.ask("stop")["pid"])
+        wait_for_end(pid)
+
+
+def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
+    """Polls for a condition that another process brings about; AssertionError naming it when it never comes."""
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,21 @@
+"""On a real GPU, through NVIDIA's driver: the same binaries print as guests what they print natively."""
+
+import pytest
+
+from tests.end_to_end.host import PROGRAM_NAMES, Host, comparable
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("program", PROGRAM_NAMES)
+def test_same_output_as_natively(gpu_host: Host, program: str) -> None:
+    native = gpu_host.native(program)
+    guest = gpu_host.guest(program)
+    assert comparable(guest) == comparable(native), guest.stderr
+    assert native.stdout
+
+
+def test_auto_takes_the_driver(gpu_host: Host) -> None:
+    device = gpu_host.status()["device"]
+    assert device["kind"] == "cuda"
+    assert device["preempts"]

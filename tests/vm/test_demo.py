@@ -1,0 +1,60 @@
+"""`make demo` as a user runs it: every verdict is PASS, and nothing stays behind, after Ctrl-C neither."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend_host.demo import PLANS
+from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
+
+COMMAND = [sys.executable, "-m", "backend_host.demo"]
+
+
+def traces() -> set[str]:
+    """What the demo could leave: folders, regions, processes that name its folders."""
+    folders = [str(path) for path in Path("/tmp").glob("fairgv-*")]
+    regions = [
+        path.name for path in SHARED_MEMORY_FOLDER.glob("fairgv-*") if not path.name.startswith("fairgv-softgpu.")
+    ]
+    processes = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if re.search(rb"/tmp/fairgv-(vm|demo)-", path.read_bytes()):
+                processes.append(path.parent.name)
+        except OSError:
+            continue
+    return {*folders, *regions, *processes}
+
+
+def test_every_verdict_is_pass() -> None:
+    before = traces()
+    answer = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    for plan in PLANS:
+        for program in plan.programs:
+            assert f"{plan.name}: {program}: PASS" in answer.stdout
+            row = re.search(
+                rf"{plan.name} *│ {re.escape(program)} *│ PASS *│ *(\d+) │ *(\d+) │ .* │ *\d+% │", answer.stdout
+            )
+            assert row is not None, answer.stdout
+            assert 0 < int(row[2]) <= int(row[1])
+    assert traces() <= before
+
+
+@pytest.mark.parametrize("line", ["a libvirtd of our own runs", "vm-two: defined", "vm-one: booted"])
+def test_interrupt_leaves_nothing(line: str) -> None:
+    before = traces()
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        assert any(line in printed for printed in demo.stdout)
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
+    assert demo.returncode == 128 + signal.SIGINT, rest
+    assert "everything is cleaned up" in rest
+    assert traces() <= before
