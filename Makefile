@@ -1,0 +1,68 @@
+# The commands of the project. `make setup` is safe to repeat; everything else runs it first and it costs seconds once done.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := build/.setup
+
+.PHONY: setup packages build demo test test-gpu check format generate bench clean
+
+setup: packages $(STAMP) build
+
+packages:
+	@.ci/packages
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --upgrade pip
+	@$(BIN)/python -m pip install -q -e '.[dev,libvirt]'
+	@.ci/nvcc --install >/dev/null
+	@mkdir -p build && touch $(STAMP)
+
+# Everything native: the guest library, the software device, the modules that Python loads.
+build: $(STAMP)
+	@$(MAKE) -s -C frontend_guest
+	@$(MAKE) -s -C softgpu
+	@$(BIN)/python -m ivshmem.build_ffi
+	@$(BIN)/python -m backend_host.worker.build_ffi
+	@$(BIN)/python -m tests.programs.build
+
+demo: setup
+	@$(BIN)/python -m backend_host.demo
+
+test: setup
+	@$(BIN)/python -m pytest -q -m 'not gpu'
+
+# Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
+test-gpu: build
+	@$(BIN)/python -m pytest -q -m gpu
+
+DEVICE ?= soft
+bench: build
+	@$(BIN)/python -m benchmarks.overhead --device $(DEVICE) --json build/bench/overhead-$(DEVICE).json
+
+# C that is written by hand; what is generated is formatted by its generator.
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \
+                  -e cuda_api/driver.h)
+
+check: setup
+	@$(BIN)/clang-format --dry-run --Werror $(C_FILES)
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/python -m cuda_api.generate --check
+	@$(BIN)/python -m benchmarks.results --check
+	@$(BIN)/python -m pytest -q tests/test_layering.py
+
+format:
+	@$(BIN)/clang-format -i $(C_FILES)
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix .
+
+generate:
+	@$(BIN)/python -m cuda_api.generate
+	@$(BIN)/python -m benchmarks.results
+
+clean:
+	rm -rf build
+	find . -name '*.so' -not -path './$(VENV)/*' -delete
