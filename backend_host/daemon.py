@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -36,8 +37,37 @@ from scheduler.registry import make_policy
 MAX_WEIGHT = 10_000
 MAX_QUOTA_BYTES = 1 << 50
 MAX_DESCRIPTORS = 16_384
+_ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 log = logging.getLogger("fairgv.daemon")
+
+
+class Latch:
+    """An event that a signal handler may set.
+
+    A `threading.Event` is guarded by a lock: a handler that runs just when its own thread holds the lock, at the start of `wait`, never
+    gets it.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def set(self) -> None:
+        """For good, from any thread or handler."""
+        os.eventfd_write(self._fd, 1)
+
+    def is_set(self) -> bool:
+        """Whether anybody set it."""
+        return bool(self._poll.poll(0))
+
+    def wait(self) -> None:
+        """Returns once it is set."""
+        self._poll.poll()
 
 
 class Daemon:
@@ -46,13 +76,14 @@ class Daemon:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._started_ns = time.monotonic_ns()
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._device: DeviceLibrary
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDINGS:
             signal.signal(number, lambda *_: self._stop.set())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         _allow_descriptors()
         make_state_dir(self._config.state_dir)
         with contextlib.ExitStack() as stack:

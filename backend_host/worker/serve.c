@@ -33,6 +33,12 @@ static bool is_broken(struct fgv_worker *worker)
     return worker->driver.cuStreamQuery && fgv_is_sticky(worker->driver.cuStreamQuery(NULL));
 }
 
+/* Whether every later call in this context tells of the error by itself; one in another context must not. */
+static bool is_of_a_fault(const struct fgv_worker *worker, CUresult result)
+{
+    return worker->current && worker->current->fault == result;
+}
+
 static bool is_synchronisation(uint16_t call)
 {
     return call == FGV_CALL_cuCtxSynchronize || call == FGV_CALL_cuCtxSynchronize_v2 ||
@@ -58,7 +64,7 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
         if (!fgv_respond(&worker->region, &worker->layout, response, (uint32_t)result, reply, reply_bytes)) {
             fgv_count(&worker->slot->nr_refused, 1);
         }
-    } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+    } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_of_a_fault(worker, result)) {
         uint32_t none = 0;
         atomic_compare_exchange_strong(&worker->client->deferred_error, &none, (uint32_t)result);
     }

@@ -1,5 +1,6 @@
 """The daemon: how it starts, refuses and ends, alone and beside another, and what programs see when parts of the house die."""
 
+import itertools
 import json
 import os
 import shutil
@@ -9,15 +10,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from backend_host.cli import host_command, launch, start_in_background, wait_for_end, wait_for_start
 from backend_host.config import Config, load_config
-from backend_host.daemon import MAX_WEIGHT, Daemon, ReadyPipe
+from backend_host.daemon import MAX_WEIGHT, Daemon, Latch, ReadyPipe
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.ipc import Connection, Session
+from tests.children import running
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
 REGION_BYTES = 16 << 20
@@ -194,10 +197,8 @@ def test_a_second_daemon_in_the_foreground(host: Host) -> None:
 
 def test_in_the_foreground_it_speaks_and_ends_with_a_signal(tmp_path: Path) -> None:
     command = ["start", "--device", "soft", "--foreground"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "backend_host.cli", "--state-dir", str(tmp_path), *command],
-        stderr=subprocess.PIPE,
-        text=True,
+    with running(
+        [sys.executable, "-m", "backend_host.cli", "--state-dir", str(tmp_path), *command], stderr=subprocess.PIPE
     ) as child:
         assert child.stderr is not None
         assert any(line.startswith("device: ") for line in iter(child.stderr.readline, ""))
@@ -205,6 +206,31 @@ def test_in_the_foreground_it_speaks_and_ends_with_a_signal(tmp_path: Path) -> N
         rest = child.stderr.read()
         assert child.wait(60) == 0
         assert "Traceback" not in rest
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("line", range(12))
+def test_a_signal_at_any_point_of_waiting_is_seen(line: int) -> None:
+    """The handler runs before the given line of `wait`, counted through the Python code that it calls."""
+    latch = Latch()
+    lines = itertools.count()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if event == "line" and next(lines) == line:
+            signal.raise_signal(signal.SIGUSR1)
+        return trace
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: latch.set())
+    last_resort = threading.Timer(0.2, latch.set)  # `wait` has fewer lines than that
+    last_resort.start()
+    try:
+        sys.settrace(trace)
+        latch.wait()
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGUSR1, before)
+        last_resort.join()
+    assert latch.is_set()
 
 
 def test_workers_that_cannot_start(tmp_path: Path) -> None:

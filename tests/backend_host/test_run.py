@@ -12,6 +12,7 @@ import pytest
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.ipc import Connection
+from tests.children import running
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 
 COUNTER = """
@@ -139,7 +140,7 @@ def test_ctrl_c_reaches_the_program_once(host: Host, is_input_terminal: bool) ->
         'exec "$@"' + ("" if is_input_terminal else " </dev/null"),
         "sh",
     ]
-    with subprocess.Popen(
+    with running(
         [*own_the_terminal, *command(host, sys.executable, "-c", COUNTER)],
         stdin=terminal,
         stdout=terminal,

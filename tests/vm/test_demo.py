@@ -10,6 +10,7 @@ import pytest
 
 from backend_host.demo import PLANS
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+from tests.children import running
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
 
@@ -50,7 +51,7 @@ def test_every_verdict_is_pass() -> None:
 @pytest.mark.parametrize("line", ["a libvirtd of our own runs", "vm-two: defined", "vm-one: booted"])
 def test_interrupt_leaves_nothing(line: str) -> None:
     before = traces()
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
+    with running(COMMAND, stdout=subprocess.PIPE) as demo:
         assert demo.stdout is not None
         assert any(line in printed for printed in demo.stdout)
         demo.send_signal(signal.SIGINT)

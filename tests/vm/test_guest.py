@@ -33,7 +33,8 @@ NAME = "test-guest"
 WEIGHT, MEMORY_BYTES, REGION_BYTES = 3, 24 << 20, 64 << 20
 ATTACH = ("attach", NAME, "--weight", str(WEIGHT), "--memory", "24M", "--region", "64M")
 LONG_MS = 60_000
-PAUSE_S = 8
+KERNEL_MS = 8_000
+PAUSE_S = 10
 WAITING = "until grep -q running /tmp/spin; do /bin/busybox usleep 20000; done"
 
 
@@ -230,7 +231,7 @@ def test_a_program_killed_during_a_call(attached: House) -> None:
 def test_a_paused_guest_keeps_everything(attached: House) -> None:
     """Longer than a silent program is given otherwise; its kernel ends meanwhile."""
     taken_back = attached.log().count("taken back")
-    attached.start_spin(2000)
+    attached.start_spin(KERNEL_MS)
     [client] = attached.vgpu()["clients"]
     held_bytes = attached.vgpu()["region_free_bytes"]
     # No guest runs and nothing is to be waited for, so that the time itself is what is tested.

@@ -10,6 +10,7 @@ import pytest
 
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+from tests.children import running
 
 pytestmark = pytest.mark.vm
 
@@ -50,7 +51,7 @@ def processes_naming(text: str) -> list[int]:
 @pytest.mark.parametrize("is_guest_started", [False, True])
 def test_signal_leaves_nothing(choice: AcceleratorChoice, number: signal.Signals, is_guest_started: bool) -> None:
     command = [sys.executable, "-c", PROGRAM, choice.accelerator.value]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with running(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         folder, shm_name = child.stdout.readline().split()
         if is_guest_started:

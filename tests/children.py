@@ -1,0 +1,19 @@
+"""Processes that tests start and talk to."""
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def running(command: Sequence[str | Path], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A process for the block, which is expected to see it end. When the block fails, by a time limit for example, it is killed:
+    waiting for it, as `Popen` does by itself, could take for ever."""
+    with subprocess.Popen(command, text=True, **options) as child:
+        try:
+            yield child
+        except BaseException:
+            child.kill()
+            raise
