@@ -10,17 +10,19 @@ import pytest
 
 from ivshmem.region import ClientState, Region, Wake
 from tests.backend_host.worker_harness import (
+    EVENT,
+    FUNCTION,
+    MODULE,
     PRIMARY,
     SOFTGPU,
+    STREAM,
     Guest,
     Host,
-    Worker,
+    Served,
     kernel_image,
     make_region,
     wait_for_state,
 )
-
-pytestmark = pytest.mark.skipif(not SOFTGPU.exists(), reason="the software device is not built")
 
 PTX = """
 .version 7.0
@@ -48,10 +50,6 @@ PTX = """
     ret;
 }
 """
-MODULE = 0x44_00000001_000001
-FUNCTION = 0x45_00000001_000001
-STREAM = 0x42_00000001_000001
-EVENT = 0x43_00000001_000001
 NOT_FOUND, INVALID_VALUE, INVALID_IMAGE, INVALID_HANDLE, OUT_OF_MEMORY = 500, 1, 200, 400, 2
 
 
@@ -66,21 +64,6 @@ def host() -> Iterator[Host]:
 def region(request: pytest.FixtureRequest) -> Iterator[Region]:
     with make_region(wake=request.param) as region:
         yield region
-
-
-class Served:
-    """A guest with its worker."""
-
-    def __init__(self, host: Host, region: Region, quota_bytes: int = 0) -> None:
-        self.host, self.region = host, region
-        self.vgpu = host.control.vgpu_take(quota_bytes)
-        self.guest = Guest(region)
-        self.worker: Worker = host.start(region, 0, self.vgpu)
-        assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
-
-    def primary(self) -> Guest:
-        self.guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
-        return self.guest
 
 
 @pytest.fixture

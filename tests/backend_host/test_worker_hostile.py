@@ -26,8 +26,6 @@ from tests.backend_host.worker_harness import (
     wire,
 )
 
-pytestmark = pytest.mark.skipif(not SOFTGPU.exists(), reason="the software device is not built")
-
 NR_ROUNDS = 3000
 HANDLES = [0, 1, 2, PRIMARY, PRIMARY + 1, *(kind << 56 | 1 << 24 | 1 for kind in range(0x41, 0x48))]
 NUMBERS = [

@@ -33,6 +33,11 @@ TABLE_HASH = int(re.findall(r"FGV_TABLE_HASH UINT64_C\((\w+)\)", WIRE_TEXT)[0], 
 NO_RESPONSE = 0xFFFF
 NO_CHUNK = 0xFFFFFFFF
 PRIMARY = 0x41_00000001_000000
+STREAM = 0x42_00000001_000001
+EVENT = 0x43_00000001_000001
+MODULE = 0x44_00000001_000001
+FUNCTION = 0x45_00000001_000001
+"""Numbers as a guest library gives them: kind, generation, index. A next one is one more."""
 
 wire = FFI()
 for text in re.findall(r"^struct fgv_(?:request|reply)_\w+ \{.*?^\};", WIRE_TEXT, re.DOTALL | re.MULTILINE):
@@ -347,6 +352,27 @@ def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> Clie
             return ClientState(state)
         region.wait_announce(0.1)
     raise GuestTimeoutError(f"client {index} is {region.client(index).state_name}, not {wanted}")
+
+
+class Served:
+    """A guest with its worker."""
+
+    def __init__(self, host: Host, region: Region, quota_bytes: int = 0) -> None:
+        self.host, self.region = host, region
+        self.vgpu = host.control.vgpu_take(quota_bytes)
+        self.guest = Guest(region)
+        self.worker: Worker = host.start(region, 0, self.vgpu)
+        assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+
+    def primary(self) -> Guest:
+        self.guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
+        return self.guest
+
+    def gpu_ns(self) -> int:
+        """What its vGPU was charged so far."""
+        reading = self.host.control.vgpu(self.vgpu)
+        assert reading is not None
+        return reading.used_ns
 
 
 @contextlib.contextmanager

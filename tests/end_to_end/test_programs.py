@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.end_to_end.host import PROGRAM_NAMES, PROGRAMS, Host, comparable
+from tests.end_to_end.host import PROGRAM_NAMES, PROGRAMS, Host, comparable, wait_until
 
 
 @pytest.mark.parametrize("program", PROGRAM_NAMES)
@@ -27,6 +27,7 @@ def test_status_counts_what_a_program_did(host: Host) -> None:
     assert host.guest("vector_add").returncode == 0
     with_vgpu = host.start("/bin/sleep", "30", options=("--vgpu", "counted"))
     try:
+        wait_until(lambda: len(host.status()["vgpus"]) == 1, "the vGPU exists")
         assert host.guest("vector_add", options=("--vgpu", "counted")).returncode == 0
         [vgpu] = [entry for entry in host.status()["vgpus"] if entry["name"] == "counted"]
         totals = vgpu["totals"]
