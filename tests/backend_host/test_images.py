@@ -7,7 +7,7 @@ import pytest
 
 from backend_host.worker import images
 from backend_host.worker.images import may_print
-from tests.programs.build import find_nvcc
+from benchmarks.nvcc import find_nvcc
 
 PRINTS = '#include <cstdio>\n__global__ void say(int n) { printf("%d\\n", n); }\n'
 PRINTS_BARE = '#include <cstdio>\n__global__ void say() { printf("hello\\n"); }\n'

@@ -14,11 +14,11 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.nvcc import find_nvcc
 from cuda_api import fatbin
 from cuda_api.fatbin import EntryFlags, EntryKind, FatbinError, NoPtxError
 from tests.cuda_api.wheels import library as library_of
 from tests.cuda_api.wheels import unpacked
-from tests.programs.build import find_nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
 PTX = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry kernel() { ret; }\n"

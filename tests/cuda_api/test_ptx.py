@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.nvcc import find_nvcc
 from cuda_api.ptx import PtxSyntaxError, format_module, parse
 from cuda_api.ptx.syntax import (
     Address,
@@ -241,20 +240,14 @@ def test_formatted_tree_parses_to_itself(instructions: list[Instruction]) -> Non
     assert parse(format_module(module)) == module
 
 
-def _nvcc() -> str | None:
-    home = os.environ.get("CUDA_HOME")
-    return shutil.which("nvcc", path=f"{home}/bin" if home else None) or shutil.which("nvcc")
-
-
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.cu"))
 
 
-@pytest.mark.skipif(_nvcc() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_what_nvcc_emits_round_trips(program: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.ptx"
     subprocess.run(
-        [str(_nvcc()), "-ptx", "-lineinfo", "-arch=compute_75", "-o", str(output), str(program)],
+        [str(find_nvcc().path), "-ptx", "-lineinfo", "-arch=compute_75", "-o", str(output), str(program)],
         check=True,
         capture_output=True,
     )

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.nvcc import find_nvcc
 from tests.cuda_api.wheels import library, unpacked
 from tests.programs.build import HERE as PROGRAM_SOURCES
-from tests.programs.build import build_one, find_nvcc
+from tests.programs.build import build_one
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = ROOT / "tests" / "cuda_api"

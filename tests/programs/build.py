@@ -5,16 +5,12 @@ here, nvcc or its command changed. Needs nvcc: CUDA_HOME, PATH, or the compiler 
 """
 
 import argparse
-import fcntl
-import functools
-import hashlib
-import os
 import re
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -24,49 +20,6 @@ NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
 DRIVER_API = ("bad_image",)
 EXTRA_FLAGS = {"per_thread_stream": ("--default-stream", "per-thread")}
-
-
-class NvccNotFoundError(Exception):
-    """There is no CUDA compiler on this machine."""
-
-
-@dataclass(frozen=True)
-class Nvcc:
-    path: Path
-    libraries: Path
-    """The folder of libcudart_static.a and libcudart.so."""
-
-
-@functools.cache
-def find_nvcc() -> Nvcc:
-    """The compiler of CUDA_HOME, else of PATH, else of the wheels in this virtual environment."""
-    candidates = []
-    if os.environ.get("CUDA_HOME"):
-        candidates.append(Path(os.environ["CUDA_HOME"]) / "bin" / "nvcc")
-    on_path = shutil.which("nvcc")
-    if on_path:
-        candidates.append(Path(on_path))
-    candidates.append(Path("/usr/local/cuda/bin/nvcc"))
-    candidates.extend(sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/cu*/bin/nvcc"), reverse=True))
-    for candidate in candidates:
-        if os.access(candidate, os.X_OK):
-            return Nvcc(candidate, _libraries_of(candidate))
-    raise NvccNotFoundError(
-        "no nvcc in CUDA_HOME, PATH, /usr/local/cuda or the virtual environment; make setup gets one"
-    )
-
-
-def _libraries_of(nvcc: Path) -> Path:
-    """Asks nvcc itself where it lives: what PATH has may be a script. Wheels keep their libraries in lib, not in lib64."""
-    dry_run = subprocess.run([nvcc, "-dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=True)
-    home = re.search(r"^#\$ TOP=(.*)$", dry_run.stderr, re.MULTILINE)
-    if home is None:
-        raise NvccNotFoundError(f"{nvcc} does not say where its toolkit is: {dry_run.stderr}")
-    for name in ("lib64", "lib"):
-        libraries = (Path(home[1]) / name).resolve()
-        if (libraries / "libcudart_static.a").exists():
-            return libraries
-    raise NvccNotFoundError(f"the toolkit of {nvcc} in {home[1]} has no libcudart_static.a")
 
 
 def _link_flags(nvcc: Nvcc, source: Path, folder: Path) -> list[str]:
@@ -102,26 +55,13 @@ def build_one(name: str, *, is_shared: bool = False, nvcc: Nvcc | None = None) -
         command += ["-cudart", "shared", "-L", str(OUTPUT / "link")]
         command += ["-Xlinker", "--enable-new-dtags", "-Xlinker", f"-rpath={nvcc.libraries}"]
     command += EXTRA_FLAGS.get(name, ())
-    seal = hashlib.sha256("\0".join(command).encode())
-    for path in [source, *sorted(HERE.glob("*.h"))]:
-        seal.update(path.read_bytes())
-    seal.update(str(nvcc.path.stat().st_mtime_ns).encode())
-    stamp = OUTPUT / "stamps" / program.name
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    with stamp.open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.seek(0)
-        if lock.read() == seal.hexdigest() and program.exists():
-            return program
-        if is_shared:
-            _libcudart_for_linking(nvcc)
-        if name in DRIVER_API:
-            command += _link_flags(nvcc, source, OUTPUT / "link" / name)
-        unfinished = program.with_name(program.name + ".new")
-        subprocess.run([*command, "-o", str(unfinished), str(source)], check=True)
-        unfinished.replace(program)
-        lock.truncate(0)
-        lock.write(seal.hexdigest())
+    with rebuilding(program, seal_of([command], [source, *sorted(HERE.glob("*.h"))], nvcc)) as unfinished:
+        if unfinished:
+            if is_shared:
+                _libcudart_for_linking(nvcc)
+            if name in DRIVER_API:
+                command += _link_flags(nvcc, source, OUTPUT / "link" / name)
+            subprocess.run([*command, "-o", str(unfinished), str(source)], check=True)
     return program
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -93,9 +92,3 @@ class Device:
     def nr_kernels(self) -> int:
         """Kernels served since the shared file was made; see state.h for its layout."""
         return int.from_bytes(self.state.read_bytes()[24:32], "little")
-
-
-def has_nvcc() -> bool:
-    return any(
-        candidate and os.access(candidate, os.X_OK) for candidate in (shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc")
-    )

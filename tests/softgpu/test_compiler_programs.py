@@ -6,13 +6,13 @@ what the CPU computes, on the driver (barriers, warps, calls, the math library).
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.nvcc import find_nvcc
 from softgpu.compiler.command import compile_image
 from tests.softgpu.compiler_harness import LoadedModule
 
@@ -22,17 +22,11 @@ KERNELS = sorted((Path(__file__).parent / "kernels").glob("*.cu"))
 DRIVER = ROOT / "build" / "softgpu" / "libcuda.so.1"
 
 
-def _nvcc() -> str:
-    home = os.environ.get("CUDA_HOME")
-    return shutil.which("nvcc", path=f"{home}/bin" if home else None) or shutil.which("nvcc") or ""
-
-
-pytestmark = pytest.mark.skipif(not _nvcc(), reason="nvcc is not installed")
-
-
 def _ptx(program: Path, folder: Path, *options: str) -> bytes:
     output = folder / "out.ptx"
-    subprocess.run([_nvcc(), "-ptx", *options, "-o", str(output), str(program)], check=True, capture_output=True)
+    subprocess.run(
+        [find_nvcc().path, "-ptx", *options, "-o", str(output), str(program)], check=True, capture_output=True
+    )
     return output.read_bytes()
 
 
@@ -45,13 +39,14 @@ def test_program_compiles(program: Path, options: tuple[str, ...], tmp_path: Pat
     assert len(LoadedModule(output).kernels) == image.count(b".entry")
 
 
-@pytest.mark.skipif(not DRIVER.exists(), reason="the driver is not built")
 @pytest.mark.parametrize("optimisation", ["-O3", "-G"])
 @pytest.mark.parametrize("program", KERNELS, ids=lambda path: path.stem)
 def test_kernels_compute_what_the_cpu_computes(program: Path, optimisation: str, tmp_path: Path) -> None:
     binary = tmp_path / "program"
     subprocess.run(
-        [_nvcc(), "-arch=compute_75", optimisation, "-o", str(binary), str(program)], check=True, capture_output=True
+        [find_nvcc().path, "-arch=compute_75", optimisation, "-o", str(binary), str(program)],
+        check=True,
+        capture_output=True,
     )
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(DRIVER.parent),

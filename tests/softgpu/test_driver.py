@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, build, has_nvcc
+from tests.softgpu.driver_harness import CASES, ROOT, TIMEOUT_S, Device, build
 
 PROGRAMS = ROOT / "tests" / "programs"
 
@@ -256,7 +256,6 @@ def test_no_symbol_of_the_table_is_missing() -> None:
     assert [line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith("cu")] == []
 
 
-@pytest.mark.skipif(not has_nvcc(), reason="needs nvcc")
 @pytest.mark.parametrize("name", sorted(source.stem for source in PROGRAMS.glob("*.cu")))
 def test_program_of_nvcc(device: Device, name: str) -> None:
     built = subprocess.run(
