@@ -1,13 +1,14 @@
-"""The thread that knows who is next: it feeds the policy with what the control page shows and publishes the policy's choice.
+"""The thread that knows who is next: it feeds the policy with what the control page shows and publishes how the policy ranks the vGPUs.
 
-It is never on the path between two slices: the workers hand the grant over by themselves, to whom this thread chose beforehand. A policy
-that raises, or that names somebody who does not wait, is replaced by first come, first served.
+It is never on the path between two slices: the workers hand the grant over by themselves, to the one of least standing among those that
+wait. A policy that raises, or that ranks by what is no number, is replaced by first come, first served.
 
-Wrong when: this thread is kept off the processor for longer than a slice. The workers then choose the longest waiting by themselves; shares
-suffer for that moment, progress does not.
+Wrong when: this thread is kept off the processor for many slices. Standings then grow with what is charged and by nothing else: shares
+stay right for those that keep working, and one that wakes may be served too early by what it missed.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class GrantKeeper:
         self._waiting: set[int] = set()
         self._sequence = page.holder().sequence
         self._accounts = page.vgpus()
+        self._published: dict[int, tuple[float, float]] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -62,13 +64,16 @@ class GrantKeeper:
         with self._lock:
             self._accounts = [account for account in self._accounts if account.vgpu != vgpu]  # its predecessor's
             self._weights[vgpu] = weight
+            self._published.pop(vgpu, None)
             self._guarded(lambda: self._policy.joined(vgpu, weight, time.monotonic_ns()))
+        self.step(time.monotonic_ns())
 
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
         with self._lock:
             self._weights.pop(vgpu, None)
             self._waiting.discard(vgpu)
+            self._page.set_standing(vgpu, math.inf, 0, used_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
 
     def _run(self) -> None:
@@ -117,17 +122,29 @@ class GrantKeeper:
             if vgpu not in self._waiting:
                 self._policy.backlogged(vgpu, now_ns)
         self._waiting = set(waiting)
-        self._publish(self._policy.pick(now_ns))
+        self._publish(now_ns)
 
-    def _publish(self, choice: int | None) -> None:
-        if choice is not None and choice not in self._waiting:
-            raise PolicyError(f"{choice!r} is to be next and does not wait; those that do: {sorted(self._waiting)}")
-        if choice != self._page.successor():
-            self._page.set_successor(choice)
+    def _publish(self, now_ns: int) -> None:
+        told_ns = {account.vgpu: account.used_ns for account in self._accounts}
+        for vgpu in self._weights:
+            value, per_ns = checked(self._policy.standing(vgpu, now_ns))
+            used_ns = told_ns.get(vgpu, 0)
+            if self._published.get(vgpu) != (value - per_ns * used_ns, per_ns):
+                self._published[vgpu] = (value - per_ns * used_ns, per_ns)
+                self._page.set_standing(vgpu, value, per_ns, used_ns)
 
     def _fall_back(self) -> None:
         now_ns = time.monotonic_ns()
         self._policy = FirstCome()
         self._waiting = set()
+        self._published = {}
         for vgpu, weight in self._weights.items():
             self._policy.joined(vgpu, weight, now_ns)
+
+
+def checked(standing: object) -> tuple[float, float]:
+    """What a policy answered, when it can be compared; PolicyError otherwise."""
+    match standing:
+        case (int() | float() as value, int() | float() as per_ns) if not math.isnan(value) and 0 <= per_ns < math.inf:
+            return float(value), float(per_ns)
+    raise PolicyError(f"a standing is a number and its growth, not {standing!r}")

@@ -4,6 +4,8 @@ Good when: all vGPUs have kernels of about the same length, or as the last resor
 Bad when: fairness matters. A vGPU that fills its slice and one that uses a tenth of it get the same number of turns, not the same time.
 """
 
+import math
+
 
 class FirstCome:
     """The order of becoming backlogged is the order of service. Each event costs O(1); `pick` O(1)."""
@@ -12,7 +14,8 @@ class FirstCome:
 
     def __init__(self) -> None:
         self._members: set[int] = set()
-        self._queue: dict[int, None] = {}
+        self._queue: dict[int, int] = {}
+        self._nr_arrivals = 0
 
     def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
         self._members.add(vgpu)
@@ -25,8 +28,9 @@ class FirstCome:
         pass
 
     def backlogged(self, vgpu: int, now_ns: int) -> None:
-        if vgpu in self._members:
-            self._queue.setdefault(vgpu)
+        if vgpu in self._members and vgpu not in self._queue:
+            self._queue[vgpu] = self._nr_arrivals
+            self._nr_arrivals += 1
 
     def blocked(self, vgpu: int, now_ns: int) -> None:
         self._queue.pop(vgpu, None)
@@ -39,3 +43,6 @@ class FirstCome:
 
     def pick(self, now_ns: int) -> int | None:
         return next(iter(self._queue), None)
+
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        return self._queue.get(vgpu, math.inf), 0.0

@@ -36,3 +36,10 @@ class Policy(Protocol):
 
     def pick(self, now_ns: int) -> int | None:
         """The backlogged vGPU to be granted next, or None when there is none. Changes nothing: asking twice gives the same answer."""
+
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        """Where it stands, backlogged or not: its value if it were backlogged now, and how much that grows with each ns it uses.
+
+        Of the backlogged ones, `pick` is one of least value. The daemon publishes this for the workers, which hand the GPU over by
+        themselves and know of later charges than the policy does. Infinite: behind all others. Changes nothing.
+        """

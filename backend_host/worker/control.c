@@ -8,6 +8,7 @@
 #include "control_page.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -71,6 +72,8 @@ int fgv_control_vgpu_take(struct fgv_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->nr_grants, 0);
             atomic_store(&vgpu->charged_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
+            atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
+            atomic_store(&vgpu->standing_per_ns, 0);
             atomic_store(&vgpu->is_used, 1);
             return (int)index;
         }
@@ -174,9 +177,16 @@ bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct 
     return true;
 }
 
-uint32_t fgv_control_successor(struct fgv_control *control)
+void fgv_control_set_standing(struct fgv_control *control, uint32_t index, double standing, double per_ns)
 {
-    return atomic_load(&control->successor);
+    atomic_store(&control->vgpus[index].standing, standing);
+    atomic_store(&control->vgpus[index].standing_per_ns, per_ns);
+}
+
+double fgv_control_standing(struct fgv_control *control, uint32_t index)
+{
+    struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
+    return atomic_load(&vgpu->standing) + atomic_load(&vgpu->standing_per_ns) * (double)atomic_load(&vgpu->used_ns);
 }
 
 uint64_t fgv_control_slice_ns(struct fgv_control *control)

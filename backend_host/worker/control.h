@@ -1,11 +1,16 @@
 /*
  * The control page: what the daemon and the workers share, and no guest ever maps. Grants are handed over here, in C,
- * by the workers themselves; the daemon only says beforehand who is next.
+ * by the workers themselves; the daemon only says beforehand how everybody stands.
  *
  * A vGPU holds the grant while it runs its slice. Each of its workers sets its bit in `users` while it has GPU work in
  * flight. When the slice is over, or the last of them has nothing to submit, the grant is closed: no worker starts new
- * work, each clears its bit once its work is done, and whoever then finds no user left makes the successor the holder
- * and wakes it. Without a successor the grant is free and the first to ask takes it.
+ * work, each clears its bit once its work is done, and whoever then finds no user left makes the next one the holder
+ * and wakes it. When nobody waits the grant is free and the first to ask takes it.
+ *
+ * The next one is, of those that wait, the vGPU of the least standing: a number that the policy gives each vGPU, and
+ * that grows by a rate of its own with the GPU time it is charged (start tag and 1/weight, for fair queuing). So the
+ * choice is made with the last slice's charge in it, and a daemon that is late, or dead, makes it stale only by what a
+ * policy does besides.
  *
  * Marks are bits of named owners and never counts, so that a death between any two instructions leaves nothing
  * ambiguous: the daemon, which learns of every death, clears the dead one's bits (which may be clear already) and hands
@@ -24,11 +29,11 @@
 #include <stdint.h>
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 2u
+#define FGV_CONTROL_VERSION 3u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
-#define FGV_NOBODY          0u /* vGPU numbers in `grant` and `successor` are index + 1 */
+#define FGV_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
 
 /* The grant word: holder in bits 0..15, closed flag in bit 16, a sequence number in the upper half that changes with
  * every hand-over. */
@@ -53,7 +58,10 @@ struct fgv_vgpu_slot {
     _Atomic uint64_t nr_grants;
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgv_worker_set members; /* its workers */
-    uint8_t pad[40];
+    /* standing + standing_per_ns * used_ns: the least goes first. Of equals, who has waited longest. */
+    _Atomic double standing;
+    _Atomic double standing_per_ns;
+    uint8_t pad[24];
 };
 _Static_assert(sizeof(struct fgv_vgpu_slot) == 128, "vgpu slot");
 
@@ -98,11 +106,10 @@ struct fgv_control {
     struct fgv_worker_set users; /* workers with work in flight */
     uint8_t pad1[16];
     /* Looked at by a holder to learn whether anybody else wants the GPU. */
-    _Atomic uint32_t successor; /* chosen by the daemon: index + 1, FGV_NOBODY when nobody waits */
     /* Futex the daemon sleeps on: changes when somebody waits or the grant changed hands */
     _Atomic uint32_t daemon_bell;
     _Atomic uint32_t daemon_pid;
-    uint32_t reserved1;
+    uint64_t reserved1;
     struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
     uint8_t pad2[16];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];

@@ -1,8 +1,8 @@
 """The daemon's view of the control page: who holds the GPU, who waits, what each worker did; and the daemon's few powers over it.
 
 The page is one shared memory object per device, mapped by the daemon and its workers and by no guest. Grants change hands in C, among the
-workers; the daemon names the successor beforehand, takes back what a dead worker held, and reads. Everything read here may have been written
-by a worker that its guest took over: numbers are bounded, and wrong ones hurt that guest's vGPU alone.
+workers; the daemon says beforehand how each vGPU stands, takes back what a dead worker held, and reads. Everything read here may have been
+written by a worker that its guest took over: numbers are bounded, and wrong ones hurt that guest's vGPU alone.
 
 Times are CLOCK_MONOTONIC (`time.monotonic_ns()`).
 """
@@ -279,18 +279,16 @@ class ControlPage:
             since_ns=reading.since_ns,
         )
 
-    def set_successor(self, vgpu: int | None) -> None:
-        """Publishes who is next. When the grant is free, or its holder has no work and nobody to submit any, it is handed over at once.
+    def set_standing(self, vgpu: int, standing: float, per_ns: float, used_ns: int) -> None:
+        """Publishes how the vGPU stands among those that wait: at hand-over the least goes first, of equals who has waited longest.
 
-        A successor that no longer waits at hand-over is passed over: then the vGPU that has waited longest gets the grant. The word is
-        consumed by the hand-over: it reads None afterwards, and the bell rings.
+        `standing` is what it is with `used_ns` charged (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`.
         """
-        lib.fgv_control_set_successor(self.page, 0 if vgpu is None else _bounded(vgpu, MAX_VGPUS) + 1)
+        lib.fgv_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * used_ns, per_ns)
 
-    def successor(self) -> int | None:
-        """Who was published as next and has not been granted yet."""
-        successor: int = lib.fgv_control_successor(self.page)
-        return successor - 1 if 0 < successor <= MAX_VGPUS else None
+    def standing(self, vgpu: int) -> float:
+        """The vGPU's standing with what it was charged up to now; infinite before any was published."""
+        return float(lib.fgv_control_standing(self.page, _bounded(vgpu, MAX_VGPUS)))
 
     def evict(self) -> bool:
         """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits.

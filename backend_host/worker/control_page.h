@@ -56,7 +56,10 @@ void fgv_control_worker_order(struct fgv_control *control, uint32_t slot, uint32
 bool fgv_control_vgpu_read(struct fgv_control *control, uint32_t index, struct fgv_vgpu_reading *reading);
 bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct fgv_worker_reading *reading);
 
-uint32_t fgv_control_successor(struct fgv_control *control);
+/* How the vGPU stands when it waits; see control.h. */
+void fgv_control_set_standing(struct fgv_control *control, uint32_t index, double standing, double per_ns);
+/* Its standing now, with what it has used. */
+double fgv_control_standing(struct fgv_control *control, uint32_t index);
 uint64_t fgv_control_slice_ns(struct fgv_control *control);
 void fgv_control_set_slice_ns(struct fgv_control *control, uint64_t slice_ns);
 /* cffi: end */

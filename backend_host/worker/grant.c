@@ -124,38 +124,49 @@ static uint64_t elapsed_ns(struct fgv_control *control, uint64_t word, uint64_t 
     return passed_ns >> (SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
 }
 
-/* Who is next: the successor while it waits, else who waited longest among the others, else the holder itself when it
- * waits. */
-static uint32_t choose(struct fgv_control *control, uint32_t holder)
+/* How a vGPU that waits stands now. */
+struct place {
+    double standing;
+    uint64_t since_ns;
+};
+
+static struct place place_of(struct fgv_control *control, uint32_t number)
 {
-    uint32_t successor = atomic_load(&control->successor);
-    if (has_waiting(control, successor)) {
-        return successor;
-    }
-    if (!anybody_waits(control)) {
-        return FGV_NOBODY;
-    }
+    struct fgv_vgpu_slot *vgpu = &control->vgpus[number - 1];
+    double used_ns = (double)atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed);
+    return (struct place){
+        .standing = atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
+                    atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * used_ns,
+        .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
+    };
+}
+
+static bool is_before(const struct place *a, const struct place *b)
+{
+    return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
+}
+
+/* Who is next of those that wait. `other_than` is left out: FGV_NOBODY for none. */
+static uint32_t choose(struct fgv_control *control, uint32_t other_than)
+{
     uint32_t best = FGV_NOBODY;
-    uint64_t best_since_ns = UINT64_MAX;
-    for (uint32_t number = 1; number <= FGV_MAX_VGPUS; number++) {
-        if (number != holder && has_waiting(control, number)) {
-            uint64_t since_ns =
-                atomic_load_explicit(&control->vgpus[number - 1].waiting_since_ns, memory_order_relaxed);
-            if (best == FGV_NOBODY || since_ns < best_since_ns) {
+    struct place best_place = {.standing = 0};
+    for (uint32_t number = 1; number <= FGV_MAX_VGPUS && anybody_waits(control); number++) {
+        if (number != other_than && has_waiting(control, number)) {
+            struct place place = place_of(control, number);
+            if (best == FGV_NOBODY || is_before(&place, &best_place)) {
                 best = number;
-                best_since_ns = since_ns;
+                best_place = place;
             }
         }
     }
-    return best != FGV_NOBODY ? best : has_waiting(control, holder) ? holder : FGV_NOBODY;
+    return best;
 }
 
 /* What goes with a hand-over that has just succeeded. */
 static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
 {
     elapsed_ns(control, word, fgv_clock_ns());
-    uint32_t expected = next;
-    atomic_compare_exchange_strong(&control->successor, &expected, FGV_NOBODY);
     struct fgv_vgpu_slot *vgpu = vgpu_of(control, next);
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
@@ -173,7 +184,7 @@ bool fgv_grant_pass(struct fgv_control *control)
         if (holder != FGV_NOBODY && (!(word & FGV_GRANT_CLOSED) || has_users(control, holder))) {
             return false;
         }
-        uint32_t next = choose(control, holder);
+        uint32_t next = choose(control, FGV_NOBODY);
         if (holder == FGV_NOBODY && next == FGV_NOBODY) {
             return false;
         }
@@ -328,6 +339,22 @@ void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uin
     }
 }
 
+/* Hands the grant on from a holder that is not to have it again, wanting it or not. */
+static bool pass_over(struct fgv_control *control, uint64_t word)
+{
+    uint32_t holder = FGV_GRANT_HOLDER(word);
+    uint32_t next = choose(control, holder);
+    if (holder == FGV_NOBODY || next == FGV_NOBODY) {
+        return false;
+    }
+    uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
+    if (!atomic_compare_exchange_strong(&control->grant, &word, passed)) {
+        return false;
+    }
+    announce(control, passed, next);
+    return true;
+}
+
 void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
 {
     struct fgv_control *control = grantee->control;
@@ -347,8 +374,12 @@ void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
             fgv_grant_repair(control, slot);
         }
     }
-    if (holder != grantee->number && !(word & FGV_GRANT_CLOSED) && !has_users(control, holder)) {
-        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED);
+    if (holder != grantee->number && !(word & FGV_GRANT_CLOSED) && !has_users(control, holder) &&
+        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED)) {
+        atomic_fetch_add(&vgpu->used_ns, FGV_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
+        if (!has_users(control, holder)) {
+            pass_over(control, word | FGV_GRANT_CLOSED);
+        }
     }
     fgv_grant_pass(control);
 }
@@ -425,26 +456,9 @@ uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns)
     return mask;
 }
 
-void fgv_control_set_successor(struct fgv_control *control, uint32_t number)
-{
-    atomic_store(&control->successor, number <= FGV_MAX_VGPUS ? number : FGV_NOBODY);
-    fgv_grant_pass(control);
-}
-
 bool fgv_control_evict(struct fgv_control *control)
 {
-    uint64_t word = atomic_load(&control->grant);
-    uint32_t holder = FGV_GRANT_HOLDER(word);
-    uint32_t next = choose(control, holder);
-    if (holder == FGV_NOBODY || next == FGV_NOBODY || next == holder) {
-        return false;
-    }
-    uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
-    if (!atomic_compare_exchange_strong(&control->grant, &word, passed)) {
-        return false;
-    }
-    announce(control, passed, next);
-    return true;
+    return pass_over(control, atomic_load(&control->grant));
 }
 
 void fgv_grant_repair(struct fgv_control *control, uint32_t slot)

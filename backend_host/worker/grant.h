@@ -86,7 +86,6 @@ struct fgv_grant_reading {
 void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading);
 /* Bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGV_MAX_VGPUS, is filled for those. */
 uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns);
-void fgv_control_set_successor(struct fgv_control *control, uint32_t number);
 bool fgv_control_evict(struct fgv_control *control);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
 bool fgv_grant_pass(struct fgv_control *control);

@@ -1,5 +1,6 @@
 """The control page: slots and accounts, and the hand-over of the grant among processes that may die."""
 
+import math
 import mmap
 import os
 import random
@@ -66,6 +67,11 @@ class Player:
     def leave(self, now_ns: int, wants_more: bool = False) -> None:
         lib.fgv_grant_leave(self.grantee, wants_more, now_ns)
 
+    def end_slice(self, now_ns: int) -> None:
+        """With more to do."""
+        lib.fgv_grant_close(self.grantee)
+        self.leave(now_ns, wants_more=True)
+
     def left_ns(self, now_ns: int) -> int:
         return int(lib.fgv_grant_left_ns(self.grantee, now_ns))
 
@@ -120,26 +126,31 @@ def test_the_first_to_ask_takes_a_free_grant_and_gives_it_back(control: ControlP
     assert control.bell() == bell, "nobody else waits, so nobody is woken"
 
 
-def test_others_wait_and_the_successor_gets_it(control: ControlPage) -> None:
+def test_others_wait_and_the_least_standing_gets_it(control: ControlPage) -> None:
     one, two, three = (Player(control, control.vgpu_take()) for _ in range(3))
     assert one.enter(MS)
     assert not two.enter(2 * MS)
     assert not three.enter(3 * MS)
     assert [(waiting.vgpu, waiting.waiting_since_ns) for waiting in control.backlogged()] == [(1, 2 * MS), (2, 3 * MS)]
-    control.set_successor(2)
-    assert control.successor() == 2
+    assert control.standing(2) == math.inf, "nothing was said yet"
+    control.set_standing(1, 10.0, 0.5, used_ns=0)
+    control.set_standing(2, 9.0, 0.5, used_ns=0)
     assert control.holder().vgpu == 0
     bell = control.bell()
     one.leave(4 * MS)
     assert control.holder().vgpu == 2
-    assert control.successor() is None
     assert control.bell() != bell
     assert not two.enter(5 * MS)
     assert three.enter(5 * MS)
-    three.leave(6 * MS)
-    assert control.holder().vgpu == 1, "without a successor, whoever waited longest"
-    assert two.enter(6 * MS)
-    assert control.backlogged() == []
+    three.end_slice(6 * MS)
+    assert control.holder().vgpu == 2, "it still stands before the other: the choice is the policy's"
+    assert three.enter(6 * MS)
+    lib.fgv_grant_charge(three.grantee, 1, 4)
+    assert control.standing(2) == 10.5
+    three.end_slice(7 * MS)
+    assert control.holder().vgpu == 1
+    assert two.enter(7 * MS)
+    assert [waiting.vgpu for waiting in control.backlogged()] == [2]
 
 
 def test_all_workers_of_a_vgpu_share_its_slice(control: ControlPage) -> None:
@@ -174,13 +185,28 @@ def test_the_slice_ends(control: ControlPage) -> None:
     assert one.left_ns(now_ns) == 0
 
 
-def test_a_successor_set_late_takes_a_free_grant(control: ControlPage) -> None:
-    control.vgpu_take()
-    two = Player(control, control.vgpu_take())
-    control.set_successor(0)
-    assert two.enter(MS), "a successor that does not wait is passed over"
-    two.leave(2 * MS)
-    assert control.holder().vgpu is None
+def test_of_equals_who_waited_longest(control: ControlPage) -> None:
+    one, two, three = (Player(control, control.vgpu_take()) for _ in range(3))
+    for vgpu in range(3):
+        control.set_standing(vgpu, 5.0, 0.0, used_ns=0)
+    assert one.enter(MS)
+    assert not three.enter(2 * MS)
+    assert not two.enter(3 * MS)
+    one.end_slice(4 * MS)
+    assert control.holder().vgpu == 2
+    assert three.enter(5 * MS)
+    three.leave(6 * MS)
+    assert control.holder().vgpu == 1
+
+
+def test_a_standing_counts_from_what_was_used_when_it_was_said(control: ControlPage) -> None:
+    one = Player(control, control.vgpu_take())
+    assert one.enter(MS)
+    lib.fgv_grant_charge(one.grantee, MS, MS + 1000)
+    control.set_standing(0, 7.0, 0.25, used_ns=600)
+    assert control.standing(0) == 107.0
+    with pytest.raises(ValueError, match=r"0\.\.63"):
+        control.set_standing(MAX_VGPUS, 0.0, 0.0, used_ns=0)
 
 
 def test_eviction(control: ControlPage) -> None:
@@ -257,7 +283,6 @@ def test_garbage_in_the_page_harms_nobody(control: ControlPage, control_fd: int)
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
     with mmap.mmap(control_fd, 0) as page:
         page[128:132] = (65_000).to_bytes(4, "little")
-        assert control.successor() is None
         page[GRANT_OFFSET : GRANT_OFFSET + 8] = (1 << 32 | 40_000).to_bytes(8, "little")
         assert control.holder().vgpu is None
         assert not one.enter(MS)
@@ -302,8 +327,8 @@ class Play:
     def daemon(self, seen: int) -> int:
         """One step of the daemon: whoever waited longest is next."""
         seen = self.control.wait_bell(0.05, seen)
-        backlogged = self.control.backlogged()
-        self.control.set_successor(backlogged[0].vgpu if backlogged else None)
+        for place, waiting in enumerate(self.control.backlogged()):
+            self.control.set_standing(waiting.vgpu, float(place), 0.0, used_ns=0)
         return seen
 
     def close(self) -> None:

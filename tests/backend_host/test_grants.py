@@ -1,5 +1,6 @@
 """The keeper of grants: the policy's choice is published, and no policy can stop the GPU from changing hands."""
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ from backend_host.grants import GrantKeeper
 from backend_host.worker.control import ControlPage
 from scheduler.first_come import FirstCome
 
-EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "pick")
+EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
 SLICE_NS = 6_000_000
 
 
@@ -65,27 +66,34 @@ class LastCome(FirstCome):
         super().blocked(vgpu, now_ns)
         self.told.append(("blocked", vgpu))
 
-    def pick(self, now_ns: int) -> int | None:
-        return next(reversed(self._queue), None)
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        value, per_ns = super().standing(vgpu, now_ns)
+        return (value if math.isinf(value) else -value), per_ns
 
 
 class Broken(FirstCome):
-    """Raises at one event, or picks something that is no choice."""
+    """Raises at one event, or ranks by something that is no number."""
 
     name = "broken"
 
-    def __init__(self, event: str = "", choice: object = None) -> None:
+    def __init__(self, event: str = "", answer: object = None) -> None:
         super().__init__()
         self._event = event
-        self._choice = choice
+        self._answer = answer
 
     def __getattribute__(self, name: str) -> object:
         if name in EVENTS and name == object.__getattribute__(self, "_event"):
             raise ZeroDivisionError(name)
         return object.__getattribute__(self, name)
 
-    def pick(self, now_ns: int) -> int | None:
-        return self._choice if self._choice is not None else super().pick(now_ns)  # type: ignore[return-value]
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        return self._answer if self._answer is not None else super().standing(vgpu, now_ns)  # type: ignore[return-value]
+
+
+def next_of(page: ControlPage) -> int | None:
+    """Who would be handed the GPU now, of those that wait."""
+    waiting = [entry.vgpu for entry in page.backlogged() if entry.vgpu != page.holder().vgpu]
+    return min(waiting, key=page.standing, default=None)
 
 
 def three(page: ControlPage, keeper: GrantKeeper) -> tuple[Player, Player, Player]:
@@ -104,12 +112,12 @@ def test_the_choice_of_the_policy_is_published_and_followed(page: ControlPage) -
     keeper = GrantKeeper(page, policy)
     holder, early, late = three(page, keeper)
     keeper.step(10)
-    assert page.successor() == late.vgpu
+    assert next_of(page) == late.vgpu
     assert ("dispatched", holder.vgpu) in policy.told
     holder.leave(20)
     assert page.holder().vgpu == late.vgpu
     keeper.step(30)
-    assert page.successor() == early.vgpu
+    assert next_of(page) == early.vgpu
     assert keeper.policy_name == "last-come"
 
 
@@ -148,7 +156,7 @@ def test_one_that_waits_no_more_is_blocked(page: ControlPage) -> None:
     lib.fgv_grant_wait_cancel(late.grantee)
     keeper.step(11)
     assert ("blocked", late.vgpu) in policy.told
-    assert page.successor() == early.vgpu
+    assert next_of(page) == early.vgpu
 
 
 def test_those_who_waited_before_are_told_in_the_order_of_their_coming(page: ControlPage) -> None:
@@ -160,7 +168,7 @@ def test_those_who_waited_before_are_told_in_the_order_of_their_coming(page: Con
     assert not first.enter(2)
     assert not second.enter(3)
     keeper.step(10)
-    assert page.successor() == first.vgpu
+    assert next_of(page) == first.vgpu
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -174,30 +182,41 @@ def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog:
     keeper.leave(early.vgpu)
     assert keeper.policy_name == "first-come"
     assert "the policy broken failed" in caplog.text
-    assert page.successor() == late.vgpu
+    assert next_of(page) == late.vgpu
     holder.leave(12)
     assert page.holder().vgpu == late.vgpu
 
 
-@pytest.mark.parametrize("choice", [99, -1, 63, 0, "next", 1.5, [1], object()])
-def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, choice: object) -> None:
-    keeper = GrantKeeper(page, Broken(choice=choice))
-    holder, early, _ = three(page, keeper)
-    assert holder.vgpu == 0, "a choice that exists, and does not wait"
+@pytest.mark.parametrize(
+    "answer",
+    [99, "next", (), (1.0,), (1.0, 2.0, 3.0), (math.nan, 0.0), (0.0, -1.0), (0.0, math.inf), ("a", 0), object()],
+)
+def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: object) -> None:
+    keeper = GrantKeeper(page, Broken(answer=answer))
+    _, early, _ = three(page, keeper)
     keeper.step(10)
     assert keeper.policy_name == "first-come"
-    assert page.successor() == early.vgpu
+    assert next_of(page) == early.vgpu
 
 
-def test_workers_choose_where_the_policy_chooses_nobody(page: ControlPage) -> None:
-    policy = Broken()
-    policy.pick = lambda now_ns: None  # type: ignore[method-assign]
-    keeper = GrantKeeper(page, policy)
+def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: ControlPage) -> None:
+    keeper = GrantKeeper(page, Broken(answer=(math.inf, 0.0)))
     holder, early, _ = three(page, keeper)
     keeper.step(10)
-    assert page.successor() is None
     holder.leave(11)
     assert page.holder().vgpu == early.vgpu
+
+
+def test_what_is_used_after_the_last_look_counts(page: ControlPage) -> None:
+    """The keeper sleeps; the one that it ranked first has used the GPU meanwhile."""
+    keeper = GrantKeeper(page, Broken(answer=(0.0, 1.0)))
+    holder, early, late = three(page, keeper)
+    keeper.step(10)
+    early.charge(11, 5_000)
+    late.charge(5_001, 6_000)
+    assert (page.standing(early.vgpu), page.standing(late.vgpu)) == (4989.0, 999.0)
+    holder.leave(7_000)
+    assert page.holder().vgpu == late.vgpu
 
 
 def test_a_vgpu_that_left_is_not_chosen(page: ControlPage) -> None:
@@ -206,7 +225,7 @@ def test_a_vgpu_that_left_is_not_chosen(page: ControlPage) -> None:
     keeper.step(10)
     keeper.leave(late.vgpu)
     keeper.step(11)
-    assert page.successor() == early.vgpu
+    assert next_of(page) == early.vgpu
 
 
 def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
@@ -214,7 +233,7 @@ def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
     keeper.start()
     _, _, late = three(page, keeper)
     bell = page.bell()
-    while page.successor() != late.vgpu:
+    while next_of(page) != late.vgpu:
         bell = page.wait_bell(0.01, bell)
     keeper.stop()
-    assert page.successor() == late.vgpu
+    assert next_of(page) == late.vgpu
