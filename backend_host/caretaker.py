@@ -50,7 +50,6 @@ class Owner:
     name: str
     vgpu: int
     device: int
-    quota_bytes: int
     table_hash: int
 
 
@@ -211,7 +210,6 @@ class Caretaker:
             client=client.index,
             vgpu=self._owner.vgpu,
             device=self._owner.device,
-            quota_bytes=self._owner.quota_bytes,
             region_fd=self._region.fileno(),
         )
         try:

@@ -93,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     attach.set_defaults(run=_attach)
 
+    change = commands.add_parser("set", help="another weight or memory quota for a vGPU, while it runs")
+    change.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU of fairgv-run")
+    change.add_argument("--weight", type=int, metavar="W", help="its share is in proportion to this")
+    change.add_argument("--memory", type=size_argument, metavar="SIZE", help="device memory it may use; 0 for no limit")
+    change.set_defaults(run=_set)
+
     detach = commands.add_parser("detach", help="take the vGPU away again")
     detach.add_argument("domain", metavar="DOMAIN")
     detach.set_defaults(run=_detach)
@@ -261,6 +267,15 @@ def _attach(options: argparse.Namespace) -> int:
             memory_bytes=options.memory,
             region_bytes=options.region,
         )
+    print(answer["text"])
+    return 0
+
+
+def _set(options: argparse.Namespace) -> int:
+    if options.weight is None and options.memory is None:
+        raise FairGVError("nothing to change: give --weight or --memory")
+    with _connect(options) as connection:
+        answer = connection.ask("set", name=options.domain, weight=options.weight, memory_bytes=options.memory)
     print(answer["text"])
     return 0
 

@@ -131,6 +131,7 @@ class Daemon:
             "stop": self._stop_daemon,
             "attach": self._attach,
             "detach": self._detach,
+            "set": self._set,
         }
         operation = operations.get(request["op"])
         if operation is None:
@@ -188,6 +189,16 @@ class Daemon:
     def _detach(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
         return self._domains.detach(str(request["domain"]))
+
+    def _set(self, session: Session, request: Message) -> Message:
+        self._owner_only(session)
+        name = str(request["name"])
+        weight = _weight(request) if request.get("weight") is not None else None
+        quota_bytes = _quota(request) if request.get("memory_bytes") is not None else None
+        if not self._vgpus.has_session(name):
+            return self._domains.change(name, weight, quota_bytes)
+        self._vgpus.change(name, weight, quota_bytes)
+        return {"text": f"{name} is changed until its last program ends"}
 
     def _owner_only(self, session: Session) -> None:
         if session.uid not in (0, os.geteuid()):

@@ -85,6 +85,14 @@ class Domains:
             "shm_name": attachment.shm_name,
         }
 
+    def change(self, name: str, weight: int | None, quota_bytes: int | None) -> Message:
+        """Another weight or quota (0: none), now and for later starts; None leaves as it is. Raises VmError or RefusedError."""
+        with self._lock:
+            attachment = LibvirtDomains(self._uri).change(name, weight, quota_bytes)
+            self._vgpus.change(name, weight, quota_bytes)
+        quota = f"{attachment.memory_bytes >> 20} MiB" if attachment.memory_bytes else "no limit"
+        return {"text": f"{name}: weight {attachment.weight}, device memory: {quota}"}
+
     def detach(self, name: str) -> Message:
         """Takes it away again."""
         with self._lock:

@@ -68,6 +68,13 @@ class GrantKeeper:
             self._guarded(lambda: self._policy.joined(vgpu, weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
+    def change_weight(self, vgpu: int, weight: int) -> None:
+        """From now on its share follows the new weight."""
+        with self._lock:
+            self._weights[vgpu] = weight
+            self._guarded(lambda: self._policy.weight_changed(vgpu, weight, time.monotonic_ns()))
+        self.step(time.monotonic_ns())
+
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
         with self._lock:

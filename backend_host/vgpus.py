@@ -182,7 +182,7 @@ class VGpuRegistry:
     def remove(self, name: str) -> None:
         """Ends its clients and gives everything back."""
         if not self.remove_if_there(name):
-            raise RefusedError(f"there is no vGPU called {name}; see: fairgv-host list")
+            raise RefusedError(_unknown(name))
 
     def remove_if_there(self, name: str) -> bool:
         """As `remove`, for a vGPU that may not have been made; whether it had been."""
@@ -201,6 +201,31 @@ class VGpuRegistry:
             self._retired_ns += account.used_ns if account is not None else 0
             self._page.vgpu_free(vgpu.index)
             vgpu.region.close()
+
+    def has_session(self, name: str) -> bool:
+        """Whether a command of this host, and no domain, has a vGPU of this name."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            return vgpu is not None and vgpu.kind == "session"
+
+    def change(self, name: str, weight: int | None, quota_bytes: int | None) -> None:
+        """Another weight or quota (0: none) for one that runs; None leaves as it is. RefusedError when it is not there.
+
+        A quota below what is held takes nothing away: nothing more is allocated until enough was freed. Programs that run already
+        learn the new total from cuMemGetInfo, and go on seeing the old one as the device's size.
+        """
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is None:
+                raise RefusedError(_unknown(name))
+            if weight is not None:
+                vgpu.weight = weight
+                self._keeper.change_weight(vgpu.index, weight)
+            if quota_bytes is not None:
+                vgpu.quota_bytes = quota_bytes
+                self._page.set_quota(vgpu.index, quota_bytes)
+                vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
+            log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
 
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
@@ -280,7 +305,7 @@ class VGpuRegistry:
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
-                caretaker = self._caretaker(name, index, quota_bytes, region, wake, is_paused)
+                caretaker = self._caretaker(name, index, region, wake, is_paused)
                 self._keeper.join(index, weight)
                 undo.callback(self._keeper.leave, index)
                 vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker)
@@ -293,12 +318,10 @@ class VGpuRegistry:
         log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
         return vgpu
 
-    def _caretaker(
-        self, name: str, index: int, quota_bytes: int, region: Region, wake: Wake, is_paused: Callable[[], bool]
-    ) -> Caretaker:
-        facts = with_quota(self._facts, quota_bytes)
-
+    def _caretaker(self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool]) -> Caretaker:
         def lay_out() -> None:
+            account = self._page.vgpu(index)
+            facts = with_quota(self._facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
                 wake is Wake.POLL
@@ -307,7 +330,7 @@ class VGpuRegistry:
 
         return Caretaker(
             region,
-            Owner(name=name, vgpu=index, device=0, quota_bytes=quota_bytes, table_hash=self._table_hash),
+            Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
             self._pool,
             on_worker_end=lambda worker: self._collect(name, index, worker),
             format_region=lay_out,
@@ -322,3 +345,7 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             if vgpu is not None and vgpu.index == index and reading is not None and reading.state in _SERVED:
                 vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
+
+
+def _unknown(name: str) -> str:
+    return f"there is no vGPU called {name}; see: fairgv-host list"

@@ -46,7 +46,6 @@ class Assignment:
     client: int
     vgpu: int
     device: int
-    quota_bytes: int
     region_fd: int
 
 
@@ -190,7 +189,6 @@ class WorkerPool:
             "vgpu": assignment.vgpu,
             "slot": worker.slot,
             "device": assignment.device,
-            "quota_bytes": assignment.quota_bytes,
             "uid": self._identity[0],
             "gid": self._identity[1],
             "log": _worker_log_level(),

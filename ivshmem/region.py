@@ -257,6 +257,13 @@ class Region:
         region = self._checked()
         return bytes(ffi.buffer(region.facts, region.facts_bytes))
 
+    def set_facts(self, facts: bytes) -> None:
+        """Facts of the same length in place of those there, for clients to come. RegionSizeError for another length."""
+        region = self._checked()
+        if len(facts) != region.facts_bytes:
+            raise RegionSizeError(f"{len(facts)} bytes of facts in place of {region.facts_bytes}")
+        ffi.memmove(region.facts, facts, len(facts))
+
     def format(self, *, table_hash: int, facts: bytes = b"", wake: Wake = Wake.FUTEX) -> None:
         """Lays the region out anew: every client and every page of the heap is gone, the heap's memory goes back to the
         system."""

@@ -17,7 +17,7 @@ nobody.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from backend_host.sizes import format_size
 from backend_host.vm.connection import connected, load_libvirt, qemu_owner
@@ -58,19 +58,6 @@ class Attachment:
     explanation: str = ""
 
 
-class DomainStore(Protocol):
-    """What the daemon needs of domains; a test hands it one that lives in memory."""
-
-    def attach(self, name: str, weight: int, memory_bytes: int | None, region_bytes: int) -> Attachment:
-        """Gives a domain a vGPU. Raises VmError."""
-
-    def detach(self, name: str) -> Attachment:
-        """Takes it away. Raises VmError."""
-
-    def attached_domains(self) -> list[Attachment]:
-        """All domains that have one."""
-
-
 @dataclass(frozen=True)
 class LibvirtDomains:
     """The domains of one libvirt instance. `before_plug` gets each region's file before a guest can see it."""
@@ -81,6 +68,10 @@ class LibvirtDomains:
     def attach(self, name: str, weight: int, memory_bytes: int | None, region_bytes: int) -> Attachment:
         """See `attach` of this module."""
         return attach(self.connection_uri, name, weight, memory_bytes, region_bytes, before_plug=self.before_plug)
+
+    def change(self, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
+        """See `change` of this module."""
+        return change(self.connection_uri, name, weight, memory_bytes)
 
     def detach(self, name: str) -> Attachment:
         """See `detach` of this module."""
@@ -121,6 +112,22 @@ def attach(
         return _attachment(connection, domain, settings, explanation)
 
 
+def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
+    """Another weight or quota in the domain's metadata; None leaves as it is, a quota of 0 takes it away. Raises VmError."""
+    libvirt = load_libvirt()
+    with connected(connection_uri) as connection:
+        domain = _find_domain(connection, name)
+        before = _read_settings(domain)
+        if before is None:
+            raise VmError(_not_attached(name))
+        quota_bytes = before.memory_bytes if memory_bytes is None else memory_bytes or None
+        settings = Settings(before.weight if weight is None else weight, quota_bytes, before.region_bytes)
+        check_settings(settings)
+        element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+        domain.setMetadata(element, settings.to_xml(), PREFIX, NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+        return _attachment(connection, domain, settings, "")
+
+
 def detach(connection_uri: str, name: str) -> Attachment:
     """Takes device and settings out of the definition, which is then as it was, and out of the running domain where it
     lets go.
@@ -134,7 +141,7 @@ def detach(connection_uri: str, name: str) -> Attachment:
         settings = _read_settings(domain)
         configured = DomainXml(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         if settings is None and configured.our_device() is None:
-            raise VmError(f"domain {name} is not attached: fairgv-host list shows those that are")
+            raise VmError(_not_attached(name))
         settings = settings or Settings(1, None, configured.region_bytes() or 0)
         if (device := configured.our_device()) is not None:
             domain.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
@@ -160,6 +167,10 @@ def is_paused(connection_uri: str, name: str) -> bool:
     with connected(connection_uri) as connection:
         state, _reason = _find_domain(connection, name).state()
         return state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PMSUSPENDED)
+
+
+def _not_attached(name: str) -> str:
+    return f"domain {name} is not attached: fairgv-host list shows those that are"
 
 
 def _find_domain(connection: Any, name: str) -> Any:
@@ -279,12 +290,12 @@ def _attachment(
 
 __all__ = [
     "Attachment",
-    "DomainStore",
     "LibvirtDomains",
     "RegionOwner",
     "TakesEffect",
     "attach",
     "attached_domains",
+    "change",
     "detach",
     "is_paused",
     "prepare_region_file",

@@ -75,7 +75,7 @@ class Scene:
     during_format: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        owner = Owner(name="vm", vgpu=3, device=0, quota_bytes=5, table_hash=7)
+        owner = Owner(name="vm", vgpu=3, device=0, table_hash=7)
         self.caretaker = Caretaker(self.region, owner, self.pool, self.ended.append, self._format, self._ask)
         self._format()
         self.region.set_host_state(HostState.UP)
@@ -131,7 +131,7 @@ def test_a_client_that_says_hello_gets_one_worker(scene: Scene) -> None:
     scene.caretaker.look(0)
     scene.caretaker.look(1)
     [assignment] = scene.pool.assignments
-    assert (assignment.client, assignment.vgpu, assignment.quota_bytes, assignment.table_hash) == (5, 3, 5, 7)
+    assert (assignment.client, assignment.vgpu, assignment.table_hash) == (5, 3, 7)
     assert assignment.region_fd == scene.region.fileno()
     assert scene.caretaker.workers() == scene.pool.workers
 

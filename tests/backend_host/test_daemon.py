@@ -70,6 +70,32 @@ def test_requests_that_make_no_sense(host: Host, arguments: dict[str, Any], name
     wait_until(lambda: not host.status()["vgpus"], "nothing was left behind")
 
 
+def test_a_vgpu_is_changed_while_it_runs(host: Host) -> None:
+    def change(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return host_command(host.state_dir, "set", "changed", *arguments)
+
+    with connect(host.state_dir) as connection:
+        os.close(connection.ask("open", name="changed", region_bytes=REGION_BYTES, weight=2)["fd"])
+        assert change("--weight", "9", "--memory", "1.5G").returncode == 0
+        [vgpu] = host.status()["vgpus"]
+        assert (vgpu["weight"], vgpu["quota_bytes"]) == (9, 3 << 29)
+        assert change("--memory", "0").returncode == 0
+        [vgpu] = host.status()["vgpus"]
+        assert (vgpu["weight"], vgpu["quota_bytes"]) == (9, 0)
+        for arguments, reason in (
+            ((), "nothing to change"),
+            (("--weight", "0"), "a weight is"),
+            (("--memory", "-1"), "size"),
+        ):
+            refused = change(*arguments)
+            assert refused.returncode != 0
+            assert reason in refused.stderr
+    wait_until(lambda: not host.status()["vgpus"], "the session ended")
+    refused = change("--weight", "2")
+    assert refused.returncode == 1
+    assert "there is no domain changed" in refused.stderr or "libvirt" in refused.stderr
+
+
 def test_unknown_requests_and_domains(host: Host) -> None:
     with connect(host.state_dir) as connection:
         with pytest.raises(RefusedError, match="knows no request"):
@@ -80,7 +106,7 @@ def test_unknown_requests_and_domains(host: Host) -> None:
             connection.ask("attach", domain="vm", weight=0)
 
 
-@pytest.mark.parametrize("operation", ["stop", "attach", "detach"])
+@pytest.mark.parametrize("operation", ["stop", "attach", "detach", "set"])
 def test_only_the_owner_may_change_anything(operation: str, tmp_path: Path) -> None:
     daemon = Daemon(config(tmp_path))
     with pytest.raises(RefusedError, match="own user"):

@@ -58,6 +58,9 @@ class LastCome(FirstCome):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         self.told.append(("charged", vgpu, used_ns))
 
+    def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
+        self.told.append(("weight_changed", vgpu, weight))
+
     def dispatched(self, vgpu: int, now_ns: int) -> None:
         super().dispatched(vgpu, now_ns)
         self.told.append(("dispatched", vgpu))
@@ -217,6 +220,14 @@ def test_what_is_used_after_the_last_look_counts(page: ControlPage) -> None:
     assert (page.standing(early.vgpu), page.standing(late.vgpu)) == (4989.0, 999.0)
     holder.leave(7_000)
     assert page.holder().vgpu == late.vgpu
+
+
+def test_a_changed_weight_is_told(page: ControlPage) -> None:
+    policy = LastCome()
+    keeper = GrantKeeper(page, policy)
+    holder, _, _ = three(page, keeper)
+    keeper.change_weight(holder.vgpu, 9)
+    assert ("weight_changed", holder.vgpu, 9) in policy.told
 
 
 def test_a_vgpu_that_left_is_not_chosen(page: ControlPage) -> None:

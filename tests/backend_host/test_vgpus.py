@@ -9,7 +9,7 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
-from backend_host.devices import probe
+from backend_host.devices import probe, with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
@@ -86,6 +86,23 @@ def test_a_new_vgpu_of_an_old_name_is_another(registry: VGpuRegistry) -> None:
     registry.close_session(new)
     assert names(registry) == ["a"], "the user of one that was taken away does not end its successor"
     registry.close_session(newest)
+
+
+def test_weight_and_quota_change_while_it_runs(registry: VGpuRegistry, page: ControlPage, facts: bytes) -> None:
+    vgpu = registry.open_session("a", 2, 0, REGION_BYTES, ME)
+    assert vgpu.region.facts == facts
+    registry.change("a", 7, None)
+    registry.change("a", None, 1 << 20)
+    [entry] = registry.statistics()
+    assert (entry.weight, entry.quota_bytes) == (7, 1 << 20)
+    account = page.vgpu(vgpu.index)
+    assert account is not None
+    assert account.quota_bytes == 1 << 20
+    assert vgpu.region.facts == with_quota(facts, 1 << 20) != facts
+    registry.change("a", None, 0)
+    assert vgpu.region.facts == facts
+    with pytest.raises(RefusedError, match="no vGPU called b"):
+        registry.change("b", 1, 1)
 
 
 def test_what_somebody_else_has_is_refused(registry: VGpuRegistry) -> None:

@@ -61,9 +61,7 @@ def region_fd() -> Iterator[int]:
 
 def assignment(region_fd: int) -> Assignment:
     """Of a region that is none: the worker refuses it and ends."""
-    return Assignment(
-        region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, device=0, quota_bytes=0, region_fd=region_fd
-    )
+    return Assignment(region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, device=0, region_fd=region_fd)
 
 
 class End:

@@ -297,7 +297,6 @@ class Host:
             "vgpu": vgpu,
             "slot": slot,
             "device": 0,
-            "quota_bytes": 0,
             "uid": 0,
             "gid": 0,
             "log": 1,

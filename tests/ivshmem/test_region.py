@@ -49,6 +49,15 @@ def bad_values(good: int, nbytes: int) -> list[int]:
     return [value & top for value in candidates if value & top != good]
 
 
+def test_facts_are_replaced_by_as_many(region: Region, region_name: str) -> None:
+    with Region.open(region_name, table_hash=TABLE_HASH) as other:
+        region.set_facts(b"other")
+        assert other.facts == b"other"
+    with pytest.raises(RegionSizeError, match="3 bytes of facts in place of 5"):
+        region.set_facts(b"few")
+    assert region.facts == b"other"
+
+
 def test_create_gives_a_region_that_open_accepts(region: Region, region_name: str) -> None:
     with Region.open(region_name, table_hash=TABLE_HASH) as other:
         assert other.facts == b"facts"

@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
-from backend_host.vm.domain import Attachment, attach, attached_domains, detach, is_paused
+from backend_host.vm.domain import Attachment, attach, attached_domains, change, detach, is_paused
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.errors import VmError
 from backend_host.vm.guest import Guest, follow_guests
@@ -203,6 +203,20 @@ def test_refusals(guest: Guest, instance: PrivateLibvirt) -> None:
         detach(instance.uri, guest.name)
     attach(instance.uri, guest.name, 1, None, REGION_BYTES)
     refuse("attached already .*fairgv-host detach")
+    detach(instance.uri, guest.name)
+
+
+def test_settings_are_changed_in_the_definition(guest: Guest, instance: PrivateLibvirt) -> None:
+    with pytest.raises(VmError, match="is not attached"):
+        change(instance.uri, guest.name, 2, None)
+    attach(instance.uri, guest.name, 1, None, REGION_BYTES)
+    assert change(instance.uri, guest.name, 5, 1 << 30).weight == 5
+    [kept] = attached_domains(instance.uri)
+    assert (kept.weight, kept.memory_bytes, kept.region_bytes) == (5, 1 << 30, REGION_BYTES)
+    changed = change(instance.uri, guest.name, None, 0)
+    assert (changed.weight, changed.memory_bytes) == (5, None)
+    with pytest.raises(VmError, match="from 1 on"):
+        change(instance.uri, guest.name, 0, None)
     detach(instance.uri, guest.name)
 
 
