@@ -80,7 +80,7 @@ class GrantKeeper:
         with self._lock:
             self._weights.pop(vgpu, None)
             self._waiting.discard(vgpu)
-            self._page.set_standing(vgpu, math.inf, 0, used_ns=0)
+            self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
 
     def _run(self) -> None:
@@ -132,13 +132,13 @@ class GrantKeeper:
         self._publish(now_ns)
 
     def _publish(self, now_ns: int) -> None:
-        told_ns = {account.vgpu: account.used_ns for account in self._accounts}
+        told_ns = {account.vgpu: account.charged_ns for account in self._accounts}
         for vgpu in self._weights:
             value, per_ns = checked(self._policy.standing(vgpu, now_ns))
-            used_ns = told_ns.get(vgpu, 0)
-            if self._published.get(vgpu) != (value - per_ns * used_ns, per_ns):
-                self._published[vgpu] = (value - per_ns * used_ns, per_ns)
-                self._page.set_standing(vgpu, value, per_ns, used_ns)
+            charged_ns = told_ns.get(vgpu, 0)
+            if self._published.get(vgpu) != (value - per_ns * charged_ns, per_ns):
+                self._published[vgpu] = (value - per_ns * charged_ns, per_ns)
+                self._page.set_standing(vgpu, value, per_ns, charged_ns)
 
     def _fall_back(self) -> None:
         now_ns = time.monotonic_ns()

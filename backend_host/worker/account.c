@@ -21,6 +21,11 @@ void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, to_ns - start_ns, memory_order_relaxed);
 }
 
+void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)
+{
+    atomic_fetch_add_explicit(&grantee->vgpu->held_ns, held_ns, memory_order_relaxed);
+}
+
 uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes)
 {
     uint64_t used_bytes = 0;

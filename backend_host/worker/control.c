@@ -69,6 +69,7 @@ int fgv_control_vgpu_take(struct fgv_control *control, uint64_t quota_bytes)
                 atomic_store(&vgpu->members.words[i], 0);
             }
             atomic_store(&vgpu->used_ns, 0);
+            atomic_store(&vgpu->held_ns, 0);
             atomic_store(&vgpu->nr_grants, 0);
             atomic_store(&vgpu->charged_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
@@ -108,6 +109,7 @@ bool fgv_control_vgpu_read(struct fgv_control *control, uint32_t index, struct f
     uint64_t memory_bytes = fgv_quota_used(&grantee, &quota_bytes);
     *reading = (struct fgv_vgpu_reading){
         .used_ns = atomic_load(&vgpu->used_ns),
+        .held_ns = atomic_load(&vgpu->held_ns),
         .nr_grants = atomic_load(&vgpu->nr_grants),
         .memory_bytes = memory_bytes,
         .quota_bytes = quota_bytes,
@@ -186,7 +188,8 @@ void fgv_control_set_standing(struct fgv_control *control, uint32_t index, doubl
 double fgv_control_standing(struct fgv_control *control, uint32_t index)
 {
     struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
-    return atomic_load(&vgpu->standing) + atomic_load(&vgpu->standing_per_ns) * (double)atomic_load(&vgpu->used_ns);
+    uint64_t charged_ns = atomic_load(&vgpu->used_ns) + atomic_load(&vgpu->held_ns);
+    return atomic_load(&vgpu->standing) + atomic_load(&vgpu->standing_per_ns) * (double)charged_ns;
 }
 
 uint64_t fgv_control_slice_ns(struct fgv_control *control)

@@ -58,10 +58,11 @@ struct fgv_vgpu_slot {
     _Atomic uint64_t nr_grants;
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgv_worker_set members; /* its workers */
-    /* standing + standing_per_ns * used_ns: the least goes first. Of equals, who has waited longest. */
+    /* standing + standing_per_ns * (used_ns + held_ns): the least goes first. Of equals, who has waited longest. */
     _Atomic double standing;
     _Atomic double standing_per_ns;
-    uint8_t pad[24];
+    _Atomic uint64_t held_ns; /* that it kept the grant from others without using the GPU */
+    uint8_t pad[16];
 };
 _Static_assert(sizeof(struct fgv_vgpu_slot) == 128, "vgpu slot");
 

@@ -64,16 +64,24 @@ class Grant:
 
 @dataclass(frozen=True)
 class VgpuReading:
-    """A vGPU's account: GPU time in ns, memory in bytes; `quota_bytes` 0 means none."""
+    """A vGPU's account: times in ns, memory in bytes; `quota_bytes` 0 means none.
+
+    It pays for `charged_ns`: the GPU time that it used, and the time that it kept the GPU from others without using it.
+    """
 
     vgpu: int
     used_ns: int
+    held_ns: int
     nr_grants: int
     memory_bytes: int
     quota_bytes: int
     nr_workers: int
     nr_waiting: int
     waiting_since_ns: int
+
+    @property
+    def charged_ns(self) -> int:
+        return self.used_ns + self.held_ns
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,7 @@ class ControlPage:
         return VgpuReading(
             vgpu=vgpu,
             used_ns=reading.used_ns,
+            held_ns=reading.held_ns,
             nr_grants=reading.nr_grants,
             memory_bytes=reading.memory_bytes,
             quota_bytes=reading.quota_bytes,
@@ -279,12 +288,12 @@ class ControlPage:
             since_ns=reading.since_ns,
         )
 
-    def set_standing(self, vgpu: int, standing: float, per_ns: float, used_ns: int) -> None:
+    def set_standing(self, vgpu: int, standing: float, per_ns: float, charged_ns: int) -> None:
         """Publishes how the vGPU stands among those that wait: at hand-over the least goes first, of equals who has waited longest.
 
-        `standing` is what it is with `used_ns` charged (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`.
+        `standing` is what it is with `charged_ns` (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`.
         """
-        lib.fgv_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * used_ns, per_ns)
+        lib.fgv_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * charged_ns, per_ns)
 
     def standing(self, vgpu: int) -> float:
         """The vGPU's standing with what it was charged up to now; infinite before any was published."""
@@ -309,9 +318,9 @@ class ControlPage:
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:
-    """GPU time in ns that each vGPU was charged between two readings; vGPUs that are new count from zero, others that are gone are left out."""
-    earlier = {reading.vgpu: reading.used_ns for reading in before}
-    return {reading.vgpu: max(0, reading.used_ns - earlier.get(reading.vgpu, 0)) for reading in after}
+    """Time in ns that each vGPU was charged between two readings; vGPUs that are new count from zero, others that are gone are left out."""
+    earlier = {reading.vgpu: reading.charged_ns for reading in before}
+    return {reading.vgpu: max(0, reading.charged_ns - earlier.get(reading.vgpu, 0)) for reading in after}
 
 
 def _bounded(number: int, limit: int) -> int:

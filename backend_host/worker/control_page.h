@@ -11,6 +11,7 @@
 /* cffi: begin */
 struct fgv_vgpu_reading {
     uint64_t used_ns;
+    uint64_t held_ns;
     uint64_t nr_grants;
     uint64_t memory_bytes;
     uint64_t quota_bytes;

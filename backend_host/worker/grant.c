@@ -133,7 +133,8 @@ struct place {
 static struct place place_of(struct fgv_control *control, uint32_t number)
 {
     struct fgv_vgpu_slot *vgpu = &control->vgpus[number - 1];
-    double used_ns = (double)atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed);
+    double used_ns = (double)(atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
+                              atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed));
     return (struct place){
         .standing = atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
                     atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * used_ns,
@@ -376,7 +377,7 @@ void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
     }
     if (holder != grantee->number && !(word & FGV_GRANT_CLOSED) && !has_users(control, holder) &&
         atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED)) {
-        atomic_fetch_add(&vgpu->used_ns, FGV_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
+        atomic_fetch_add(&vgpu->held_ns, FGV_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
         if (!has_users(control, holder)) {
             pass_over(control, word | FGV_GRANT_CLOSED);
         }
@@ -393,6 +394,16 @@ bool fgv_grant_others_wait(const struct fgv_grantee *grantee)
         }
     }
     return false;
+}
+
+bool fgv_grant_is_first(const struct fgv_grantee *grantee)
+{
+    uint32_t next = choose(grantee->control, grantee->number);
+    if (next == FGV_NOBODY) {
+        return true;
+    }
+    struct place other = place_of(grantee->control, next);
+    return place_of(grantee->control, grantee->number).standing <= other.standing;
 }
 
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)

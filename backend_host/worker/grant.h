@@ -53,6 +53,8 @@ void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uin
 void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns);
 /* True when a worker of another vGPU waits: loads of one cache line while there is none. */
 bool fgv_grant_others_wait(const struct fgv_grantee *grantee);
+/* True when no other vGPU that waits stands before its own. */
+bool fgv_grant_is_first(const struct fgv_grantee *grantee);
 /* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
  * waits. */
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
@@ -66,6 +68,8 @@ void fgv_grant_wait_cancel(struct fgv_grantee *grantee);
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
  * not charged again. */
 void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+/* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */
+void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns);
 
 /* Memory against the vGPU's quota: false, and nothing counted, when it would not fit. */
 bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes);

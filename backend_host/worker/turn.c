@@ -10,13 +10,20 @@
  * GPU time is the time with work in flight, which is what a synchronisation after it would have measured. It is charged
  * when work ends and, for long kernels, as they go.
  *
+ * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
+ * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
+ * it still stands before all who wait, or has only just got it (a switch costs the GPU more than a short pause). What
+ * it holds without use it pays for. A program that sleeps for longer is not waited for.
+ *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
  */
 #include "worker.h"
 
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
-#define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits */
+#define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
+#define FGV_PAUSE_MAX_NS      UINT64_C(400000) /* a longer pause is sleep */
+#define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
 #define FGV_CHARGE_NS         UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS           UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 
@@ -42,7 +49,43 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
     if (worker->nr_unfinished == 0 && worker->busy_since_ns != 0) {
         charge(worker, now_ns);
         worker->busy_since_ns = 0;
+        worker->pause_since_ns = now_ns;
     }
+}
+
+/* There is work again. */
+static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t gap_ns = now_ns - worker->pause_since_ns;
+    gap_ns = gap_ns < 2 * FGV_PAUSE_MAX_NS ? gap_ns : 2 * FGV_PAUSE_MAX_NS;
+    worker->gap_ns = worker->gap_ns == 0 ? gap_ns : (worker->gap_ns * 3 + gap_ns) / 4;
+    worker->pause_since_ns = 0;
+}
+
+static void end_hold(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (worker->idle_since_ns != 0 && fgv_grant_others_wait(&worker->grantee)) {
+        fgv_grant_charge_hold(&worker->grantee, now_ns - worker->idle_since_ns);
+    }
+    worker->idle_since_ns = 0;
+}
+
+/* How long an idle holder keeps what others want. */
+static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_grantee *grantee = &worker->grantee;
+    if (!fgv_grant_others_wait(grantee)) {
+        return FGV_IDLE_NS;
+    }
+    if (worker->gap_ns == 0 || worker->gap_ns > FGV_PAUSE_MAX_NS) {
+        return FGV_IDLE_CONTENDED_NS;
+    }
+    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
+    if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
+        return FGV_IDLE_CONTENDED_NS;
+    }
+    return worker->gap_ns * 2 > FGV_IDLE_CONTENDED_NS ? worker->gap_ns * 2 : FGV_IDLE_CONTENDED_NS;
 }
 
 /* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. */
@@ -64,10 +107,15 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
+    if (worker->pause_since_ns != 0) {
+        end_pause(worker, fgv_clock_ns());
+    }
     if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, fgv_clock_ns()))) {
         return false;
     }
-    worker->idle_since_ns = 0;
+    if (worker->idle_since_ns != 0) {
+        end_hold(worker, fgv_clock_ns());
+    }
     if (!fgv_grant_others_wait(grantee)) {
         worker->mark_interval = FGV_MARK_INTERVAL;
         return true;
@@ -108,6 +156,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (!fgv_grant_has(grantee)) {
         if (worker->nr_unfinished == 0) {
+            end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }
         return;
@@ -116,12 +165,11 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         worker->idle_since_ns = 0;
         return;
     }
-    uint64_t patience_ns = fgv_grant_others_wait(grantee) ? FGV_IDLE_CONTENDED_NS : FGV_IDLE_NS;
     if (worker->idle_since_ns == 0) {
         worker->idle_since_ns = now_ns;
-    } else if (now_ns - worker->idle_since_ns >= patience_ns) {
+    } else if (now_ns - worker->idle_since_ns >= patience_ns(worker, now_ns)) {
+        end_hold(worker, now_ns);
         fgv_grant_leave(grantee, false, now_ns);
-        worker->idle_since_ns = 0;
     }
 }
 
@@ -134,11 +182,16 @@ void fgv_turn_pause(struct fgv_worker *worker)
     }
 }
 
+void fgv_turn_end_begin(struct fgv_worker *worker)
+{
+    worker->ended_busy_ns = worker->busy_since_ns;
+}
+
 void fgv_turn_end(struct fgv_worker *worker)
 {
-    if (worker->busy_since_ns != 0) {
-        charge(worker, fgv_clock_ns());
-        worker->busy_since_ns = 0;
+    if (worker->ended_busy_ns != 0) {
+        fgv_grant_charge(&worker->grantee, worker->ended_busy_ns, fgv_clock_ns());
+        worker->ended_busy_ns = 0;
     }
 }
 

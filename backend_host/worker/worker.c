@@ -402,6 +402,7 @@ static void leave_at_once(int signal_number)
 
 static void take_down(struct fgv_worker *worker)
 {
+    fgv_turn_end_begin(worker);
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */

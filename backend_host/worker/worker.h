@@ -159,8 +159,11 @@ struct fgv_worker {
     uint32_t mark_interval;
     uint64_t busy_since_ns; /* charged up to here */
     uint64_t last_finish_ns;
-    uint64_t mean_ns;       /* of one submission, 0: unknown */
-    uint64_t idle_since_ns; /* holding the grant with nothing to do */
+    uint64_t mean_ns;        /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;  /* holding the grant with nothing to do */
+    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
+    uint64_t gap_ns;         /* mean length of its short pauses, 0: unknown */
     struct fgv_backlog backlog;
 
     fgv_may_print_fn inspector;
@@ -230,7 +233,9 @@ bool fgv_turn_begin(struct fgv_worker *worker);
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight. */
 void fgv_turn_pause(struct fgv_worker *worker);
-/* Charges what is still in flight, when nobody will see its end. */
+/* The client has ended, maybe with work in flight whose end nobody will see: from here to `fgv_turn_end`, when the
+ * device has let go of it, is charged. */
+void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);

@@ -133,8 +133,8 @@ def test_others_wait_and_the_least_standing_gets_it(control: ControlPage) -> Non
     assert not three.enter(3 * MS)
     assert [(waiting.vgpu, waiting.waiting_since_ns) for waiting in control.backlogged()] == [(1, 2 * MS), (2, 3 * MS)]
     assert control.standing(2) == math.inf, "nothing was said yet"
-    control.set_standing(1, 10.0, 0.5, used_ns=0)
-    control.set_standing(2, 9.0, 0.5, used_ns=0)
+    control.set_standing(1, 10.0, 0.5, charged_ns=0)
+    control.set_standing(2, 9.0, 0.5, charged_ns=0)
     assert control.holder().vgpu == 0
     bell = control.bell()
     one.leave(4 * MS)
@@ -188,7 +188,7 @@ def test_the_slice_ends(control: ControlPage) -> None:
 def test_of_equals_who_waited_longest(control: ControlPage) -> None:
     one, two, three = (Player(control, control.vgpu_take()) for _ in range(3))
     for vgpu in range(3):
-        control.set_standing(vgpu, 5.0, 0.0, used_ns=0)
+        control.set_standing(vgpu, 5.0, 0.0, charged_ns=0)
     assert one.enter(MS)
     assert not three.enter(2 * MS)
     assert not two.enter(3 * MS)
@@ -203,10 +203,10 @@ def test_a_standing_counts_from_what_was_used_when_it_was_said(control: ControlP
     one = Player(control, control.vgpu_take())
     assert one.enter(MS)
     lib.fgv_grant_charge(one.grantee, MS, MS + 1000)
-    control.set_standing(0, 7.0, 0.25, used_ns=600)
+    control.set_standing(0, 7.0, 0.25, charged_ns=600)
     assert control.standing(0) == 107.0
     with pytest.raises(ValueError, match=r"0\.\.63"):
-        control.set_standing(MAX_VGPUS, 0.0, 0.0, used_ns=0)
+        control.set_standing(MAX_VGPUS, 0.0, 0.0, charged_ns=0)
 
 
 def test_eviction(control: ControlPage) -> None:
@@ -328,7 +328,7 @@ class Play:
         """One step of the daemon: whoever waited longest is next."""
         seen = self.control.wait_bell(0.05, seen)
         for place, waiting in enumerate(self.control.backlogged()):
-            self.control.set_standing(waiting.vgpu, float(place), 0.0, used_ns=0)
+            self.control.set_standing(waiting.vgpu, float(place), 0.0, charged_ns=0)
         return seen
 
     def close(self) -> None:
