@@ -24,13 +24,17 @@
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_MAX_NS      UINT64_C(400000) /* a longer pause is sleep */
 #define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
-#define FGV_CHARGE_NS         UINT64_C(500000) /* work that goes on is charged this often */
-#define FGV_MARK_NS           UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+#define FGV_SUBMIT_MAX_NS                                                                                              \
+    UINT64_C(200000) /* a call of the driver that takes longer did more than submit: it compiled, say */
+#define FGV_CHARGE_NS UINT64_C(500000) /* work that goes on is charged this often */
+#define FGV_MARK_NS   UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
-    worker->busy_since_ns = fgv_clock_ns();
-    worker->last_finish_ns = worker->busy_since_ns;
+    uint64_t now_ns = fgv_clock_ns();
+    uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
+    worker->busy_since_ns = from_ns;
+    worker->last_finish_ns = from_ns;
 }
 
 static void charge(struct fgv_worker *worker, uint64_t now_ns)
@@ -107,8 +111,11 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
-    if (worker->pause_since_ns != 0) {
-        end_pause(worker, fgv_clock_ns());
+    if (worker->nr_unfinished == 0) {
+        worker->begun_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
+        if (worker->pause_since_ns != 0) {
+            end_pause(worker, worker->begun_ns);
+        }
     }
     if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, fgv_clock_ns()))) {
         return false;

@@ -157,6 +157,7 @@ struct fgv_worker {
     uint32_t nr_waiters;
     uint32_t nr_unfinished;
     uint32_t mark_interval;
+    uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
     uint64_t last_finish_ns;
     uint64_t mean_ns;        /* of one submission, 0: unknown */
