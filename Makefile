@@ -40,6 +40,7 @@ test-gpu: build
 DEVICE ?= soft
 bench: build
 	@$(BIN)/python -m benchmarks.overhead --device $(DEVICE) --json build/bench/overhead-$(DEVICE).json
+	@$(BIN)/python -m benchmarks.softgpu_speed --json build/bench/softgpu-speed.json
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from backend_host.worker.control import ControlPage, charges
+from backend_host.worker.control import ControlPage, VgpuReading, charges
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 
 _BELL_TIMEOUT_S = 0.1
+_QUIET_TIMEOUT_S = 1.0
 
 OVERRUN_NS = 5_000_000_000
 """A holder that keeps others waiting this much longer than its slice, whatever it does, loses the grant. What it has in flight goes on."""
@@ -38,7 +39,7 @@ class GrantKeeper:
         self._weights: dict[int, int] = {}
         self._waiting: set[int] = set()
         self._sequence = page.holder().sequence
-        self._accounts = page.vgpus()
+        self._accounts: list[VgpuReading] = []
         self._published: dict[int, tuple[float, float]] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
@@ -87,7 +88,7 @@ class GrantKeeper:
         bell = self._page.bell()
         while not self._is_stopping:
             self.step(time.monotonic_ns())
-            bell = self._page.wait_bell(_BELL_TIMEOUT_S, bell)
+            bell = self._page.wait_bell(_BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S, bell)
 
     def step(self, now_ns: int) -> None:
         """One look at the page; what the thread does at each ring of its bell."""
@@ -106,7 +107,7 @@ class GrantKeeper:
         return True
 
     def _look(self, now_ns: int) -> None:
-        accounts = self._page.vgpus()
+        accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
         used = charges(self._accounts, accounts)
         self._accounts = accounts
         for vgpu, used_ns in used.items():

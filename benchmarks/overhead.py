@@ -24,6 +24,7 @@ from rich.table import Table
 from backend_host.cli import start_in_background, wait_for_end
 from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.ipc import Connection
+from benchmarks.build import build
 
 AIMS = {
     "launch_async": "at most 0.5 us",
@@ -47,16 +48,6 @@ class Row:
     def ratio(self) -> float:
         """Native over guest for times, guest over native for rates."""
         return self.guest / self.native if self.unit == "GB/s" else self.native / self.guest
-
-
-def build(source: Path) -> Path:
-    """Compiles a benchmark program with the nvcc of this machine into build/benchmarks."""
-    nvcc = subprocess.run([PACKAGE_ROOT / ".ci/nvcc"], capture_output=True, text=True, check=True).stdout.strip()
-    libraries = Path(nvcc).resolve().parents[1] / "lib"
-    program = PACKAGE_ROOT / "build/benchmarks" / source.stem
-    program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([nvcc, "-O2", "-std=c++17", "-L", str(libraries), "-o", str(program), str(source)], check=True)
-    return program
 
 
 def measure(command: Sequence[str], environment: dict[str, str]) -> dict[str, tuple[float, str]]:
@@ -121,7 +112,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=256, help="size of the large copies")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    program = build(PACKAGE_ROOT / "benchmarks/programs/overhead.cu")
+    program = build("overhead")
     device_name, rows = compare(program, options.device, options.repetitions, [str(options.rounds), str(options.mib)])
     table = Table("operation", "native", "FairGV", "unit", "ratio", "aim")
     for row in rows:

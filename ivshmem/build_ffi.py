@@ -73,6 +73,7 @@ uint32_t fgv_announce_wait(const struct fgv_region *region, uint32_t seen, uint6
 bool fgv_client_read_layout(const struct fgv_region *region, uint32_t index, struct fgv_client_layout *layout);
 
 bool fgv_client_look(const struct fgv_region *region, uint32_t index, struct fgv_client_view *view);
+uint64_t fgv_clients_in_use(const struct fgv_region *region);
 bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t from, uint32_t to);
 bool fgv_client_refuse(const struct fgv_region *region, uint32_t index, uint32_t code);
 bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_t seen);

@@ -326,8 +326,9 @@ class Region:
 
     def clients(self) -> tuple[Client, ...]:
         """The entries that are not free."""
-        everyone = (self.client(index) for index in range(NR_CLIENTS))
-        return tuple(client for client in everyone if client.state != ClientState.FREE)
+        in_use = int(lib.fgv_clients_in_use(self._checked()))
+        clients = (self.client(index) for index in range(NR_CLIENTS) if in_use >> index & 1)
+        return tuple(client for client in clients if client.state != ClientState.FREE)
 
     def read_layout(self, index: int) -> ClientLayout | None:
         """Where a client's things are; None when a check failed: the client is to be refused."""

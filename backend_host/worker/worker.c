@@ -44,9 +44,11 @@
 #define BUSY_NAP_MIN_NS  UINT64_C(5000)
 #define BUSY_NAP_MAX_NS  UINT64_C(500000)
 /* Nothing arrived for so long: the end of what was submitted is worth an event. */
-#define MARK_AFTER_NS   UINT64_C(5000)
+#define MARK_AFTER_NS UINT64_C(5000)
+/* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
+#define POLL_NAP_PART   32
 #define POLL_NAP_MIN_NS UINT64_C(50000)
-#define POLL_NAP_MAX_NS UINT64_C(1000000)
+#define POLL_NAP_MAX_NS UINT64_C(5000000)
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
 #define LOOK_NS         UINT64_C(50000000)
@@ -101,7 +103,6 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
     worker->log_level = log_level;
     worker->output = -1;
     worker->spin_ns = SPIN_NS;
-    worker->nap_ns = POLL_NAP_MIN_NS;
     worker->yield_after_ns = sysconf(_SC_NPROCESSORS_ONLN) > CROWDED_CPUS ? YIELD_AFTER_NS : YIELD_CROWDED_NS;
     worker->mark_interval = FGV_MARK_INTERVAL;
     if (!fgv_output_open(worker)) {
@@ -278,8 +279,7 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t quiet_ns, bool is_h
     }
     uint64_t poll_ns = PARK_NS;
     if (worker->region.wake != FGV_WAKE_FUTEX) {
-        poll_ns = worker->nap_ns;
-        worker->nap_ns = bounded(worker->nap_ns * 2, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
+        poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
     if (worker->nr_unfinished != 0 || worker->first_waiter || is_held_up) {
         uint64_t busy_ns = bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
@@ -357,7 +357,6 @@ static void news(struct fgv_worker *worker)
     }
     worker->quiet_since_ns = 0;
     worker->next_poll_ns = 0;
-    worker->nap_ns = POLL_NAP_MIN_NS;
 }
 
 static void loop(struct fgv_worker *worker)

@@ -174,7 +174,6 @@ struct fgv_worker {
     uint64_t output_read_bytes;
 
     uint64_t spin_ns;
-    uint64_t nap_ns;
     uint64_t yield_after_ns;
     uint64_t quiet_since_ns;
     uint64_t next_poll_ns;

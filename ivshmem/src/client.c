@@ -35,6 +35,18 @@ bool fgv_client_look(const struct fgv_region *region, uint32_t index, struct fgv
     return true;
 }
 
+_Static_assert(FGV_NR_CLIENTS <= 64, "a bit for each client");
+
+uint64_t fgv_clients_in_use(const struct fgv_region *region)
+{
+    uint64_t in_use = 0;
+    for (uint32_t index = 0; index < FGV_NR_CLIENTS; index++) {
+        if (atomic_load_explicit(&region->clients[index].state, memory_order_relaxed) != FGV_CLIENT_FREE)
+            in_use |= UINT64_C(1) << index;
+    }
+    return in_use;
+}
+
 bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t from, uint32_t to)
 {
     struct fgv_client *entry = entry_of(region, index);

@@ -28,6 +28,8 @@ struct fgv_client_view {
 
 /* False when there is no such entry. */
 bool fgv_client_look(const struct fgv_region *region, uint32_t index, struct fgv_client_view *view);
+/* A bit for each entry that is not free. */
+uint64_t fgv_clients_in_use(const struct fgv_region *region);
 
 /* State `from` -> `to`; false when the state was another. Release: what was written before is seen with it. */
 bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t from, uint32_t to);

@@ -1,0 +1,87 @@
+"""Compiles the benchmark programs into build/benchmarks: `python -m benchmarks.build [NAME ...]`.
+
+A program of `NAMES` is NAME.cu and NAME_loops.c in benchmarks/programs, with the harness of common.c; one without loops is a
+single NAME.cu. The loops are compiled as plain C of the host, -O2 without vector flags: they are the yardstick for softgpu.
+A program is compiled again only when its source, a header, the compiler or a command changed.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from backend_host.config import PACKAGE_ROOT
+from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
+
+SOURCES = PACKAGE_ROOT / "benchmarks/programs"
+OUTPUT = PACKAGE_ROOT / "build/benchmarks"
+NAMES = tuple(
+    sorted(source.stem for source in SOURCES.glob("*.cu") if source.with_name(f"{source.stem}_loops.c").exists())
+)
+C_FLAGS = ("-O2", "-fopenmp", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Werror")
+CUDA_FLAGS = ("-O2", "-std=c++17")
+LIBRARIES = ("-lgomp", "-lm")
+
+
+def _objects(name: str) -> list[Path]:
+    return [OUTPUT / "objects" / name / part for part in ("device.o", "loops.o", "common.o")]
+
+
+def link_command(name: str, output: Path, extra: Sequence[str] = ()) -> list[str]:
+    """Makes `output` of the objects that `build` left; tests put something of their own in between with `extra`."""
+    nvcc = find_nvcc()
+    objects = [str(path) for path in _objects(name)]
+    return [str(nvcc.path), "-L", str(nvcc.libraries), *objects, *extra, *LIBRARIES, "-o", str(output)]
+
+
+def _commands(name: str, nvcc: Nvcc, output: Path) -> list[list[str]]:
+    """One for each source and one to link them; for a single file one for both."""
+    cuda = [str(nvcc.path), *CUDA_FLAGS, "-I", str(SOURCES), str(SOURCES / f"{name}.cu"), "-o"]
+    if name not in NAMES:
+        return [[*cuda, str(output), "-L", str(nvcc.libraries)]]
+    device, loops, common = (str(path) for path in _objects(name))
+    cc = ["gcc", *C_FLAGS, "-I", str(SOURCES), "-c", "-o"]
+    return [
+        [*cuda, device, "-c"],
+        [*cc, loops, str(SOURCES / f"{name}_loops.c")],
+        [*cc, common, str(SOURCES / "common.c")],
+        link_command(name, output),
+    ]
+
+
+def _sources(name: str) -> list[Path]:
+    own = [SOURCES / f"{name}.cu", SOURCES / f"{name}_loops.c", SOURCES / f"{name}.h"]
+    return [path for path in [*own, SOURCES / "common.c", SOURCES / "common.h"] if path.exists()]
+
+
+def build(name: str) -> Path:
+    """The program, up to date. Safe to call from several processes at once."""
+    nvcc = find_nvcc()
+    program = OUTPUT / name
+    with rebuilding(program, seal_of(_commands(name, nvcc, program), _sources(name), nvcc)) as unfinished:
+        if unfinished:
+            _objects(name)[0].parent.mkdir(parents=True, exist_ok=True)
+            for command in _commands(name, nvcc, unfinished):
+                subprocess.run(command, check=True)
+    return program
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="build", description=(__doc__ or "").splitlines()[0])
+    every = sorted(source.stem for source in SOURCES.glob("*.cu"))
+    parser.add_argument(
+        "names",
+        nargs="*",
+        choices=[[], *every],
+        metavar="NAME",
+        help=f"of {', '.join(every)}; without, those with loops",
+    )
+    for name in parser.parse_args().names or NAMES:
+        print(build(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

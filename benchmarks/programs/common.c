@@ -1,0 +1,254 @@
+/* See common.h. Calls nothing of CUDA: what the device does, a program's own functions do. */
+#include "common.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct options {
+    const struct benchmark *benchmark;
+    double seconds;
+    size_t size;
+    size_t nr_rounds; /* 0: as many as fit into `seconds` */
+    bool is_json, is_loops, is_checked;
+};
+
+struct outcome {
+    double first_round_s, seconds;
+    double work; /* of one round, in the benchmark's unit */
+    size_t nr_rounds;
+};
+
+enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK };
+
+static const char *program_name = "benchmark";
+static bool uses_device;
+static volatile sig_atomic_t was_interrupted;
+
+bool benchmark_uses_device(void)
+{
+    return uses_device;
+}
+
+void benchmark_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fflush(stdout);
+    fprintf(stderr, "%s: ", program_name);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(2);
+}
+
+void *benchmark_allocate(size_t nr_elements, size_t element_bytes)
+{
+    size_t nr_bytes;
+    void *memory = NULL;
+    if (!__builtin_mul_overflow(nr_elements, element_bytes, &nr_bytes) && nr_bytes <= SIZE_MAX - 63)
+        memory = aligned_alloc(64, (nr_bytes + 63) / 64 * 64);
+    if (memory == NULL)
+        benchmark_fail("no memory for %zu elements of %zu bytes", nr_elements, element_bytes);
+    return memset(memory, 0, nr_bytes);
+}
+
+/* SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014); its upper half. */
+uint32_t benchmark_random(uint64_t *state)
+{
+    uint64_t mixed = *state += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
+    return (mixed ^ (mixed >> 31)) >> 32;
+}
+
+float benchmark_random_float(uint64_t *state)
+{
+    return (benchmark_random(state) >> 8) * 0x1p-24f;
+}
+
+int benchmark_compare_floats(const char *what, const float *device, const float *loops, size_t nr, double tolerance,
+                             char *why, size_t why_size)
+{
+    for (size_t at = 0; at < nr; at++) {
+        double allowed = tolerance * fmax(1, fabs((double)loops[at]));
+        if (isfinite(loops[at]) && fabs((double)device[at] - loops[at]) <= allowed)
+            continue;
+        snprintf(why, why_size, "%s[%zu] is %.9g on the device and %.9g in the loops, which may differ by %.3g", what,
+                 at, device[at], loops[at], allowed);
+        return 1;
+    }
+    return 0;
+}
+
+int benchmark_compare_ints(const char *what, const int32_t *device, const int32_t *loops, size_t nr, char *why,
+                           size_t why_size)
+{
+    for (size_t at = 0; at < nr; at++) {
+        if (device[at] == loops[at])
+            continue;
+        snprintf(why, why_size, "%s[%zu] is %d on the device and %d in the loops", what, at, device[at], loops[at]);
+        return 1;
+    }
+    return 0;
+}
+
+static size_t parse_count(struct argp_state *state, const char *text, const char *what)
+{
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno || *end || end == text || *text == '-' || value == 0)
+        argp_error(state, "%s: %s is not a whole number above 0", what, text);
+    return value;
+}
+
+static double parse_seconds(struct argp_state *state, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*end || end == text || !isfinite(value) || value < 0)
+        argp_error(state, "--seconds: %s is not a time", text);
+    return value;
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case 's':
+        options->seconds = parse_seconds(state, argument);
+        return 0;
+    case 'n':
+        options->size = parse_count(state, argument, "--size");
+        return 0;
+    case 'r':
+        options->nr_rounds = parse_count(state, argument, "--rounds");
+        return 0;
+    case KEY_JSON:
+        options->is_json = true;
+        return 0;
+    case KEY_LOOPS:
+        options->is_loops = true;
+        return 0;
+    case KEY_NO_CHECK:
+        options->is_checked = false;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "%s: there are only options", argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void parse(struct options *options, int argc, char **argv)
+{
+    char size_help[160], summary[320];
+    snprintf(size_help, sizeof(size_help), "%s (%zu)", options->benchmark->size_help, options->size);
+    snprintf(summary, sizeof(summary), "%s: %s.", options->benchmark->name, options->benchmark->summary);
+    const struct argp_option known[] = {
+        {"seconds", 's', "S", 0, "how long the timed part takes (2)", 0},
+        {"size", 'n', "N", 0, size_help, 0},
+        {"rounds", 'r', "N", 0, "how many rounds the timed part has, instead of a time", 0},
+        {"json", KEY_JSON, NULL, 0, "report as one JSON object", 0},
+        {"loops", KEY_LOOPS, NULL, 0, "time the same kernels as plain C loops, without a device", 0},
+        {"no-check", KEY_NO_CHECK, NULL, 0, "do not compare the device's results with those of the loops", 0},
+        {0},
+    };
+    const struct argp argp = {known, parse_option, NULL, summary, NULL, NULL, NULL};
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+    options->is_checked &= !options->is_loops;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+static void note_interrupt(int signal_number)
+{
+    (void)signal_number;
+    was_interrupted = 1;
+}
+
+/* The first Ctrl-C ends the timed part, the second the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = note_interrupt, .sa_flags = SA_RESTART | SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static void time_rounds(const struct options *options, void (*run_round)(void), struct outcome *outcome)
+{
+    double begin_s = now_s();
+    do {
+        run_round();
+        outcome->nr_rounds++;
+        outcome->seconds = now_s() - begin_s;
+    } while (!was_interrupted &&
+             (options->nr_rounds ? outcome->nr_rounds < options->nr_rounds : outcome->seconds < options->seconds));
+}
+
+static int check(const struct benchmark *benchmark)
+{
+    char why[512] = "no reason given";
+    benchmark->loops_round();
+    if (benchmark->fetch)
+        benchmark->fetch();
+    if (benchmark->check(why, sizeof(why)) == 0)
+        return 0;
+    fprintf(stderr, "%s: wrong result: %s\n", program_name, why);
+    return 1;
+}
+
+static void report(const struct options *options, const struct outcome *outcome)
+{
+    const struct benchmark *benchmark = options->benchmark;
+    double throughput = outcome->work * outcome->nr_rounds / fmax(outcome->seconds, DBL_MIN);
+    if (options->is_json)
+        printf("{\"name\": \"%s\", \"size\": %zu, \"unit\": \"%s\", \"throughput\": %.9g, \"rounds\": %zu, "
+               "\"seconds\": %.9g, \"first_round_s\": %.9g, \"checked\": %s}\n",
+               benchmark->name, options->size, benchmark->unit, throughput, outcome->nr_rounds, outcome->seconds,
+               outcome->first_round_s, options->is_checked ? "true" : "false");
+    else
+        printf("%s: %.4g %s, %zu rounds in %.3f s, first round %.3f s, %s\n", benchmark->name, throughput,
+               benchmark->unit, outcome->nr_rounds, outcome->seconds, outcome->first_round_s,
+               options->is_checked ? "results checked" : "results not checked");
+}
+
+int benchmark_main(const struct benchmark *benchmark, int argc, char **argv)
+{
+    struct options options = {benchmark, .seconds = 2, .size = benchmark->default_size, .is_checked = true};
+    struct outcome outcome = {0};
+    program_name = benchmark->name;
+    parse(&options, argc, argv);
+    uses_device = !options.is_loops;
+    void (*run_round)(void) = uses_device ? benchmark->device_round : benchmark->loops_round;
+
+    outcome.work = benchmark->prepare(options.size);
+    double begin_s = now_s();
+    run_round();
+    outcome.first_round_s = now_s() - begin_s;
+    int status = options.is_checked ? check(benchmark) : 0;
+    if (status == 0) {
+        catch_interrupt();
+        if (benchmark->reset)
+            benchmark->reset();
+        time_rounds(&options, run_round, &outcome);
+        report(&options, &outcome);
+    }
+    benchmark->release();
+    return status;
+}

@@ -1,0 +1,166 @@
+"""The benchmark programs natively and as guests, on small inputs; and that their checks would notice a wrong result."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import PACKAGE_ROOT
+from benchmarks.build import C_FLAGS, NAMES, SOURCES, build, link_command
+from tests.end_to_end.host import SOFTGPU, TIMEOUT_S, Host
+
+HERE = Path(__file__).resolve().parent
+SMALL = {
+    "BlackScholes": 1000,
+    "cfd": 200,
+    "convolutionSeparable": 128,
+    "heartwall": 4,
+    "histogram": 10000,
+    "hotspot": 64,
+    "lavaMD": 2,
+    "matrixMul": 64,
+    "nw": 64,
+    "pathfinder": 500,
+    "scan": 4096,
+    "srad_v1": 40,
+}
+NR_ROUNDS = 2
+RUN_SHORTLY = ("--json", "--rounds", str(NR_ROUNDS))
+
+
+def arguments_of(name: str) -> tuple[str, ...]:
+    return (*RUN_SHORTLY, "--size", str(SMALL[name]))
+
+
+def assert_reports(result: subprocess.CompletedProcess[str], name: str, *, is_checked: bool) -> None:
+    """One JSON object with every key of the report, nothing else on stdout."""
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert list(report) == ["name", "size", "unit", "throughput", "rounds", "seconds", "first_round_s", "checked"]
+    assert report["name"] == name
+    assert report["size"] == SMALL[name]
+    assert report["unit"].endswith("/s")
+    assert report["rounds"] == NR_ROUNDS
+    assert report["checked"] is is_checked
+    assert min(report["throughput"], report["seconds"], report["first_round_s"]) > 0
+
+
+def run(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Without what this process has set, so without a device but for what `environment` says."""
+    return subprocess.run(
+        [program, *arguments], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def test_there_are_twelve() -> None:
+    assert set(NAMES) == set(SMALL)
+    assert len(NAMES) == 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_natively_and_as_a_guest(host: Host, name: str) -> None:
+    program = build(name)
+    assert_reports(host.native(str(program), *arguments_of(name)), name, is_checked=True)
+    assert_reports(host.guest(program, *arguments_of(name)), name, is_checked=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loops_need_no_driver(name: str) -> None:
+    assert_reports(run(build(name), "--loops", *arguments_of(name)), name, is_checked=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_that_does_nothing_is_noticed(host: Host, tmp_path: Path, name: str) -> None:
+    build(name)
+    wrapper, program = tmp_path / "idle_device.o", tmp_path / name
+    subprocess.run(["gcc", *C_FLAGS, "-I", SOURCES, "-c", "-o", wrapper, HERE / "idle_device.c"], check=True)
+    subprocess.run(link_command(name, program, [str(wrapper), "-Xlinker", "--wrap=benchmark_main"]), check=True)
+    result = host.native(str(program), *arguments_of(name))
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"{name}: wrong result: ")
+    assert result.stdout == ""
+
+
+def test_without_a_device_cuda_says_so() -> None:
+    result = run(build("matrixMul"), LD_LIBRARY_PATH=str(SOFTGPU), FAIRGV_SOFTGPU_DEVICES="0")
+    assert result.returncode == 2
+    assert "cudaMalloc" in result.stderr
+    assert "cudaErrorNoDevice" in result.stderr
+
+
+def test_speed_beside_loops(tmp_path: Path) -> None:
+    report = tmp_path / "speed.json"
+    command = [sys.executable, "-m", "benchmarks.softgpu_speed", "--programs", "histogram", "matrixMul"]
+    command += ["--seconds", "0.01", "--repetitions", "1", "--json", str(report)]
+    result = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "geometric mean" in result.stdout
+    document = json.loads(report.read_text())
+    rows = document["results"]
+    assert list(rows) == ["histogram", "matrixMul"]
+    for row in rows.values():
+        assert row["ratio"] == pytest.approx(row["loops"] / row["softgpu"])
+        assert row["compile_s"] == pytest.approx(row["cold_s"] - row["warm_s"])
+    product = rows["histogram"]["ratio"] * rows["matrixMul"]["ratio"]
+    assert document["geometric_mean"] == pytest.approx(product**0.5)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The harness around a device that is none."""
+    program = tmp_path_factory.mktemp("cases") / "harness_cases"
+    sources = [HERE / "harness_cases.c", SOURCES / "common.c"]
+    subprocess.run(["gcc", *C_FLAGS, "-I", SOURCES, "-o", program, *sources, "-lm"], check=True)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (2, "float[999] is 1098.9"),
+        (3, "float[7] is nan"),
+        (4, "float[0] is 0 on the device and inf in the loops"),
+        (5, "int[3] is 1 on the device and 0 in the loops"),
+    ],
+)
+def test_a_wrong_result_is_told(cases: Path, kind: int, why: str) -> None:
+    result = run(cases, *RUN_SHORTLY, "--size", str(kind))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"harness_cases: wrong result: {why}")
+    assert result.stderr.endswith("released\n")
+    assert run(cases, *RUN_SHORTLY, "--size", str(kind), "--no-check").returncode == 0
+
+
+def test_a_right_result_passes(cases: Path) -> None:
+    result = run(cases, *RUN_SHORTLY)
+    assert result.returncode == 0
+    report = json.loads(result.stdout)
+    assert report["throughput"] == pytest.approx(2 * NR_ROUNDS / report["seconds"], rel=1e-6)
+    assert "2 rounds" in run(cases, "--rounds", "2").stdout
+
+
+def test_an_interrupt_ends_the_timed_part_with_a_report(cases: Path) -> None:
+    child = subprocess.Popen(
+        [cases, "--json", "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stderr is not None
+    assert child.stderr.readline() == "timed part\n"
+    child.send_signal(signal.SIGINT)
+    output, errors = child.communicate(timeout=TIMEOUT_S)
+    assert child.returncode == 0, errors
+    report = json.loads(output)
+    assert report["rounds"] > 0
+    assert report["seconds"] < 600
+    assert errors == "released\n"
+
+
+@pytest.mark.parametrize("wrong", [("--rounds", "0"), ("--size", "-1"), ("--seconds", "soon"), ("more",), ("--speed",)])
+def test_a_wrong_command_line_is_refused(cases: Path, wrong: tuple[str, ...]) -> None:
+    result = run(cases, *wrong)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert wrong[0].lstrip("-") in result.stderr
