@@ -1,7 +1,8 @@
 """
 Tokens to the tree of `syntax`: recursive descent, one method for each thing PTX can contain.
 
-Operands are parsed by shape alone. Debug directives are skipped with everything that belongs to them.
+Operands are parsed by shape alone. Debug directives are skipped with everything that belongs to them, and so is the target's word `debug`: an
+assembler that reads it insists on finding them.
 """
 
 from __future__ import annotations
@@ -49,9 +50,7 @@ class _Parser(InstructionReader):
         items: list[Function | Variable | Alias | Pragma] = []
         while self.kinds[self.at] != "end":
             if self.accept(".target"):
-                targets.append(self.take("name", "a target"))
-                while self.accept(","):
-                    targets.append(self.take("name", "a target"))
+                targets.extend(word for word in self._names("a target") if word != "debug")
             elif self.accept(".address_size"):
                 address_size = self.integer()
             elif self.accept(";"):
@@ -101,6 +100,12 @@ class _Parser(InstructionReader):
                 self.at += 1
             return True
         return False
+
+    def _names(self, what: str) -> tuple[str, ...]:
+        names = [self.take("name", what)]
+        while self.accept(","):
+            names.append(self.take("name", what))
+        return tuple(names)
 
     def _pragma(self) -> Pragma:
         self.expect(".pragma")
@@ -221,11 +226,9 @@ class _Parser(InstructionReader):
             return Prototype(name, returns, parameters, attributes)
         if self.peek() in (".branchtargets", ".calltargets"):
             kind = self.take("dot", "a directive")[1:]
-            targets = [self.take("name", "a target")]
-            while self.accept(","):
-                targets.append(self.take("name", "a target"))
+            targets = self._names("a target")
             self.expect(";")
-            return Targets(name, kind, tuple(targets))
+            return Targets(name, kind, targets)
         return Label(name)
 
     # Declarations
