@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Address, Arguments, Instruction, Name, Offset, Operand
 from softgpu.compiler.flatten import FlatFunction
+from softgpu.compiler.spin import Callees, Edge, is_fence, polls, spin_edges
 
-WAITING = frozenset(("bar", "barrier", "vote", "shfl", "match", "redux", "elect"))
+WAITING = frozenset(("bar", "barrier", "vote", "shfl", "match", "redux", "activemask"))
 """Opcodes whose threads wait for each other."""
 
 BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free"))
@@ -16,9 +17,15 @@ BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free"))
 
 @dataclass(slots=True)
 class Traits:
-    """`reachable` includes the function itself; an indirect call reaches every function whose address is taken."""
+    """
+    `reachable` includes the function itself; an indirect call reaches every function whose address is taken. All but `spin_edges`, where the
+    function's own loops yield, is over everything reachable.
+    """
 
     waits: bool = False
+    spins: bool = False
+    asks_who_is_active: bool = False
+    spin_edges: frozenset[Edge] = frozenset()
     exits: bool = False
     is_recursive: bool = False
     has_indirect_calls: bool = False
@@ -55,43 +62,66 @@ def traits(flats: dict[str, FlatFunction], by_address: set[str]) -> dict[str, Tr
     direct: dict[str, set[str]] = {}
     own: dict[str, Traits] = {}
     for name, flat in flats.items():
-        own[name] = Traits()
-        direct[name] = set()
-        for instruction in flat.instructions:
-            if instruction.opcode in WAITING:
-                own[name].waits = True
-            elif instruction.opcode == "exit":
-                own[name].exits = True
-            elif instruction.opcode == "call":
-                target = callee(instruction)
-                if target is None or target.text in BUILTINS:
-                    continue
-                if target.text in flats:
-                    direct[name].add(target.text)
-                else:
-                    own[name].has_indirect_calls = True
-                    direct[name] |= by_address
-    return {name: _over_reachable(name, own, direct) for name in flats}
+        own[name], direct[name] = _own(flat, flats, by_address)
+    reachable = {name: _reachable(name, direct) for name in flats}
+
+    def reaching(holds: Callable[[Instruction], bool]) -> frozenset[str]:
+        having = {name for name, flat in flats.items() if any(holds(item) for item in flat.instructions)}
+        return frozenset(name for name in flats if reachable[name] & having)
+
+    callees = Callees(reaching(polls), reaching(is_fence), lambda call: _callees(call, flats, by_address))
+    for name, flat in flats.items():
+        own[name].spin_edges = spin_edges(flat, callees)
+        own[name].spins = bool(own[name].spin_edges)
+    return {name: _over_reachable(name, own, direct, reachable[name]) for name in flats}
 
 
-def _over_reachable(name: str, own: dict[str, Traits], direct: dict[str, set[str]]) -> Traits:
+def _callees(instruction: Instruction, flats: dict[str, FlatFunction], by_address: set[str]) -> set[str]:
+    """The functions of the module that a call may mean."""
+    target = callee(instruction)
+    if target is None:
+        return set()
+    if target.text in flats:
+        return {target.text}
+    return set() if target.text in BUILTINS else by_address
+
+
+def _own(flat: FlatFunction, flats: dict[str, FlatFunction], by_address: set[str]) -> tuple[Traits, set[str]]:
+    found = Traits()
+    direct: set[str] = set()
+    for instruction in flat.instructions:
+        found.waits |= instruction.opcode in WAITING
+        found.exits |= instruction.opcode == "exit"
+        found.asks_who_is_active |= instruction.opcode == "activemask"
+        if instruction.opcode == "call":
+            direct |= _callees(instruction, flats, by_address)
+            target = callee(instruction)
+            found.has_indirect_calls |= target is not None and target.text not in BUILTINS and target.text not in flats
+    return found, direct
+
+
+def _reachable(name: str, direct: dict[str, set[str]]) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
-    is_recursive = False
     while waiting:
         current = waiting.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        waiting.extend(direct[current])
-    for reached in seen:
-        is_recursive |= _reaches_itself(reached, direct)
+        if current not in seen:
+            seen.add(current)
+            waiting.extend(direct[current])
+    return seen
+
+
+def _over_reachable(name: str, own: dict[str, Traits], direct: dict[str, set[str]], reachable: set[str]) -> Traits:
+    spins = any(own[reached].spins for reached in reachable)
     return Traits(
-        any(own[reached].waits for reached in seen),
-        any(own[reached].exits for reached in seen),
-        is_recursive,
-        any(own[reached].has_indirect_calls for reached in seen),
-        seen,
+        waits=spins or any(own[reached].waits for reached in reachable),
+        spins=spins,
+        asks_who_is_active=any(own[reached].asks_who_is_active for reached in reachable),
+        spin_edges=own[name].spin_edges,
+        exits=any(own[reached].exits for reached in reachable),
+        is_recursive=any(_reaches_itself(reached, direct) for reached in reachable),
+        has_indirect_calls=any(own[reached].has_indirect_calls for reached in reachable),
+        reachable=reachable,
     )
 
 

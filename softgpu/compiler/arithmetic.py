@@ -36,12 +36,18 @@ def _overflowing(builder: Builder, operation: str, llvm: str, left: str, right: 
 
 
 def _sum_with_carry(builder: Builder, operation: str, llvm: str, left: str, right: str, has_carry_in: bool) -> str:
-    """left +- right (+- carry), setting the carry where .cc asks for it. The borrow of a subtraction is its carry."""
+    """left +- right (+- carry), setting the carry where .cc asks for it. A subtraction leaves 1 when it borrowed nothing, as addc after it expects."""
+    is_sub = operation == "usub"
     value, carry = _overflowing(builder, operation, llvm, left, right)
     if has_carry_in:
-        value, second = _overflowing(builder, operation, llvm, value, _carry_in(builder, llvm))
+        taken = _carry_in(builder, llvm)
+        if is_sub:
+            taken = builder.let(f"xor {llvm} {taken}, 1")
+        value, second = _overflowing(builder, operation, llvm, value, taken)
         carry = builder.let(f"or i1 {carry}, {second}")
     if builder.has("cc"):
+        if is_sub:
+            carry = builder.let(f"xor i1 {carry}, true")
         builder.emit(f"store i1 {carry}, ptr {builder.carry_slot()}")
     return value
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from cuda_api.ptx.syntax import Instruction
 from softgpu.compiler.builder import Builder
 from softgpu.compiler.floating import intrinsic
+from softgpu.compiler.helpers import atomic_helper
 from softgpu.compiler.memory import space_of
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import Type
@@ -43,6 +44,7 @@ def lower_atom(builder: Builder, instruction: Instruction) -> None:
         raise builder.invalid("expected an address")
     is_shared = space_of(instruction) == "shared"
     pointer = builder.frame.address(builder, address, space_of(instruction))
+    builder.check_alignment(pointer, kind.size_bytes, is_atomic=True)
     llvm = kind.llvm if kind.is_float else kind.integer
     values = [builder.read(source, llvm) for source in sources[: 1 + (operation == "cas")] if source is not None]
     old = (_plain if is_shared else _atomic)(builder, kind, llvm, operation, pointer, values)
@@ -72,6 +74,10 @@ def _atomic(builder: Builder, kind: Type, llvm: str, operation: str, pointer: st
         )
         return builder.let(f"extractvalue {{ {llvm}, i1 }} {both}, 0")
     name = _rmw_name(kind, operation)
+    if name == "fadd" and (kind.bits == 16 or kind.kind == "x"):
+        helper = builder.helper(atomic_helper(name, llvm))
+        old = builder.let(f"call {kind.integer} @{helper}(ptr {pointer}, {llvm} {values[0]})")
+        return builder.convert_bits(old, kind.integer, llvm)
     return builder.let(f"atomicrmw {name} ptr {pointer}, {llvm} {values[0]} {ordering}, {alignment}")
 
 

@@ -28,6 +28,10 @@ RUNTIME_OFFSETS_BYTES = {
     "device_free": 64,
     "clock64": 72,
     "global_timer_ns": 80,
+    "barrier_arrive": 88,
+    "yield": 96,
+    "active_mask": 104,
+    "misaligned": 112,
 }
 PARALLEL = ", !llvm.access.group !1"
 """On accesses that PTX leaves unordered between threads: the loop over a block's threads may then be vectorised."""
@@ -42,6 +46,11 @@ def float_constant(bits: int, llvm: str) -> str:
     return f"bitcast (i{BITS_OF_LLVM[llvm]} {bits} to {llvm})"
 
 
+def zero(llvm: str) -> str:
+    """Zero in a type that registers are held in."""
+    return "null" if llvm == "ptr" else "0.0" if llvm in ("float", "double") else "0"
+
+
 class Builder:
     """Emission state of one function. `frame` knows what its names mean."""
 
@@ -49,12 +58,16 @@ class Builder:
         self.frame = frame
         self.lines: list[str] = []
         self.entry: list[str] = []
+        self.detours: list[str] = []
         self.is_terminated = False
         self.instruction = Instruction("", (), ())
         self._nr_names = 0
         self._slots: dict[str, tuple[str, str]] = {}
         self._cached: dict[str, str] = {}
+        self.misaligned = self.allocate("i64")
+        self.entry.append(f"  store i64 0, ptr {self.misaligned}")
         self.labels: dict[str, str] = {}
+        self.yields_to: frozenset[str] = frozenset()
 
     # Text
 
@@ -154,8 +167,7 @@ class Builder:
             if llvm is None:
                 raise self.invalid(f"'{name}' is not declared")
             pointer = self.allocate(llvm)
-            zero = "null" if llvm == "ptr" else "0.0" if llvm in ("float", "double") else "0"
-            self.entry.append(f"  store {llvm} {zero}, ptr {pointer}")
+            self.entry.append(f"  store {llvm} {zero(llvm)}, ptr {pointer}")
             known = self._slots[name] = (pointer, llvm)
         return known
 
@@ -291,17 +303,41 @@ class Builder:
     def select(self, condition: str, llvm: str, then: str, otherwise: str) -> str:
         return self.let(f"select i1 {condition}, {llvm} {then}, {llvm} {otherwise}")
 
+    def check_alignment(self, pointer: str, alignment_bytes: int, *, is_atomic: bool = False) -> None:
+        """
+        Notes it if an address is not a multiple of a power of two.
+
+        The host would not mind, so that this alone tells; it is collected as bits and looked at when the kernel ends, which leaves loops over
+        threads without branches. Of an address that is a base and a multiple, LLVM looks at the base alone, once. The access itself must not
+        claim an alignment, or LLVM believes it; an atomic one has to, and its address is checked behind LLVM's back.
+        """
+        if alignment_bytes > 1:
+            address = self.let(f"ptrtoint ptr {pointer} to i64")
+            if is_atomic:
+                address = self.let(f'call i64 asm "", "=r,0"(i64 {address})')
+            self.collect(self.misaligned, self.let(f"and i64 {address}, {alignment_bytes - 1}"))
+
+    def collect(self, place: str, bits: str) -> None:
+        """Adds bits to an i64 in memory."""
+        known = self.let(f"load i64, ptr {place}")
+        self.emit(f"store i64 {self.let(f'or i64 {known}, {bits}')}, ptr {place}")
+
+    def end_function(self) -> None:
+        """Returns, after handing the caller what was collected."""
+        self.collect("%misaligned", self.let(f"load i64, ptr {self.misaligned}"))
+        self.terminate("ret void")
+
     def helper(self, name: str) -> str:
         """Makes a helper of `helpers` part of the module; gives its LLVM name."""
         return self.frame.unit.use_helper(name)
 
-    def runtime(self, function: str, result: str, *arguments: str) -> str:
-        """A call through struct sgp_runtime; arguments are 'type value'."""
+    def runtime(self, function: str, result: str, *arguments: str, attributes: str = "") -> str:
+        """A call through struct sgp_runtime; arguments are 'type value', attributes those of the call."""
         offset = RUNTIME_OFFSETS_BYTES[function]
         table = self.once("runtime", "load ptr, ptr %block" + INVARIANT)
         slot = self.let(f"getelementptr i8, ptr {table}, i64 {offset}")
         target = self.let(f"load ptr, ptr {slot}{INVARIANT}")
-        text = f"call {result} {target}({', '.join(arguments)})"
+        text = f"call {result} {target}({', '.join(arguments)}){attributes}"
         if result == "void":
             self.emit(text)
             return ""

@@ -14,7 +14,7 @@ from softgpu.compiler.layout import FUNCTION_TOKEN_STEP
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import TYPES
 
-_CONTEXT = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz"
+_CONTEXT = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned"
 
 
 def load_register_parameters(builder: Builder) -> None:
@@ -104,7 +104,7 @@ def _leave_if_exited(builder: Builder, exited: str) -> None:
     gone, here = builder.fresh("gone"), builder.fresh("here")
     builder.branch_if(builder.let(f"icmp ne i8 {flag}, 0"), gone, here)
     builder.start(gone)
-    builder.terminate("ret void")
+    builder.end_function()
     builder.start(here)
 
 
@@ -137,7 +137,8 @@ def _vprintf(builder: Builder, places: list[str]) -> None:
 def _assert_fail(builder: Builder, places: list[str]) -> None:
     message, file, line, function = (_pointer(builder, p) if i != 2 else p for i, p in enumerate(places[:4]))
     number = builder.let(f"load i32, ptr {line}")
-    builder.runtime("assert_fail", "void", "ptr %self", message, file, f"i32 {number}", function)
+    thread = ("i32 %tx", "i32 %ty", "i32 %tz")
+    builder.runtime("assert_fail", "void", "ptr %self", message, file, f"i32 {number}", function, *thread)
     builder.terminate("unreachable")
 
 

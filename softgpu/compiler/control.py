@@ -11,11 +11,25 @@ def set_labels(builder: Builder, labels: dict[str, str]) -> None:
     builder.labels = labels
 
 
+def yield_turn(builder: Builder) -> None:
+    """Lets the threads run that this one may be waiting for."""
+    builder.runtime("yield", "void", "ptr %self")
+
+
 def _target(builder: Builder, name: str) -> str:
+    """Where a branch to a label goes; in a loop that waits for another thread, by way of a yield."""
     label = builder.labels.get(name)
     if label is None:
         raise builder.invalid(f"there is no label '{name}'")
-    return label
+    if name not in builder.yields_to:
+        return label
+    turn = builder.fresh("turn")
+    builder.lines, builder.detours = builder.detours, builder.lines
+    builder.lines.append(f"{turn}:")
+    yield_turn(builder)
+    builder.emit(f"br label %{label}")
+    builder.lines, builder.detours = builder.detours, builder.lines
+    return turn
 
 
 def guard_condition(builder: Builder, instruction: Instruction) -> str:
@@ -78,7 +92,7 @@ def leave(builder: Builder) -> None:
         if result.space == "reg":
             pointer, held = builder.slot(result.name)
             builder.emit(f"store {held} {builder.let(f'load {held}, ptr {pointer}')}, ptr %ret{index}")
-    builder.terminate("ret void")
+    builder.end_function()
 
 
 @lowers("ret")
@@ -91,7 +105,7 @@ def lower_exit(builder: Builder, instruction: Instruction) -> None:
     """Ends the thread: in a device function by a flag that every caller looks at."""
     if not builder.frame.is_entry:
         builder.emit("store i8 1, ptr %exited")
-    builder.terminate("ret void")
+    builder.end_function()
 
 
 @lowers("nanosleep", "prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent")

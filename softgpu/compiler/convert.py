@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cuda_api.ptx.syntax import Instruction
 from softgpu.compiler.builder import Builder
-from softgpu.compiler.floating import directed, flush, intrinsic, saturated
+from softgpu.compiler.floating import directed, flush, intrinsic, rectified, saturated
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import TYPES, Type
 
@@ -39,7 +39,7 @@ def lower_cvt(builder: Builder, instruction: Instruction) -> None:
 
 def _converted(builder: Builder, target: Type, source: Type, value: str) -> tuple[str, str]:
     if source.llvm == "float" and builder.has("ftz"):
-        value = flush(builder, value)
+        value = flush(builder, source, value)
     if source.is_float:
         if target.is_float:
             result = _float_to_float(builder, target, source, value)
@@ -52,11 +52,11 @@ def _converted(builder: Builder, target: Type, source: Type, value: str) -> tupl
 
 def _finished(builder: Builder, target: Type, value: str) -> str:
     if target.llvm == "float" and builder.has("ftz"):
-        value = flush(builder, value)
+        value = flush(builder, target, value)
     if builder.has("sat"):
         value = saturated(builder, target, value)
     if builder.has("relu"):
-        value = builder.call(intrinsic("maximumnum", target), target.llvm, value, "0.0")
+        value = rectified(builder, target, value)
     return value
 
 

@@ -22,7 +22,9 @@ _SUFFIX = {
 }
 _DIRECTED = ("rz", "rm", "rp")
 _ALLOWED = frozenset(("rn", "rz", "rm", "rp", "ftz", "sat", "relu", "approx", "full", "noftz", "NaN"))
-_SMALLEST_NORMAL_F32 = 0x00800000
+_CANONICAL_NAN = {"float": 0x7FFFFFFF, "half": 0x7FFF, "bfloat": 0x7FFF}
+_TWO_TO_126 = 0x7E800000
+_SMALLEST_NORMAL = {"double": 0x0010000000000000, "float": 0x00800000, "half": 0x0400, "bfloat": 0x0080}
 
 
 def intrinsic(name: str, kind: Type) -> str:
@@ -39,26 +41,46 @@ def zero(kind: Type) -> str:
 
 
 def flushed(builder: Builder, kind: Type, value: str) -> str:
-    """With .ftz, a subnormal f32 is a zero of its sign."""
-    if not builder.has("ftz") or kind.llvm != "float":
-        return value
-    return flush(builder, value)
+    """With .ftz, a subnormal number is a zero of its sign."""
+    return flush(builder, kind, value) if builder.has("ftz") else value
 
 
-def flush(builder: Builder, value: str) -> str:
-    magnitude = builder.call("llvm.fabs.f32", "float", value)
-    is_small = builder.let(f"fcmp olt float {magnitude}, {float_constant(_SMALLEST_NORMAL_F32, 'float')}")
-    return builder.select(is_small, "float", builder.call("llvm.copysign.f32", "float", "0.0", value), value)
+def flush(builder: Builder, kind: Type, value: str) -> str:
+    magnitude = builder.call(intrinsic("fabs", kind), kind.llvm, value)
+    least = float_constant(_SMALLEST_NORMAL[_element(kind)], _element(kind))
+    is_small = builder.let(f"fcmp olt {kind.llvm} {magnitude}, {splat(kind, least)}")
+    zero_of_sign = builder.call(intrinsic("copysign", kind), kind.llvm, zero(kind), value)
+    return choose(builder, kind, is_small, zero_of_sign, value)
+
+
+def _element(kind: Type) -> str:
+    """The LLVM type of a float, or of a pair's halves."""
+    return kind.llvm.split()[-1].rstrip(">")
+
+
+def splat(kind: Type, constant: str) -> str:
+    """A constant of the element's type, in both halves of a pair."""
+    return f"<{_element(kind)} {constant}, {_element(kind)} {constant}>" if kind.kind == "x" else constant
+
+
+def choose(builder: Builder, kind: Type, condition: str, then: str, otherwise: str) -> str:
+    """`select`, for each half of a pair by itself."""
+    boolean = "<2 x i1>" if kind.kind == "x" else "i1"
+    return builder.let(f"select {boolean} {condition}, {kind.llvm} {then}, {kind.llvm} {otherwise}")
 
 
 def saturated(builder: Builder, kind: Type, value: str) -> str:
     """Clamped to [0, 1]; NaN gives 0."""
-    if kind.kind == "x":
-        raise builder.unsupported("'.sat' of a pair")
-    above = builder.let(f"fcmp ogt {kind.llvm} {value}, 0.0")
-    value = builder.select(above, kind.llvm, value, "0.0")
-    beyond = builder.let(f"fcmp ogt {kind.llvm} {value}, 1.0")
-    return builder.select(beyond, kind.llvm, "1.0", value)
+    one = splat(kind, "1.0")
+    above = builder.let(f"fcmp ogt {kind.llvm} {value}, {zero(kind)}")
+    value = choose(builder, kind, above, value, zero(kind))
+    beyond = builder.let(f"fcmp ogt {kind.llvm} {value}, {one}")
+    return choose(builder, kind, beyond, one, value)
+
+
+def rectified(builder: Builder, kind: Type, value: str) -> str:
+    """.relu: negative numbers become zero, NaN stays."""
+    return builder.call(intrinsic("maximum", kind), kind.llvm, value, zero(kind))
 
 
 def read(builder: Builder, index: int, kind: Type) -> str:
@@ -71,7 +93,7 @@ def finish(builder: Builder, kind: Type, value: str) -> None:
     if builder.has("sat"):
         value = saturated(builder, kind, value)
     if builder.has("relu"):
-        value = builder.call(intrinsic("maximumnum", kind), kind.llvm, value, zero(kind))
+        value = rectified(builder, kind, value)
     builder.write(builder.instruction.operands[0], value, kind.llvm)
 
 
@@ -151,7 +173,7 @@ def lower_fma(builder: Builder, instruction: Instruction) -> None:
 
 def _narrow_fma(builder: Builder, kind: Type, *values: str) -> str:
     """f16 and bf16: exact product in f64, the sum rounded to odd on the way down, so that it is rounded once."""
-    element = kind.llvm.split()[-1].rstrip(">")
+    element = _element(kind)
     name = builder.helper(f"sgp.fma.{element}")
     if kind.kind != "x":
         return builder.let(f"call {element} @{name}({', '.join(f'{element} {value}' for value in values)})")
@@ -171,11 +193,22 @@ def lower_quotient(builder: Builder, instruction: Instruction, kind: Type) -> No
     if mode:
         finish(builder, kind, _switched(builder, mode, "fdiv", kind, left, right))
     else:
-        finish(builder, kind, builder.let(f"fdiv {kind.llvm} {left}, {right}"))
+        finish(builder, kind, _quotient(builder, kind, left, right))
+
+
+def _quotient(builder: Builder, kind: Type, left: str, right: str) -> str:
+    """To nearest; but .approx takes the reciprocal of a divisor above 2^126 for zero, as the manual says."""
+    value = builder.let(f"fdiv {kind.llvm} {left}, {right}")
+    if not builder.has("approx"):
+        return value
+    magnitude = builder.call(intrinsic("fabs", kind), kind.llvm, right)
+    is_large = builder.let(f"fcmp ogt {kind.llvm} {magnitude}, {float_constant(_TWO_TO_126, kind.llvm)}")
+    reciprocal = builder.call(intrinsic("copysign", kind), kind.llvm, "0.0", right)
+    return builder.select(is_large, kind.llvm, builder.let(f"fmul {kind.llvm} {left}, {reciprocal}"), value)
 
 
 def lower_extreme(builder: Builder, instruction: Instruction, kind: Type) -> None:
-    """min, max: a NaN loses against a number, unless .NaN; -0 is less than +0."""
+    """min, max: a NaN loses against a number, unless .NaN; -0 is less than +0. A result of NaN is the canonical one."""
     operands = builder.operands(3, 4)
     builder.check_modifiers(_ALLOWED | {"xorsign"})
     if builder.has("xorsign") or builder.has("abs"):
@@ -184,6 +217,10 @@ def lower_extreme(builder: Builder, instruction: Instruction, kind: Type) -> Non
     value = read(builder, 1, kind)
     for index in range(2, len(operands)):
         value = builder.call(intrinsic(name, kind), kind.llvm, value, read(builder, index, kind))
+    if kind.llvm != "double":
+        is_nan = builder.let(f"fcmp uno {kind.llvm} {value}, {value}")
+        canonical = splat(kind, float_constant(_CANONICAL_NAN[_element(kind)], _element(kind)))
+        value = choose(builder, kind, is_nan, canonical, value)
     finish(builder, kind, value)
 
 
@@ -212,7 +249,15 @@ def lower_reciprocal(builder: Builder, instruction: Instruction) -> None:
     if mode:
         finish(builder, kind, _switched(builder, mode, "fdiv", kind, "1.0", value))
     else:
-        finish(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {value}"))
+        finish(builder, kind, _upper_word(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {value}")))
+
+
+def _upper_word(builder: Builder, kind: Type, value: str) -> str:
+    """Of .approx.ftz.f64 the manual says that the lower 32 bits of the result are zero."""
+    if kind.llvm != "double" or not builder.has("ftz"):
+        return value
+    bits = builder.convert_bits(value, "double", "i64")
+    return builder.convert_bits(builder.let(f"and i64 {bits}, {-(1 << 32)}"), "i64", "double")
 
 
 def lower_root(builder: Builder, instruction: Instruction) -> None:
@@ -224,4 +269,6 @@ def lower_root(builder: Builder, instruction: Instruction) -> None:
         finish(builder, kind, _switched(builder, mode, "sqrt", kind, value))
         return
     root = builder.call(intrinsic("sqrt", kind), kind.llvm, value)
-    finish(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {root}") if instruction.opcode == "rsqrt" else root)
+    if instruction.opcode == "rsqrt":
+        root = _upper_word(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {root}"))
+    finish(builder, kind, root)

@@ -7,9 +7,10 @@ LLVM can see through; elsewhere it is the generic address itself. Shared address
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
-from cuda_api.ptx.syntax import Address, Integer, Name, Operand
+from cuda_api.ptx.syntax import Address, Integer, Label, Name, Operand
 from softgpu.compiler.analysis import BUILTINS, Traits, callee, floating_registers, pointer_registers
 from softgpu.compiler.builder import Builder
 from softgpu.compiler.flatten import FlatFunction
@@ -43,12 +44,24 @@ class Frame:
         self.are_locals_offsets = self.is_entry and not self._shares_local_addresses()
         self._floats = floating_registers(flat)
         self._pointers = pointer_registers(flat, self._is_pointer_symbol)
+        self.spin_targets = self._spin_targets()
         self._argument_slots: dict[str, str] = {}
         self._parameter_names = {item.name: f"%arg{i}" for i, item in enumerate(flat.function.parameters)}
         self._parameter_names |= {item.name: f"%ret{i}" for i, item in enumerate(flat.function.returns)}
 
+    def _spin_targets(self) -> dict[int, frozenset[str]]:
+        """For each branch of a loop that waits, by its index in the code, the labels before which it yields."""
+        found: dict[int, frozenset[str]] = {}
+        for source, target in self.traits.spin_edges:
+            label = self.flat.code[target]
+            if isinstance(label, Label):
+                found[source] = found.get(source, frozenset()) | {label.name}
+        return found
+
     def _shares_local_addresses(self) -> bool:
         for instruction in self.flat.instructions:
+            if instruction.opcode == "alloca":
+                return True
             if instruction.opcode == "cvta" and "to" in instruction.modifiers and "local" in instruction.modifiers:
                 return True
             if instruction.opcode == "call":
@@ -84,10 +97,21 @@ class Frame:
 
     # Memory
 
+    def part(self, flat: FlatFunction, traits: Traits, local_base: str) -> Frame:
+        """The same names for a part of the function that is a function of its own. Its local variables lie at `local_base`."""
+        other = copy(self)
+        other.flat, other.traits = flat, traits
+        other._argument_slots = {"local": local_base}
+        return other
+
+    @property
+    def local_alignment(self) -> int:
+        return max([16, *(alignment_bytes(v) for v in self.flat.variables.values() if v.space == "local")])
+
     def local_base(self, builder: Builder) -> str:
         if "local" not in self._argument_slots:
-            alignment = max([16, *(alignment_bytes(v) for v in self.flat.variables.values() if v.space == "local")])
-            self._argument_slots["local"] = builder.allocate(f"[{max(self.local.end_bytes, 1)} x i8]", alignment)
+            array = f"[{max(self.local.end_bytes, 1)} x i8]"
+            self._argument_slots["local"] = builder.allocate(array, self.local_alignment)
         return self._argument_slots["local"]
 
     def _parameter_variable(self, builder: Builder, name: str) -> str:
@@ -160,7 +184,8 @@ class Frame:
     def _displaced(self, builder: Builder, value: str, llvm: str, offset: int, space: str) -> str:
         if llvm == "ptr" and space != "shared" and not (space == "local" and self.are_locals_offsets):
             return builder.let(f"getelementptr i8, ptr {value}, i64 {offset}") if offset else value
-        value = builder.convert_bits(value, llvm, "i64")
+        # Shared and local addresses have 32 bits and wrap: a register may hold less than 0 and the offset make up for it.
+        value = builder.convert_bits(value, llvm, "i64", signed=space in ("shared", "local"))
         if space == "shared":
             value = builder.let(f"getelementptr i8, ptr %shared, i64 {value}")
         elif space == "local" and self.are_locals_offsets:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cuda_api.ptx.syntax import Instruction, Label
 from softgpu.compiler import (  # noqa: F401 - importing a family registers its lowerings
     arithmetic,
+    asynchronous,
     atomics,
     bits,
     calls,
@@ -24,9 +25,7 @@ from softgpu.compiler.frame import Frame
 from softgpu.compiler.kernel import body_parameters
 from softgpu.compiler.registry import LOWERINGS
 
-DEVICE_PARAMETERS = (
-    "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %exited"
-)
+DEVICE_PARAMETERS = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned, ptr %exited"
 _BLOCK_ENDS = frozenset(("bra", "brx"))
 
 
@@ -43,15 +42,20 @@ def lower_function(frame: Frame) -> Iterator[str]:
     else:
         places = [f"ptr %ret{index}" for index in range(len(function.returns))]
         places += [f"ptr %arg{index}" for index in range(len(function.parameters))]
-        head = f'define internal void @"f.{frame.name}"({", ".join([DEVICE_PARAMETERS, *places])}) #4 {{'
+        # The runtime tells lanes that ask for their active mask by where they call from: each caller needs a copy of its own.
+        inline = "#3" if frame.traits.asks_who_is_active and not frame.traits.is_recursive else "#4"
+        head = f'define internal void @"f.{frame.name}"({", ".join([DEVICE_PARAMETERS, *places])}) {inline} {{'
         calls.load_register_parameters(builder)
     labels = {item.name: f"L{index}" for index, item in enumerate(frame.flat.code) if isinstance(item, Label)}
     control.set_labels(builder, labels)
-    for item in frame.flat.code:
+    for index, item in enumerate(frame.flat.code):
         if isinstance(item, Label):
+            if (index - 1, index) in frame.traits.spin_edges and not builder.is_terminated:
+                control.yield_turn(builder)
             builder.start(labels[item.name])
         else:
-            _instruction(builder, item)
+            builder.yields_to = frame.spin_targets.get(index, frozenset())
+            lower_instruction(builder, item)
     if not builder.is_terminated:
         control.leave(builder)
     yield head
@@ -60,10 +64,12 @@ def lower_function(frame: Frame) -> Iterator[str]:
     yield "  br label %body"
     yield "body:"
     yield from builder.lines
+    yield from builder.detours
     yield "}"
 
 
-def _instruction(builder: Builder, instruction: Instruction) -> None:
+def lower_instruction(builder: Builder, instruction: Instruction) -> None:
+    """One instruction, with its guard."""
     builder.instruction = instruction
     lowering = LOWERINGS.get(instruction.opcode)
     if lowering is None:

@@ -102,6 +102,36 @@ def rounded_helper(mode: str, operation: str, llvm: str) -> str:
     return name
 
 
+def atomic_helper(operation: str, llvm: str) -> str:
+    """
+    The name of the helper that updates floats of 16 bits, or a pair, in memory and returns what was there.
+
+    LLVM's own loop compares the bits after a trip through f32, which quiets NaNs: on a signalling one it never ends.
+    """
+    name = f"sgp.atomic.{operation}.{llvm.strip('<>').replace(' ', '')}"
+    if name not in HELPERS:
+        bits = "i32" if llvm.startswith("<") else "i16"
+        HELPERS[name] = Helper(
+            f"""define internal {bits} @{name}(ptr %p, {llvm} %v) nounwind {{
+entry:
+  %first = load atomic {bits}, ptr %p monotonic, align {int(bits[1:]) // 8}
+  br label %again
+again:
+  %old = phi {bits} [ %first, %entry ], [ %seen, %again ]
+  %f = bitcast {bits} %old to {llvm}
+  %sum = {operation} {llvm} %f, %v
+  %new = bitcast {llvm} %sum to {bits}
+  %both = cmpxchg ptr %p, {bits} %old, {bits} %new seq_cst seq_cst
+  %seen = extractvalue {{ {bits}, i1 }} %both, 0
+  %done = extractvalue {{ {bits}, i1 }} %both, 1
+  br i1 %done, label %end, label %again
+end:
+  ret {bits} %old
+}}"""
+        )
+    return name
+
+
 _TWO_SUM = """  %s = fadd double %a, %b
   %bb = fsub double %s, %a
   %back = fsub double %s, %bb

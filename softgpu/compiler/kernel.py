@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Tuning
 from softgpu.compiler.analysis import Traits
+from softgpu.compiler.builder import RUNTIME_OFFSETS_BYTES
 from softgpu.compiler.flatten import FlatFunction
-from softgpu.compiler.layout import Stack
-from softgpu.compiler.special import BLOCK_DIM_OFFSET_BYTES
+from softgpu.compiler.layout import Placed, Stack
+from softgpu.compiler.pressure import nr_registers
+from softgpu.compiler.special import BLOCK_BYTES, BLOCK_DIM_OFFSET_BYTES
 
 _MAX_THREADS = 1024
-_MAX_REGISTERS = 255
 
 
 @dataclass(slots=True)
@@ -30,8 +31,16 @@ class Kernel:
     shared: Stack
     static_shared_bytes: int
     stack_bytes: int
+    reserved_shared: Placed | None = None
     parameters: Stack = field(default_factory=Stack)
     local_bytes: int = 0
+    context_bytes: int = 0
+    """What a thread keeps across barriers, of a kernel that runs without fibers in spite of them."""
+
+    @property
+    def needs_threads(self) -> bool:
+        """Whether every thread runs as a fiber."""
+        return self.traits.waits and not self.context_bytes
 
     @property
     def name(self) -> str:
@@ -55,8 +64,7 @@ class Kernel:
 
     @property
     def nr_registers(self) -> int:
-        words = sum(2 if declared.endswith("64") else declared != "pred" for declared in self.flat.registers.values())
-        return max(1, min(words, _MAX_REGISTERS))
+        return nr_registers(self.flat)
 
 
 def body_parameters(has_loop: bool) -> str:
@@ -66,12 +74,12 @@ def body_parameters(has_loop: bool) -> str:
     """
     alias = "" if has_loop else "noalias "
     return (
-        f"ptr {alias}dereferenceable(80) %block, ptr %self, ptr %shared, ptr %globals, ptr {alias}%params, "
-        "i32 %dynamic, i32 %tx, i32 %ty, i32 %tz"
+        f"ptr {alias}dereferenceable({BLOCK_BYTES}) %block, ptr %self, ptr %shared, ptr %globals, ptr {alias}%params, "
+        "i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned"
     )
 
 
-def _block_fields(kernel: Kernel) -> Iterator[str]:
+def block_fields(kernel: Kernel) -> Iterator[str]:
     """What every entry reads first. The parameter buffer may be read ahead of any guard: its size is known."""
     known = f", !dereferenceable !{_node(kernel) + 2}" if kernel.parameters.end_bytes else ""
     for offset, name in ((8, "params"), (16, "globals"), (24, "shared")):
@@ -85,21 +93,24 @@ def _block_fields(kernel: Kernel) -> Iterator[str]:
 def _call_body(kernel: Kernel) -> str:
     return (
         f'  call void @"k.{kernel.name}"(ptr %block, ptr %self, ptr %shared, ptr %globals, ptr %params, '
-        f"i32 {kernel.static_shared_bytes}, i32 %tx, i32 %ty, i32 %tz)"
+        f"i32 {kernel.static_shared_bytes}, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned)"
     )
 
 
 def kernel_wrappers(kernel: Kernel) -> Iterator[str]:
     """LLVM text of the functions that struct sgp_kernel names."""
-    yield f"!{_node(kernel) + 2} = !{{i64 {max(kernel.parameters.end_bytes, 1)}}}"
+    yield parameters_node(kernel)
     yield f'define internal void @"thread.{kernel.name}"(ptr %block, ptr %self, i32 %index) #0 {{'
-    yield from _block_fields(kernel)
+    yield from block_fields(kernel)
+    yield from _clear_reserved(kernel)
     yield "  %tx = urem i32 %index, %nx"
     yield "  %row = udiv i32 %index, %nx"
     yield "  %ty = urem i32 %row, %ny"
     yield "  %tz = udiv i32 %row, %ny"
     if kernel.traits.waits:
+        yield from collector()
         yield _call_body(kernel)
+        yield from report()
     else:
         yield "  %x1 = add i32 %tx, 1"
         yield "  %y1 = add i32 %ty, 1"
@@ -111,9 +122,47 @@ def kernel_wrappers(kernel: Kernel) -> Iterator[str]:
     if not kernel.traits.waits:
         yield from _box(kernel)
         yield f'define internal void @"block.{kernel.name}"(ptr %block, ptr %self) #0 {{'
-        yield from _block_fields(kernel)
+        yield from block_fields(kernel)
         yield f'  call void @"box.{kernel.name}"(ptr %block, ptr %self, i32 0, i32 %nx, i32 0, i32 %ny, i32 0, i32 %nz)'
         yield "  ret void\n}"
+
+
+def collector() -> Iterator[str]:
+    """Where threads collect the low bits of addresses that are not aligned."""
+    yield "  %misaligned = alloca i64"
+    yield "  store i64 0, ptr %misaligned"
+
+
+def report() -> Iterator[str]:
+    yield "  %bits = load i64, ptr %misaligned"
+    yield "  %is.aligned = icmp eq i64 %bits, 0"
+    yield "  br i1 %is.aligned, label %good, label %bad, !prof !10"
+    yield "bad:"
+    yield "  %runtime = load ptr, ptr %block"
+    yield f"  %function.at = getelementptr i8, ptr %runtime, i64 {RUNTIME_OFFSETS_BYTES['misaligned']}"
+    yield "  %function = load ptr, ptr %function.at"
+    yield "  call void %function(ptr %self)"
+    yield "  unreachable"
+    yield "good:"
+
+
+def _clear_reserved(kernel: Kernel) -> Iterator[str]:
+    """The first thread to run clears what the block's shared memory reserves."""
+    if kernel.reserved_shared is None:
+        return
+    yield "  %is.first = icmp eq i32 %index, 0"
+    yield "  br i1 %is.first, label %clear, label %start"
+    yield "clear:"
+    yield f"  %reserved = getelementptr i8, ptr %shared, i64 {kernel.reserved_shared.offset_bytes}"
+    size_bytes = kernel.reserved_shared.size_bytes
+    yield f"  store [{size_bytes} x i8] zeroinitializer, ptr %reserved, align 128"
+    yield "  br label %start"
+    yield "start:"
+
+
+def parameters_node(kernel: Kernel) -> str:
+    """The metadata that says how many bytes of parameters may be read."""
+    return f"!{_node(kernel) + 2} = !{{i64 {max(kernel.parameters.end_bytes, 1)}}}"
 
 
 def _node(kernel: Kernel) -> int:
@@ -124,11 +173,12 @@ def _node(kernel: Kernel) -> int:
 def _box(kernel: Kernel) -> Iterator[str]:
     node = _node(kernel)
     yield (
-        f'define internal void @"box.{kernel.name}"(ptr dereferenceable(80) %block, ptr %self, '
+        f'define internal void @"box.{kernel.name}"(ptr dereferenceable({BLOCK_BYTES}) %block, ptr %self, '
         "i32 %x0, i32 %x1, i32 %y0, i32 %y1, i32 %z0, i32 %z1) #1 {"
     )
     yield "entry:"
-    yield from _block_fields(kernel)
+    yield from block_fields(kernel)
+    yield from collector()
     yield "  br label %plane"
     yield "plane:"
     yield "  %tz = phi i32 [ %z0, %entry ], [ %tz.next, %plane.end ]"
@@ -151,6 +201,7 @@ def _box(kernel: Kernel) -> Iterator[str]:
     yield "  %tz.more = icmp ult i32 %tz.next, %z1"
     yield "  br i1 %tz.more, label %plane, label %done"
     yield "done:"
+    yield from report()
     yield "  ret void\n}"
     yield f"!{node} = distinct !{{!{node}, !{node + 1}}}"
     yield f'!{node + 1} = !{{!"llvm.loop.parallel_accesses", !1}}'

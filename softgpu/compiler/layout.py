@@ -20,6 +20,10 @@ FUNCTION_TOKEN_STEP = 16
 """A function's address is (index + 1) times this: a number that is no address, so that a wild call is found out."""
 
 
+RESERVED_SHARED = Variable("shared", "b8", "%reserved_smem", alignment=128, dimensions=(1024,))
+"""What the system keeps for itself in a block's shared memory: cooperative groups have their barriers there from sm_80 on."""
+
+
 def align(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from cuda_api.ptx.syntax import Address, Instruction, Name, Operand, Vector
 from softgpu.compiler.builder import INVARIANT, PARALLEL, SPACE_SCOPES, Builder
 from softgpu.compiler.registry import lowers
@@ -15,6 +17,7 @@ _STRONG = {
     "volatile": "monotonic",
     "mmio": "monotonic",
 }
+_CHECKS_ALL = os.environ.get("FAIRGV_SOFTGPU_ALIGNMENT") == "all"
 _LANES = {"v2": 2, "v4": 4, "v8": 8}
 _STACK_WINDOW_BYTES = 256 << 10
 _RED_ZONE_BYTES = 128
@@ -52,14 +55,29 @@ def _strength(instruction: Instruction) -> str:
     return next((_STRONG[word] for word in instruction.modifiers if word in _STRONG), "")
 
 
+_ORDER_WORDS = ("weak", "relaxed", "acquire", "release", "volatile", "mmio", "cta", "cluster", "gpu", "sys")
+_CACHE_WORDS = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
+_SPACE_WORDS = (*_SPACES, "shared::cta", "param::entry", "param::func")
+_ACCESS_WORDS = frozenset((*_ORDER_WORDS, *_CACHE_WORDS, *_SPACE_WORDS, *_LANES))
+
+
+def _check_words(builder: Builder) -> None:
+    """Refuses what would make another instruction of a load or store. Hints to caches are taken and change nothing."""
+    for word in builder.instruction.modifiers[:-1]:
+        if word not in _ACCESS_WORDS and not word.startswith(("L1::", "L2::")):
+            raise builder.unsupported()
+
+
 @lowers("ld", "ldu")
 def lower_ld(builder: Builder, instruction: Instruction) -> None:
+    _check_words(builder)
     destination, address, *_ = builder.operands(2, 3)
     kind = builder.type()
     space = space_of(instruction)
     pointer = builder.frame.address(builder, address, space)
     lanes = _lanes(builder, destination)
     llvm = _held_type(builder, kind, lanes)
+    alignment = _check_alignment(builder, address, pointer, kind, len(lanes))
     strength = _strength(instruction)
     if strength and kind.bits <= 64:
         for index, lane in enumerate(lanes):
@@ -68,20 +86,33 @@ def lower_ld(builder: Builder, instruction: Instruction) -> None:
             builder.write(lane, value, llvm, signed=kind.is_signed)
         return
     own = _own_parameter(builder, space, address)
-    if own is not None and len(lanes) == 1:
-        value = _parameter(builder, llvm, own)
-        builder.write(destination, value, llvm, signed=kind.is_signed)
+    if own is not None:
+        for index, lane in enumerate(lanes):
+            value = _parameter(builder, llvm, own + index * kind.size_bytes)
+            builder.write(lane, value, llvm, signed=kind.is_signed)
         return
-    suffix = _load_suffix(space, is_own=own is not None)
-    alignment = kind.size_bytes * len(lanes)
-    if len(lanes) == 1:
-        value = builder.let(f"load {llvm}, ptr {pointer}, align {alignment}{suffix}")
-        builder.write(destination, value, llvm, signed=kind.is_signed)
-        return
-    vector = f"<{len(lanes)} x {llvm}>"
-    whole = builder.let(f"load {vector}, ptr {pointer}, align {alignment}{suffix}")
+    # One by one: LLVM makes no vectors of loops that have some already.
     for index, lane in enumerate(lanes):
-        builder.write(lane, builder.let(f"extractelement {vector} {whole}, i32 {index}"), llvm, signed=kind.is_signed)
+        at = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
+        value = builder.let(f"load {llvm}, ptr {at}, align {alignment}{_suffix(space)}")
+        builder.write(lane, value, llvm, signed=kind.is_signed)
+
+
+def _check_alignment(builder: Builder, address: Operand, pointer: str, kind: Type, nr_elements: int) -> int:
+    """
+    Checks an address that may be anything, and gives the alignment in bytes that the access may claim.
+
+    Where a variable lies is known. An offset into the function's own local memory is left unchecked, too: a check would keep it in memory.
+    Plain accesses of one element are checked on demand only, as that costs loops over threads up to a quarter of their speed.
+    """
+    frame = builder.frame
+    is_wild = isinstance(address, Address) and isinstance(address.base, Name) and frame.is_register(address.base.text)
+    is_strong = bool(_strength(builder.instruction))
+    is_checked = is_strong or nr_elements > 1 or _CHECKS_ALL
+    if not is_checked or not is_wild or (space_of(builder.instruction) == "local" and frame.are_locals_offsets):
+        return kind.size_bytes
+    builder.check_alignment(pointer, kind.size_bytes * nr_elements, is_atomic=is_strong)
+    return 1
 
 
 def _own_parameter(builder: Builder, space: str, address: Operand) -> int | None:
@@ -99,14 +130,15 @@ def _parameter(builder: Builder, llvm: str, offset: int) -> str:
     return builder.once(f"parameter {llvm} {offset}", address, f"load {llvm}, ptr {{}}, align 1{INVARIANT}")
 
 
-def _load_suffix(space: str, *, is_own: bool) -> str:
-    if is_own or space == "const":
+def _suffix(space: str) -> str:
+    if space == "const":
         return INVARIANT
     return "" if space in ("local", "param") else PARALLEL + SPACE_SCOPES.get(space, "")
 
 
 @lowers("st")
 def lower_st(builder: Builder, instruction: Instruction) -> None:
+    _check_words(builder)
     address, source, *_ = builder.operands(2, 3)
     kind = builder.type()
     space = space_of(instruction)
@@ -114,22 +146,17 @@ def lower_st(builder: Builder, instruction: Instruction) -> None:
     lanes = _lanes(builder, source)
     llvm = _held_type(builder, kind, lanes)
     values = [builder.read(lane, llvm) for lane in lanes]
+    alignment = _check_alignment(builder, address, pointer, kind, len(lanes))
     strength = _strength(instruction)
     if strength and kind.bits <= 64:
         for index, value in enumerate(values):
             at = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
             builder.emit(f"store atomic volatile {llvm} {value}, ptr {at} {strength}, align {kind.size_bytes}")
         return
-    suffix = _load_suffix(space, is_own=False) if space != "const" else PARALLEL
-    alignment = kind.size_bytes * len(lanes)
-    if len(lanes) == 1:
-        builder.emit(f"store {llvm} {values[0]}, ptr {pointer}, align {alignment}{suffix}")
-        return
-    vector = f"<{len(lanes)} x {llvm}>"
-    whole = "poison"
+    suffix = _suffix(space) if space != "const" else PARALLEL
     for index, value in enumerate(values):
-        whole = builder.let(f"insertelement {vector} {whole}, {llvm} {value}, i32 {index}")
-    builder.emit(f"store {vector} {whole}, ptr {pointer}, align {alignment}{suffix}")
+        at = builder.let(f"getelementptr {llvm}, ptr {pointer}, i64 {index}") if index else pointer
+        builder.emit(f"store {llvm} {value}, ptr {at}, align {alignment}{suffix}")
 
 
 @lowers("mov")
@@ -217,6 +244,29 @@ def _is_in(builder: Builder, address: str, space: str) -> str:
     raise builder.unsupported()
 
 
+@lowers("alloca")
+def lower_alloca(builder: Builder, instruction: Instruction) -> None:
+    """Memory of the running function, gone when it returns. Its address is generic: the frame sees to that."""
+    destination, size, *rest = builder.operands(2, 3)
+    alignment = int(builder.read(rest[0], "i32")) if rest else 8
+    size_bytes = builder.convert_bits(builder.read(size, builder.type().integer), builder.type().integer, "i64")
+    builder.write(destination, builder.let(f"alloca i8, i64 {size_bytes}, align {alignment}"), "ptr")
+
+
+@lowers("stacksave")
+def lower_stacksave(builder: Builder, instruction: Instruction) -> None:
+    (destination,) = builder.operands(1)
+    builder.frame.unit.declare("llvm.stacksave.p0", "ptr", ())
+    builder.write(destination, builder.let("call ptr @llvm.stacksave.p0()"), "ptr")
+
+
+@lowers("stackrestore")
+def lower_stackrestore(builder: Builder, instruction: Instruction) -> None:
+    (saved,) = builder.operands(1)
+    builder.frame.unit.declare("llvm.stackrestore.p0", "void", ("ptr",))
+    builder.emit(f"call void @llvm.stackrestore.p0(ptr {builder.read(saved, 'ptr')})")
+
+
 @lowers("mapa", "getctarank")
 def lower_cluster_address(builder: Builder, instruction: Instruction) -> None:
     raise builder.unsupported("there are no clusters")
@@ -230,22 +280,7 @@ def lower_fence(builder: Builder, instruction: Instruction) -> None:
     builder.emit("fence acq_rel" if is_weaker else "fence seq_cst")
 
 
-@lowers("cp")
-def lower_cp(builder: Builder, instruction: Instruction) -> None:
-    """cp.async copies at once, so that every wait is over before it begins."""
-    words = instruction.modifiers
-    if words[:1] != ("async",) or "bulk" in words or "mbarrier" in words or "reduce" in words:
-        raise builder.unsupported()
-    if words[1] in ("commit_group", "wait_group", "wait_all"):
-        return
-    target, source, size, *rest = builder.operands(3, 5)
-    total = int(builder.read(size, "i32"))
-    to = builder.frame.address(builder, target, "shared")
-    start = builder.frame.address(builder, source, "global")
-    copied = builder.read(rest[0], "i32") if rest and not builder.has("cache_hint") else str(total)
-    wide = builder.convert_bits(copied, "i32", "i64")
-    builder.frame.unit.declare("llvm.memcpy.p0.p0.i64", "void", ("ptr", "ptr", "i64", "i1 immarg"))
-    builder.frame.unit.declare("llvm.memset.p0.i64", "void", ("ptr", "i8", "i64", "i1 immarg"))
-    if copied != str(total):
-        builder.emit(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {total}, i1 false)")
-    builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {wide}, i1 false)")
+@lowers("createpolicy")
+def lower_createpolicy(builder: Builder, instruction: Instruction) -> None:
+    """A policy of a cache that there is not: any number does."""
+    builder.write(instruction.operands[0], "0", "i64")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -18,6 +19,7 @@ attributes #1 = { noinline nounwind null_pointer_is_valid "no-trapping-math"="tr
 attributes #2 = { nounwind null_pointer_is_valid "no-trapping-math"="true" }
 attributes #3 = { alwaysinline nounwind null_pointer_is_valid "no-trapping-math"="true" }
 attributes #4 = { nounwind null_pointer_is_valid "no-trapping-math"="true" }
+attributes #5 = { noinline }
 """
 
 
@@ -27,10 +29,18 @@ def host_target() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), f"{features},{_EXCLUDED_FEATURES}" if features else _EXCLUDED_FEATURES
 
 
-def object_code(text: str, *, speed_level: int = 2) -> bytes:
-    """An ELF object of an LLVM module in text form."""
+@cache
+def _start_llvm() -> None:
+    """Once for the process. Loop strength reduction takes up to half of the time to emit code, and loops are as fast without it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    import os
+    if not os.environ.get("LSR"): llvm.set_option("softgpu", "-disable-lsr")
+
+
+def object_code(text: str, *, speed_level: int = 2) -> bytes:
+    """An ELF object of an LLVM module in text form."""
+    _start_llvm()
     cpu, features = host_target()
     target = llvm.Target.from_default_triple()
     machine = target.create_target_machine(cpu, features, speed_level, reloc="pic", codemodel="default")

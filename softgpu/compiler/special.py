@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuda_api.ptx.syntax import Name
 from softgpu.compiler.builder import INVARIANT
+from softgpu.compiler.layout import RESERVED_SHARED
 
 if TYPE_CHECKING:
     from softgpu.compiler.builder import Builder
@@ -16,12 +17,18 @@ BLOCK_DIM_OFFSET_BYTES = 44
 BLOCK_INDEX_OFFSET_BYTES = 56
 _DYNAMIC_SHARED_OFFSET_BYTES = 68
 _MULTIPROCESSOR_OFFSET_BYTES = 72
+_NR_MULTIPROCESSORS_OFFSET_BYTES = 76
+_GRID_WORKSPACE_OFFSETS_BYTES = {"%envreg1": 84, "%envreg2": 80}
+CONTEXT_OFFSET_BYTES = 88
+BLOCK_BYTES = 96
 _VECTORS = {
     "%ntid": (BLOCK_DIM_OFFSET_BYTES, "!2"),
     "%ctaid": (BLOCK_INDEX_OFFSET_BYTES, "!3"),
     "%nctaid": (GRID_OFFSET_BYTES, "!4"),
 }
-_ZERO = frozenset(("%gridid", "%warpid_hi", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%is_explicit_cluster"))
+_ZERO = frozenset(
+    ("%gridid", "%clusterid", "%cluster_ctaid", "%cluster_ctarank", "%is_explicit_cluster", "%current_graph_exec")
+)
 _ONE = frozenset(("%nclusterid", "%cluster_nctaid", "%cluster_nctarank"))
 
 
@@ -86,6 +93,10 @@ def read_special(builder: Builder, name: Name) -> tuple[str, str]:
         return _lane_mask(builder, text[10:]), "i32"
     if text == "%smid":
         return block_word(builder, _MULTIPROCESSOR_OFFSET_BYTES), "i32"
+    if text == "%nsmid":
+        return block_word(builder, _NR_MULTIPROCESSORS_OFFSET_BYTES), "i32"
+    if text.startswith(RESERVED_SHARED.name):
+        return _reserved_shared(builder, text), "i32"
     if text == "%dynamic_smem_size":
         return block_word(builder, _DYNAMIC_SHARED_OFFSET_BYTES), "i32"
     if text in ("%total_smem_size", "%aggr_smem_size"):
@@ -95,6 +106,8 @@ def read_special(builder: Builder, name: Name) -> tuple[str, str]:
         return _clock(builder, "clock64", text)
     if text in ("%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
         return _clock(builder, "global_timer_ns", text)
+    if text in _GRID_WORKSPACE_OFFSETS_BYTES:
+        return block_word(builder, _GRID_WORKSPACE_OFFSETS_BYTES[text]), "i32"
     if text in _ZERO or text.startswith(("%envreg", "%pm")):
         return "0", "i32"
     if text in _ONE:
@@ -102,6 +115,17 @@ def read_special(builder: Builder, name: Name) -> tuple[str, str]:
     if text.startswith("%"):
         raise builder.unsupported(f"nothing is known of the register '{text}'")
     raise builder.invalid(f"'{text}' is not declared")
+
+
+def _reserved_shared(builder: Builder, register: str) -> str:
+    """%reserved_smem_offset_begin, _end, _cap, _0 and _1: the system's part of shared memory, all of it for the last of these."""
+    begin = builder.frame.unit.common_shared.places[RESERVED_SHARED.name].offset_bytes
+    size = RESERVED_SHARED.dimensions[0]
+    offsets = {"begin": begin, "end": begin + size, "cap": size, "0": begin, "1": begin}
+    kind = register.rpartition("_")[2]
+    if kind not in offsets:
+        raise builder.unsupported(f"nothing is known of the register '{register}'")
+    return str(offsets[kind])
 
 
 def _clock(builder: Builder, function: str, register: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from softgpu.compiler.kernel import Kernel
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
-ABI_VERSION = 1
-_KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
+ABI_VERSION = 3
+_KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
 _MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i32, i32 }"
 
@@ -38,11 +38,12 @@ def _reference(symbol: str, has_items: object) -> str:
 
 def _kernel(kernel: Kernel) -> str:
     required = ", ".join(f"i32 {count}" for count in kernel.required_threads)
-    run_block = "ptr null" if kernel.traits.waits else f'ptr @"block.{kernel.name}"'
+    run_block = "ptr null" if kernel.needs_threads else f'ptr @"block.{kernel.name}"'
+    run_thread = "ptr null" if kernel.context_bytes else f'ptr @"thread.{kernel.name}"'
     parameters = kernel.parameters
     fields = [
         f"ptr @name.k{kernel.index}",
-        f'ptr @"thread.{kernel.name}"',
+        run_thread,
         run_block,
         _reference(f"parameters.k{kernel.index}", parameters.places),
         f"i32 {len(parameters.places)}",
@@ -50,10 +51,12 @@ def _kernel(kernel: Kernel) -> str:
         f"i32 {kernel.static_shared_bytes}",
         f"i32 {kernel.local_bytes}",
         f"i32 {kernel.stack_bytes}",
-        f"i32 {int(kernel.traits.waits)}",
+        f"i32 {int(kernel.needs_threads)}",
         f"i32 {kernel.max_threads}",
         required,
         f"i32 {kernel.nr_registers}",
+        f"i32 {int(kernel.traits.spins)}",
+        f"i32 {kernel.context_bytes}",
     ]
     return "{ " + ", ".join(fields) + " }"
 

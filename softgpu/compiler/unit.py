@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from cuda_api.ptx.syntax import Alias, Function, Initialiser, Module, Name, Offset, Variable
 from softgpu.compiler.analysis import Traits, functions_by_address, traits
 from softgpu.compiler.errors import InvalidPtxError
+from softgpu.compiler.fission import fission_text
 from softgpu.compiler.flatten import FlatFunction, flatten
 from softgpu.compiler.frame import Frame
 from softgpu.compiler.function import lower_function
@@ -17,11 +18,13 @@ from softgpu.compiler.kernel import Kernel, kernel_wrappers
 from softgpu.compiler.layout import (
     DYNAMIC_SHARED_ALIGNMENT_BYTES,
     FUNCTION_TOKEN_STEP,
+    RESERVED_SHARED,
     Stack,
     align,
     alignment_bytes,
     place_globals,
 )
+from softgpu.compiler.segments import fission
 from softgpu.compiler.tables import module_tables
 
 _METADATA = (
@@ -35,7 +38,12 @@ _METADATA = (
     "!7 = distinct !{!7, !5}",
     "!8 = !{!6}",
     "!9 = !{!7}",
+    '!10 = !{!"branch_weights", i32 1000000, i32 1}',
 )
+
+
+_ALLOCA_BYTES = 64 << 10
+"""What alloca can count on, beside the program's stack limit."""
 
 
 class Unit:
@@ -58,6 +66,8 @@ class Unit:
         self.dynamic_shared: set[str] = set()
         self._dynamic_alignment = DYNAMIC_SHARED_ALIGNMENT_BYTES
         self.common_shared = Stack()
+        if self._uses_reserved_shared(self._defined):
+            self.common_shared.place(RESERVED_SHARED)
         self._place_common_shared()
         self._declarations: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
@@ -127,13 +137,19 @@ class Unit:
             if flat.function.name != name:
                 continue
             kernel = self._kernel(index, flat) if flat.function.is_entry else None
-            frame = Frame(self, flat, self.traits[name], kernel.shared.places if kernel else {})
-            parts.extend(lower_function(frame))
+            plan = fission(flat, self.flats, self.traits[name]) if kernel and not kernel.reserved_shared else None
+            shared = kernel.shared.places if kernel else {}
+            frame = Frame(self, plan.flat if plan else flat, self.traits[name], shared)
             if kernel is not None:
                 kernel.parameters = frame.parameters
                 kernel.local_bytes = frame.local.end_bytes
-                parts.extend(kernel_wrappers(kernel))
                 kernels.append(kernel)
+            if kernel is not None and plan is not None:
+                parts.extend(fission_text(kernel, frame, plan))
+                continue
+            parts.extend(lower_function(frame))
+            if kernel is not None:
+                parts.extend(kernel_wrappers(kernel))
         if self.uses_function_table:
             parts.append(self._function_table())
         parts.extend(module_tables(self, kernels))
@@ -160,7 +176,10 @@ class Unit:
         static_bytes = shared.end_bytes
         if self._uses(found, self.dynamic_shared):
             static_bytes = align(static_bytes, self._dynamic_alignment)
-        return Kernel(index, flat, found, shared, static_bytes, self._stack_bytes(found))
+        reserved = (
+            self.common_shared.places.get(RESERVED_SHARED.name) if self._uses_reserved_shared(found.reachable) else None
+        )
+        return Kernel(index, flat, found, shared, static_bytes, self._stack_bytes(found), reserved)
 
     def _stack_bytes(self, found: Traits) -> int:
         """An upper guess at the stack of one thread: its local arrays, spilled registers, and what the runtime's printf needs."""
@@ -169,10 +188,20 @@ class Unit:
             flat = self.flats[name]
             local = sum(v.dimensions[0] if v.dimensions else 16 for v in flat.variables.values() if v.space == "local")
             needed += local + 4 * min(len(flat.registers), 4096)
+            needed += _ALLOCA_BYTES * any(instruction.opcode == "alloca" for instruction in flat.instructions)
         return needed + (256 << 10 if found.is_recursive or found.has_indirect_calls else 0)
 
     def _uses_common_shared(self, found: Traits) -> bool:
-        return self._uses(found, set(self.common_shared.places))
+        return self._uses(found, set(self.common_shared.places)) or self._uses_reserved_shared(found.reachable)
+
+    def _uses_reserved_shared(self, functions: Iterable[str]) -> bool:
+        return any(
+            isinstance(operand, Name) and operand.text.startswith(RESERVED_SHARED.name)
+            for name in functions
+            for instruction in self.flats[name].instructions
+            if instruction.opcode == "mov"
+            for operand in instruction.operands
+        )
 
     def _uses(self, found: Traits, names: set[str]) -> bool:
         if not names:

@@ -29,6 +29,11 @@ def lower_bar(builder: Builder, instruction: Instruction) -> None:
     if action == "sync":
         barrier, count = _barrier(builder, operands)
         builder.runtime("barrier", "void", "ptr %self", f"i32 {barrier}", f"i32 {count}")
+    elif action == "arrive":
+        if len(operands) != 2:
+            raise builder.invalid("bar.arrive needs a barrier and a number of threads")
+        barrier, count = _barrier(builder, operands)
+        builder.runtime("barrier_arrive", "void", "ptr %self", f"i32 {barrier}", f"i32 {count}")
     elif action == "red":
         _reduce(builder, words[1], operands)
     else:
@@ -189,8 +194,9 @@ def _reduction(builder: Builder, kind: Type, values: str, present: str) -> str:
 @lowers("activemask")
 def lower_activemask(builder: Builder, instruction: Instruction) -> None:
     """
-    Threads of a warp are never known to stand at the same instruction, so that each is alone in its mask: an answer that every program must
-    be ready for since threads of a warp are scheduled independently.
+    The runtime tells threads that came together by the address they call it from: calls that LLVM merged or moved would make one meeting of
+    several.
     """
     (destination,) = builder.operands(1)
-    builder.write(destination, builder.let(f"shl i32 1, {lane(builder)}"), "i32")
+    mask = builder.runtime("active_mask", "i32", "ptr %self", attributes=" convergent nomerge")
+    builder.write(destination, mask, "i32")

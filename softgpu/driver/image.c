@@ -10,7 +10,7 @@
 
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
 {
-    return kernel->name && kernel->run_thread && (kernel->needs_threads || kernel->run_block) &&
+    return kernel->name && (kernel->needs_threads ? !!kernel->run_thread : !!kernel->run_block) &&
            kernel->parameters_bytes <= 65536 && kernel->static_shared_bytes <= SGP_MAX_STATIC_SHARED_BYTES &&
            kernel->stack_bytes <= (64u << 20);
 }

@@ -26,10 +26,18 @@ struct launch {
     bool is_cooperative;
 };
 
+/* What cooperative groups expect at the address in %envreg1 and %envreg2: zeros but for the size. */
+struct grid_workspace {
+    uint32_t bytes;
+    uint32_t barrier;
+    uint32_t reserved[62];
+};
+
 struct kernel_command {
     struct sgp_command command;
     struct sgp_grid grid;
     struct CUmod_st *module;
+    struct grid_workspace workspace;
     uint8_t parameters[] __attribute__((aligned(16)));
 };
 
@@ -78,6 +86,14 @@ static void kernel_finish(struct sgp_command *command)
     free(kernel);
 }
 
+static uint64_t max_resident_blocks(const struct launch *launch)
+{
+    uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+
+    return SGP_NR_MULTIPROCESSORS *
+           (uint64_t)sgp_blocks_per_multiprocessor(launch->kernel, threads, launch->dynamic_shared_bytes);
+}
+
 static CUresult launch_check(const struct launch *launch, const struct sgp_function_settings *settings)
 {
     const struct sgp_kernel *kernel = launch->kernel;
@@ -98,9 +114,8 @@ static CUresult launch_check(const struct launch *launch, const struct sgp_funct
         return CUDA_ERROR_INVALID_VALUE;
     if (launch->is_cooperative) {
         uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-        int resident = sgp_blocks_per_multiprocessor(kernel, (uint32_t)threads, launch->dynamic_shared_bytes);
 
-        if (blocks > (uint64_t)resident * SGP_NR_MULTIPROCESSORS)
+        if (blocks > max_resident_blocks(launch))
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
     return CUDA_SUCCESS;
@@ -180,7 +195,10 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, str
         .dynamic_shared_bytes = launch->dynamic_shared_bytes,
         .stack_bytes = fiber_stack_bytes(context, launch->kernel),
         .is_cooperative = launch->is_cooperative,
+        .max_resident = max_resident_blocks(launch),
+        .workspace = launch->is_cooperative ? &kernel->workspace : NULL,
     };
+    kernel->workspace.bytes = sizeof(kernel->workspace);
     memcpy(kernel->grid.grid, launch->grid, sizeof(launch->grid));
     memcpy(kernel->grid.block_dim, launch->block, sizeof(launch->block));
     return sgp_queue_submit(stream, &kernel->command, NULL);

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   1u
+#define SGP_ABI_VERSION   3u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 struct sgp_thread; /* the runtime's own: one CUDA thread of the running block */
@@ -33,15 +33,25 @@ struct sgp_runtime {
     /* vprintf(format, arguments): arguments packed as CUDA packs them (each aligned to its size). Returns the number of
      * arguments or -1. */
     int32_t (*vprintf)(struct sgp_thread *self, const char *format, const void *arguments);
-    /* __assertfail: prints what CUDA prints, ends the launch with CUDA_ERROR_ASSERT. Does not return. */
+    /* __assertfail of thread (x, y, z): prints what CUDA prints, ends the launch with CUDA_ERROR_ASSERT. Does not
+     * return. */
     void (*assert_fail)(struct sgp_thread *self, const char *message, const char *file, uint32_t line,
-                        const char *function);
+                        const char *function, uint32_t x, uint32_t y, uint32_t z);
     /* trap: ends the launch with CUDA_ERROR_LAUNCH_FAILED. Does not return. */
     void (*trap)(struct sgp_thread *self);
     void *(*device_malloc)(struct sgp_thread *self, uint64_t size_bytes);
     void (*device_free)(struct sgp_thread *self, void *pointer);
     uint64_t (*clock64)(void);         /* a cycle counter of the host */
     uint64_t (*global_timer_ns)(void); /* CLOCK_REALTIME in ns, as %globaltimer */
+    /* bar.arrive: as barrier, and returns at once. */
+    void (*barrier_arrive)(struct sgp_thread *self, uint32_t barrier, uint32_t nr_threads);
+    /* A turn of a loop that waits for what another thread writes: the others go on. Only from kernels that `spin`. */
+    void (*yield)(struct sgp_thread *self);
+    /* activemask: the lanes of the warp that came to this call together. */
+    uint32_t (*active_mask)(struct sgp_thread *self);
+    /* Called at the end of a thread or block that used a misaligned address: ends the launch with
+     * CUDA_ERROR_MISALIGNED_ADDRESS. Does not return. */
+    void (*misaligned)(struct sgp_thread *self);
 };
 
 /* One block to run. The driver fills it; the code reads it. */
@@ -54,8 +64,10 @@ struct sgp_block {
     uint32_t block_dim[3];
     uint32_t block_index[3];
     uint32_t dynamic_shared_bytes;
-    uint32_t multiprocessor; /* %smid */
-    uint32_t reserved;
+    uint32_t multiprocessor;     /* %smid */
+    uint32_t nr_multiprocessors; /* %nsmid */
+    const void *grid_workspace;  /* %envreg1 (its high half) and %envreg2; NULL unless the launch is cooperative */
+    void *context;               /* context_bytes for each thread of the block; what it held before is of no matter */
 };
 
 /* One thread of a block: `self` is what the runtime's functions take. Linear index, x fastest. */
@@ -71,7 +83,7 @@ struct sgp_parameter {
 
 struct sgp_kernel {
     const char *name;
-    sgp_thread_fn run_thread;
+    sgp_thread_fn run_thread; /* NULL when context_bytes */
     sgp_block_fn run_block; /* NULL when needs_threads */
     const struct sgp_parameter *parameters;
     uint32_t nr_parameters;
@@ -82,7 +94,9 @@ struct sgp_kernel {
     uint32_t needs_threads;       /* threads wait for each other: run every thread as a fiber */
     uint32_t max_threads;         /* .maxntid product, or 1024 */
     uint32_t required_threads[3]; /* .reqntid, or zeros */
-    uint32_t nr_registers;        /* declared 32-bit registers, for the function attribute, at most 255 */
+    uint32_t nr_registers;        /* an estimate, for occupancy and the function attribute, at most 255 */
+    uint32_t spins;               /* has loops that wait for what other threads write; implies needs_threads */
+    uint32_t context_bytes;       /* per thread: what it keeps across barriers where run_block sees to those; or 0 */
 };
 
 struct sgp_global {

@@ -32,8 +32,7 @@ int sgp_blocks_per_multiprocessor(const struct sgp_kernel *kernel, uint32_t bloc
     if (shared > SHARED_BYTES)
         return 0;
     nr = least(nr, (uint32_t)(SHARED_BYTES / shared));
-    /* Registers were counted as PTX declares them, more than a compiler would give: a block that can be launched at all
-     * fits. */
+    /* The registers are an estimate: a block that can be launched at all fits. */
     return (int)(nr ? nr : 1);
 }
 

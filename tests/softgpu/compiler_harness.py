@@ -20,7 +20,7 @@ HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
 class Runtime(ctypes.Structure):
-    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 10))
+    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 14))
 
 
 class Block(ctypes.Structure):
@@ -34,7 +34,9 @@ class Block(ctypes.Structure):
         ("block_index", ctypes.c_uint32 * 3),
         ("dynamic_shared_bytes", ctypes.c_uint32),
         ("multiprocessor", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("nr_multiprocessors", ctypes.c_uint32),
+        ("grid_workspace", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
     )
 
 
@@ -57,6 +59,8 @@ class KernelTable(ctypes.Structure):
         ("max_threads", ctypes.c_uint32),
         ("required_threads", ctypes.c_uint32 * 3),
         ("nr_registers", ctypes.c_uint32),
+        ("spins", ctypes.c_uint32),
+        ("context_bytes", ctypes.c_uint32),
     )
 
 
@@ -116,7 +120,7 @@ class LoadedModule:
         self.printed: list[bytes] = []
         self._clock = _CLOCK(lambda: 12345678901234)
         self._print = _PRINT(self._printed)
-        self._runtime = Runtime(abi_version=1)
+        self._runtime = Runtime(abi_version=2)
         self._runtime.functions[3] = ctypes.cast(self._print, ctypes.c_void_p).value
         self._runtime.functions[8] = ctypes.cast(self._clock, ctypes.c_void_p).value
         self._runtime.functions[9] = ctypes.cast(self._clock, ctypes.c_void_p).value
@@ -140,6 +144,8 @@ class LoadedModule:
         assert not kernel.needs_threads
         values = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
         shared = ctypes.create_string_buffer(kernel.static_shared_bytes + dynamic_shared_bytes + 256)
+        nr_threads = block_dim[0] * block_dim[1] * block_dim[2]
+        context = ctypes.create_string_buffer(kernel.context_bytes * nr_threads + 64)
         block = Block(
             runtime=ctypes.addressof(self._runtime),
             parameters=ctypes.addressof(values),
@@ -148,6 +154,7 @@ class LoadedModule:
             grid=grid,
             block_dim=block_dim,
             dynamic_shared_bytes=dynamic_shared_bytes,
+            context=-(-ctypes.addressof(context) // 64) * 64,
         )
         if thread is not None:
             one = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)(kernel.run_thread)

@@ -18,6 +18,12 @@
 #define CHECK(call) check(call, #call, __LINE__)
 #define HEADER      ".version 8.0\n.target sm_75\n.address_size 64\n"
 
+#define MISALIGNED(name, body)                                                                                         \
+    ".visible .entry misaligned_" name "(.param .u64 out, .param .u32 shift) {\n"                                      \
+    ".reg .u32 %r<5>; .reg .u64 %d<5>; .shared .align 16 .b8 s[32];\n"                                                 \
+    "ld.param.u64 %d2, [out]; ld.param.u32 %r1, [shift]; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 16;\n"            \
+    "add.u64 %d2, %d2, %d3; cvt.u64.u32 %d4, %r1; add.u64 %d1, %d2, %d4;\n" body " ret; }\n"
+
 static const char kernels[] = HEADER
     /* fill(out, value): out[global index] = value */
     ".visible .entry fill(.param .u64 out, .param .u32 value) {\n"
@@ -61,12 +67,21 @@ static const char kernels[] = HEADER
     "atom.global.add.u32 %r2, [%d1], 1; mov.u32 %r3, %nctaid.x;\n"
     "L: ld.volatile.global.u32 %r4, [%d1]; setp.ne.u32 %p2, %r4, %r3; @%p2 bra L;\n"
     "W: bar.sync 0; ret; }\n"
-    ".visible .entry empty() { ret; }\n"
-    ".visible .entry stop() { trap; }\n"
-    ".visible .entry divergent(.param .u64 out) {\n"
-    ".reg .u32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; @%p1 bra A;\n"
-    "bar.sync 1, 64; ret;\n"
-    "A: bar.sync 2, 64; ret; }\n";
+    /* misaligned_*(out, shift): an access at out + shift + 16 * thread */
+    MISALIGNED("load", "ld.global.u32 %r2, [%d1]; st.global.u32 [%d2], %r2;")
+        MISALIGNED("store", "st.global.u64 [%d1], %d2;")
+            MISALIGNED("vector", "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1]; st.global.u32 [%d2], %r4;")
+                MISALIGNED("atomic", "atom.global.add.u32 %r2, [%d1], 1;")
+                    MISALIGNED("shared", "mov.u32 %r3, s; ld.param.u32 %r1, [shift]; add.u32 %r3, %r3, %r1; "
+                                         "st.shared.f32 [%r3], 0f00000000;")
+                        MISALIGNED("together", "bar.sync 0; ld.global.u32 %r2, [%d1]; bar.sync 0; st.global.u32 [%d2], "
+                                               "%r2;") ".visible .entry empty() { ret; }\n"
+                                                       ".visible .entry stop() { trap; }\n"
+                                                       ".visible .entry divergent(.param .u64 out) {\n"
+                                                       ".reg .u32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %tid.x; "
+                                                       "setp.eq.u32 %p1, %r1, 0; @%p1 bra A;\n"
+                                                       "bar.sync 1, 64; ret;\n"
+                                                       "A: bar.sync 2, 64; ret; }\n";
 
 static CUcontext context;
 static CUmodule module;
@@ -502,6 +517,89 @@ static int case_cooperative(const char *argument)
     return works();
 }
 
+/* What one device holds, runs and suffers is nothing to the other. */
+static int case_two_devices(const char *argument)
+{
+    volatile unsigned int *flags;
+    void *parameters[] = {&flags};
+    unsigned int value = 0;
+    CUcontext second;
+    CUdeviceptr big[2], from, to;
+    int nr_devices = 0;
+
+    (void)argument;
+    start();
+    CHECK(cuDeviceGetCount(&nr_devices));
+    printf("%d devices\n", nr_devices);
+    CHECK(cuMemHostAlloc((void **)&flags, 64, CU_MEMHOSTALLOC_PORTABLE));
+    flags[0] = flags[1] = 0;
+    CHECK(cuMemAlloc_v2(&big[0], 40 << 20));
+    CHECK(launch("hold", 1, 1, parameters));
+    while (!flags[0])
+        usleep(100);
+    CHECK(cuDevicePrimaryCtxRetain(&second, 1));
+    CHECK(cuCtxSetCurrent(second));
+    module = NULL;
+    CHECK(cuMemAlloc_v2(&big[1], 40 << 20));
+    say("third", cuMemAlloc_v2(&from, 40 << 20));
+    if (works()) /* while the first device is busy */
+        return 1;
+    CHECK(cuMemAlloc_v2(&from, 4096));
+    CHECK(fill(from, 77, 4, 256));
+    CHECK(cuCtxSynchronize());
+    flags[1] = 1;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemAlloc_v2(&to, 4096));
+    CHECK(cuMemcpyPeer(to, context, from, second, 4096));
+    CHECK(cuMemcpyDtoH_v2(&value, to + 4092, 4));
+    printf("copied %u\n", value);
+    CHECK(cuCtxSetCurrent(second));
+    CHECK(launch("stop", 1, 1, NULL));
+    say("second", cuCtxSynchronize());
+    module = NULL;
+    CHECK(cuCtxSetCurrent(context));
+    if (works())
+        return 1;
+    CHECK(cuDevicePrimaryCtxReset_v2(1));
+    CHECK(cuDevicePrimaryCtxRetain(&second, 1));
+    CHECK(cuCtxSetCurrent(second));
+    module = NULL;
+    CHECK(cuMemAlloc_v2(&from, 60 << 20)); /* all that it held before is free */
+    CHECK(cuMemFree_v2(from));
+    return works();
+}
+
+/* Accesses that are not aligned to their size, of every kind, each in a context of its own. */
+static int case_misaligned(const char *argument)
+{
+    static const char *const names[] = {"misaligned_load",   "misaligned_store",  "misaligned_vector",
+                                        "misaligned_atomic", "misaligned_shared", "misaligned_together"};
+    CUcontext other;
+    CUdeviceptr out;
+
+    (void)argument;
+    start();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        unsigned int shift = 0;
+        void *parameters[] = {&out, &shift};
+
+        CHECK(cuCtxCreate_v2(&other, 0, 0));
+        module = NULL;
+        CHECK(cuMemAlloc_v2(&out, 4096));
+        CHECK(launch(names[i], 2, 64, parameters));
+        CHECK(cuCtxSynchronize());
+        shift = 2;
+        CHECK(launch(names[i], 2, 64, parameters));
+        say(names[i], cuCtxSynchronize());
+        say("later", cuMemAlloc_v2(&out, 4096));
+        CHECK(cuCtxDestroy_v2(other));
+    }
+    module = NULL;
+    CHECK(cuCtxSetCurrent(context));
+    return works();
+}
+
 struct test_case {
     const char *name;
     int (*run)(const char *argument);
@@ -524,6 +622,8 @@ static const struct test_case cases[] = {
     {"threads", case_threads},
     {"order", case_order},
     {"cooperative", case_cooperative},
+    {"two_devices", case_two_devices},
+    {"misaligned", case_misaligned},
 };
 
 int main(int argc, char **argv)

@@ -124,6 +124,13 @@ def test_local_shared_and_generic_addresses(tmp_path: Path) -> None:
     assert run_body(tmp_path, body, values) == [2 * value for value in values]
 
 
+def test_shared_addresses_have_32_bits_and_wrap(tmp_path: Path) -> None:
+    body = """.shared .align 4 .b8 mine[256];
+      ld.global.u32 %r3, [%x4]; mov.u32 %r4, mine; shl.b32 %r5, %r0, 2; add.s32 %r6, %r4, %r5; sub.s32 %r6, %r6, 1024;
+      st.shared.u32 [%r6+1024], %r3; ld.shared.u32 %r7, [%r6+1024]; st.global.u32 [%x3], %r7;"""
+    assert run_body(tmp_path, body, [5, 6, 7]) == [5, 6, 7]
+
+
 def test_dynamic_shared_memory_follows_the_static(tmp_path: Path) -> None:
     text = """.extern .shared .align 16 .b8 dyn[]; .shared .b32 common[3];
     .visible .entry k(.param .u64 out) { .shared .align 8 .b8 own[20]; .reg .b32 %r<9>; .reg .b64 %x<3>;
@@ -328,7 +335,7 @@ def test_kernel_figures(tmp_path: Path) -> None:
         ("sust.b.2d.b32.trap [s, {%r1, %r2}], {%r3};", ("sust.b.2d.b32.trap",)),
         ("wmma.store.d.sync.aligned.row.m16n16k16.shared.s32 [%x1], {%r1}, %r2;", ("wmma.store",)),
         ("add.rn.quick.f32 %f1, %f1, %f1;", ("add.rn.quick.f32",)),
-        ("bar.arrive 0, 64;", ("bar.arrive",)),
+        ("barrier.cluster.arrive;", ("barrier.cluster.arrive",)),
         ("mov.u32 %r1, %nosuchregister;", ("%nosuchregister",)),
         ("vote.ballot.b32 %r1, %p1;", ("vote.ballot.b32",)),
     ],

@@ -220,6 +220,8 @@ def _misc() -> list[Case]:
     cases.append(case(carry, "u32", three, lambda a, b, c: c + (a + b >> 32)))
     borrow = "{ .reg .b32 %u, %v; sub.cc.u32 %u, %a, %b; subc.u32 %d, %c, 0; }"
     cases.append(case(borrow, "u32", three, lambda a, b, c: c - (a < b)))
+    not_borrowed = "{ .reg .b32 %u, %v; sub.cc.u32 %u, %a, %b; addc.u32 %d, %c, 0; }"  # as nvcc divides 128 bits
+    cases.append(case(not_borrowed, "u32", three, lambda a, b, c: c + (a >= b)))
     chain = "{ .reg .b32 %u, %v; mad.lo.cc.u32 %u, %a, %b, %c; madc.hi.u32 %d, %a, %b, 0; }"
     cases.append(case(chain, "u32", three, lambda a, b, c: a * b + c >> 32))
     return cases

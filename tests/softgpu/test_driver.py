@@ -246,6 +246,30 @@ def test_visible_devices(device: Device, visible: str, result: int) -> None:
     assert (device.folder / "state.1").exists() == (visible[:1] == "1")
 
 
+def test_two_devices_have_nothing_to_do_with_each_other(device: Device) -> None:
+    two = device.with_settings(FAIRGV_SOFTGPU_DEVICES="2", FAIRGV_SOFTGPU_MEMORY="64M")
+    assert two.run_case("two_devices").stdout.splitlines() == [
+        "2 devices",
+        "third CUDA_ERROR_OUT_OF_MEMORY",
+        "PASS",
+        "copied 77",
+        "second CUDA_ERROR_LAUNCH_FAILED",
+        "PASS",
+        "PASS",
+    ]
+
+
+@pytest.mark.parametrize("checked", ["", "all"])
+def test_a_misaligned_access_loses_its_context(device: Device, checked: str) -> None:
+    chosen = device.with_settings(FAIRGV_SOFTGPU_ALIGNMENT=checked)
+    expected = []
+    for kind in ("load", "store", "vector", "atomic", "shared", "together"):
+        is_seen = checked == "all" or kind in ("vector", "atomic")
+        error = "CUDA_ERROR_MISALIGNED_ADDRESS" if is_seen else "CUDA_SUCCESS"
+        expected += [f"misaligned_{kind} {error}", f"later {error}"]
+    assert chosen.run_case("misaligned").stdout.splitlines() == [*expected, "PASS"]
+
+
 def test_no_symbol_of_the_table_is_missing() -> None:
     symbols = subprocess.run(
         ["nm", "-D", "--undefined-only", str(CASES.parents[1] / "softgpu" / "libcuda.so.1")],

@@ -1,7 +1,7 @@
 /*
  * Barriers of a block. A barrier without a count is for all threads that live; those that exit no longer count, so an
  * exit may open it. A barrier with a count is counted as the hardware does, in warps: an arriving warp brings its
- * missing and its exited threads along.
+ * missing and its exited threads along. Who only arrives (bar.arrive) counts and goes on.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void release(struct sgp_team *team, struct sgp_barrier *barrier, uint32_t
         thread->member_mask = barrier->all;
         thread->predicate = barrier->any;
         thread->result = barrier->population;
-        sgp_thread_ready(team->lane, thread);
+        sgp_thread_ready(team, thread);
         thread = next;
     }
     memset(barrier, 0, sizeof(*barrier));
@@ -29,14 +29,14 @@ static bool is_complete(const struct sgp_team *team, const struct sgp_barrier *b
     return barrier->nr_required ? barrier->nr_counted >= barrier->nr_required : barrier->nr_arrived >= team->nr_alive;
 }
 
-uint32_t sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required, uint32_t operation,
-                            uint32_t predicate)
+/* Counts one arrival. */
+static struct sgp_barrier *arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required)
 {
     struct sgp_team *team = self->team;
-    struct sgp_barrier *barrier = &team->barriers[number % SGP_NR_BARRIERS];
+    struct sgp_barrier *barrier = &team->barriers[number];
     uint32_t warp = self->index / SGP_WARP_THREADS;
+    uint32_t lane_bit = 1u << self->index % SGP_WARP_THREADS;
 
-    number %= SGP_NR_BARRIERS;
     if (!barrier->nr_arrived) {
         barrier->last = &barrier->waiting;
         barrier->all = 1;
@@ -44,9 +44,21 @@ uint32_t sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t n
     }
     barrier->nr_required = nr_required;
     barrier->nr_arrived++;
-    if (barrier->arrived_in_warp[warp]++ == 0)
+    if (!barrier->arrived_lanes[warp])
         barrier->nr_counted += SGP_WARP_THREADS - (uint32_t)__builtin_popcount(team->warps[warp].alive);
+    barrier->arrived_lanes[warp] |= lane_bit;
     barrier->nr_counted++;
+    return barrier;
+}
+
+uint32_t sgp_barrier_wait(struct sgp_thread *self, uint32_t number, uint32_t nr_required, uint32_t operation,
+                          uint32_t predicate)
+{
+    struct sgp_team *team = self->team;
+    struct sgp_barrier *barrier;
+
+    number %= SGP_NR_BARRIERS;
+    barrier = arrive(self, number, nr_required);
     barrier->all &= predicate != 0;
     barrier->any |= predicate != 0;
     barrier->population += predicate != 0;
@@ -56,19 +68,34 @@ uint32_t sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t n
     if (is_complete(team, barrier))
         release(team, barrier, number);
     sgp_thread_wait(self);
-    return operation == 0 ? self->member_mask : operation == 1 ? self->predicate : self->result;
+    return operation == SGP_BARRIER_AND  ? self->member_mask
+           : operation == SGP_BARRIER_OR ? self->predicate
+                                         : self->result;
+}
+
+void sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required)
+{
+    struct sgp_team *team = self->team;
+    struct sgp_barrier *barrier;
+
+    number %= SGP_NR_BARRIERS;
+    barrier = arrive(self, number, nr_required);
+    if (is_complete(team, barrier))
+        release(team, barrier, number);
 }
 
 void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *thread)
 {
     uint32_t active = team->active_barriers;
+    uint32_t lane_bit = 1u << thread->index % SGP_WARP_THREADS;
 
     while (active) {
         uint32_t number = (uint32_t)__builtin_ctz(active);
         struct sgp_barrier *barrier = &team->barriers[number];
+        uint32_t arrived_lanes = barrier->arrived_lanes[thread->index / SGP_WARP_THREADS];
 
         active &= active - 1;
-        if (barrier->arrived_in_warp[thread->index / SGP_WARP_THREADS])
+        if (arrived_lanes && !(arrived_lanes & lane_bit))
             barrier->nr_counted++;
         if (is_complete(team, barrier))
             release(team, barrier, number);

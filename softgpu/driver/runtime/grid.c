@@ -24,8 +24,7 @@ static pthread_cond_t jobs_posted = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t jobs_left = PTHREAD_COND_INITIALIZER;
 static struct job *jobs;
 static uint32_t nr_helpers;
-static uint32_t nr_reserved; /* helpers that cooperative launches in work rely on */
-static uint32_t nr_lanes;    /* this process may use at once, for one launch */
+static uint32_t nr_lanes; /* this process may use at once, for one launch */
 
 static uint32_t count_lanes(void)
 {
@@ -38,27 +37,34 @@ static uint32_t count_lanes(void)
     return nr > (long)MAX_LANES ? MAX_LANES : (uint32_t)nr;
 }
 
+void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const struct sgp_team *team)
+{
+    const uint32_t *index = team->block.block_index;
+    uint32_t none = CUDA_SUCCESS;
+
+    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS)
+        sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
+                lane->fault_address);
+    __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* False: it failed, and the launch with it. */
 static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t number)
 {
-    CUresult error = sgp_block_run(lane, grid, number);
-    uint32_t none = CUDA_SUCCESS;
+    struct sgp_team *team = lane->teams[0];
 
-    if (!error)
+    sgp_block_begin(team, grid, number);
+    if (sgp_block_go_on(team) == SGP_ENDED)
         return true;
-    if (error == CUDA_ERROR_ILLEGAL_ADDRESS)
-        sgp_log("kernel", "%s: block %llu used address %p", grid->kernel->name, (unsigned long long)number,
-                lane->fault_address);
-    __atomic_compare_exchange_n(&grid->error, &none, error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    sgp_grid_fail(grid, lane, team);
     return false;
 }
 
 /* Runs blocks until none is left or one fails. */
-static void run_blocks(struct sgp_grid *grid, struct sgp_lane *lane)
+static void run_in_order(struct sgp_grid *grid, struct sgp_lane *lane)
 {
     bool goes_on = true;
 
-    sgp_lane_current = lane;
     while (goes_on && !__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
         uint64_t first = __atomic_fetch_add(&grid->next_block, grid->chunk, __ATOMIC_RELAXED);
         uint64_t last = first + grid->chunk < grid->nr_blocks ? first + grid->chunk : grid->nr_blocks;
@@ -68,6 +74,13 @@ static void run_blocks(struct sgp_grid *grid, struct sgp_lane *lane)
         for (uint64_t number = first; goes_on && number < last; number++)
             goes_on = run_block(grid, lane, number);
     }
+}
+
+static void run_blocks(struct sgp_grid *grid, struct sgp_lane *lane)
+{
+    lane->error = CUDA_SUCCESS;
+    sgp_lane_current = lane;
+    (grid->kernel->spins ? sgp_resident_run : run_in_order)(grid, lane);
     sgp_lane_current = NULL;
 }
 
@@ -75,10 +88,12 @@ static void take_part(struct sgp_grid *grid)
 {
     struct sgp_lane *lane = sgp_lane_take();
 
-    if (lane && sgp_lane_prepare(lane, grid))
+    if (!lane)
+        return;
+    lane->grid = grid;
+    if (sgp_lane_team(lane, 0))
         run_blocks(grid, lane);
-    if (lane)
-        sgp_lane_give(lane);
+    sgp_lane_give(lane);
 }
 
 static struct job *job_find(void)
@@ -150,31 +165,10 @@ static void run_shared(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr
     struct job job = {.grid = grid, .nr_wanted = nr_wanted};
 
     pthread_mutex_lock(&jobs_lock);
-    helpers_start(nr_reserved + nr_wanted);
+    helpers_start(nr_wanted);
     job_begin(&job);
     run_blocks(grid, lane);
     job_end(&job);
-    pthread_mutex_unlock(&jobs_lock);
-}
-
-/* The blocks wait for each other: every one needs a thread that the operating system runs by turns, however many cores
- * there are. */
-static void run_together(struct sgp_grid *grid, struct sgp_lane *lane)
-{
-    uint32_t nr_wanted = (uint32_t)grid->nr_blocks - 1;
-    struct job job = {.grid = grid, .nr_wanted = nr_wanted};
-
-    pthread_mutex_lock(&jobs_lock);
-    nr_reserved += nr_wanted;
-    helpers_start(nr_reserved + nr_lanes);
-    if (nr_helpers < nr_reserved) {
-        grid->error = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    } else {
-        job_begin(&job);
-        run_blocks(grid, lane);
-        job_end(&job);
-    }
-    nr_reserved -= nr_wanted;
     pthread_mutex_unlock(&jobs_lock);
 }
 
@@ -186,6 +180,7 @@ static void run_apart(struct sgp_grid *grid, struct sgp_lane *lane)
     grid->chunk = grid->nr_blocks / (nr_lanes * 16ull);
     grid->chunk = grid->chunk < 1 ? 1 : grid->chunk > MAX_CHUNK ? MAX_CHUNK : grid->chunk;
     grid->next_block = 1;
+    lane->error = CUDA_SUCCESS;
     sgp_lane_current = lane;
     run_block(grid, lane, 0);
     sgp_lane_current = NULL;
@@ -203,7 +198,8 @@ CUresult sgp_grid_run(struct sgp_grid *grid)
 
     if (!lane)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sgp_lane_prepare(lane, grid)) {
+    lane->grid = grid;
+    if (!sgp_lane_team(lane, 0)) {
         sgp_lane_give(lane);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -214,8 +210,8 @@ CUresult sgp_grid_run(struct sgp_grid *grid)
     grid->chunk = 1;
     grid->next_block = 0;
     grid->error = CUDA_SUCCESS;
-    if (grid->is_cooperative && grid->nr_blocks > 1)
-        run_together(grid, lane);
+    if (grid->kernel->spins)
+        run_shared(grid, lane, grid->nr_blocks < nr_lanes ? (uint32_t)grid->nr_blocks - 1 : nr_lanes - 1);
     else
         run_apart(grid, lane);
     sgp_lane_give(lane);

@@ -10,6 +10,8 @@
 #define SGP_MIN_STACK_BYTES   16384u
 #define SGP_BLOCK_STACK_BYTES (1u << 20) /* of a call that runs a whole block */
 #define SGP_NR_WARPS          (SGP_MAX_BLOCK_THREADS / SGP_WARP_THREADS)
+/* No device has more at once: 32 on each multiprocessor. */
+#define SGP_MAX_RESIDENT_BLOCKS (32u * SGP_NR_MULTIPROCESSORS)
 
 struct sgp_team;
 struct sgp_lane;
@@ -26,6 +28,7 @@ struct sgp_thread {
     uint32_t member_mask;
     uint64_t value;
     uint64_t *values;
+    uintptr_t place; /* where it waits to see who comes along; 0: nowhere */
 };
 
 struct sgp_barrier {
@@ -37,7 +40,7 @@ struct sgp_barrier {
     uint32_t all;
     uint32_t any;
     uint32_t population;
-    uint32_t arrived_in_warp[SGP_NR_WARPS];
+    uint32_t arrived_lanes[SGP_NR_WARPS];
 };
 
 struct sgp_warp_group {
@@ -51,41 +54,46 @@ struct sgp_warp {
     struct sgp_warp_group groups[SGP_WARP_THREADS];
 };
 
-/* A block that runs as fibers. */
+/* A block that runs, and what it needs: fibers' stacks and shared memory. One after another, blocks use the same team.
+ */
 struct sgp_team {
     struct sgp_lane *lane;
     const struct sgp_kernel *kernel;
     struct sgp_block block;
+    struct sgp_thread *queue; /* threads that can go on */
+    struct sgp_thread **queue_last;
     uint32_t nr_threads;
     uint32_t nr_alive;
     uint32_t nr_started;
-    uint32_t active_barriers; /* bit per barrier that somebody waits at */
+    uint32_t nr_yields;       /* since the block last left the CPU to others */
+    uint32_t active_barriers; /* bit per barrier that somebody arrived at */
     struct sgp_barrier barriers[SGP_NR_BARRIERS];
     struct sgp_warp warps[SGP_NR_WARPS];
     struct sgp_thread threads[SGP_MAX_BLOCK_THREADS];
+    uint8_t *shared_window;
+    void *context; /* what threads keep across barriers in whole-block calls */
+    uint64_t context_bytes;
+    uint8_t *stacks;
+    uint64_t stack_bytes;
+    uint64_t stack_mapping_bytes;
+    uint32_t nr_stacks;
+    uint32_t nr_guards;
+    uint32_t nr_free_stacks;
+    void **free_stacks;
+    void *left_stack; /* of the thread that ended last: free once it has been switched away from */
 };
 
 struct sgp_lane {
     struct sgp_lane *next_free;
     uint32_t index;
     struct sgp_grid *grid;
-    struct sgp_team *team;
-    struct sgp_thread *current;
-    struct sgp_thread *queue;
-    struct sgp_thread **queue_last;
+    /* Blocks of kernels that never spin use the first team alone; the others are made when they are needed. */
+    struct sgp_team *teams[SGP_MAX_RESIDENT_BLOCKS];
+    uint32_t nr_teams;
     void *home;                         /* stack pointer of the lane's own flow while a fiber runs */
     volatile sig_atomic_t is_in_kernel; /* a fault now is the kernel's */
     CUresult error;
-    void *fault_address; /* of the last fault, for the log */
-    uint8_t *shared_mapping;
-    /* stacks of fibers */
-    uint8_t *stacks;
-    uint64_t stack_bytes;
-    uint32_t nr_stacks;
-    uint32_t nr_free_stacks;
-    void **free_stacks;
-    void *left_stack; /* of the thread that ended last: free once it has been switched away from */
-    uint64_t stack_mapping_bytes;
+    void *fault_address;  /* of the last fault, for the log */
     uint8_t *block_stack; /* for whole-block calls */
 };
 
@@ -99,23 +107,48 @@ __attribute__((noreturn)) void sgp_fiber_jump(void *to);
 /* A stack on which the first switch calls entry(argument). */
 void *sgp_fiber_prepare(void *stack_top, void (*entry)(void *), void *argument);
 
+/* lane.c */
 struct sgp_lane *sgp_lane_take(void); /* NULL: no memory */
 void sgp_lane_give(struct sgp_lane *lane);
-bool sgp_lane_prepare(struct sgp_lane *lane, struct sgp_grid *grid);
-uint8_t *sgp_lane_shared(struct sgp_lane *lane, uint64_t bytes);
+/* The lane's team of this number, ready for blocks of the lane's launch; NULL: no memory. */
+struct sgp_team *sgp_lane_team(struct sgp_lane *lane, uint32_t number);
 /* Ends the block that this lane runs: abandons its fibers and goes home. From inside a kernel. */
 __attribute__((noreturn)) void sgp_lane_abandon(struct sgp_lane *lane, CUresult error);
 
+/* team.c */
+struct sgp_team *sgp_team_new(struct sgp_lane *lane);
+void sgp_team_delete(struct sgp_team *team);
+bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid);
+uint8_t *sgp_team_shared(const struct sgp_team *team, uint64_t bytes);
+
 /* block.c */
-CUresult sgp_block_run(struct sgp_lane *lane, struct sgp_grid *grid, uint64_t number);
-void sgp_thread_ready(struct sgp_lane *lane, struct sgp_thread *thread);
-void sgp_thread_wait(struct sgp_thread *thread); /* until somebody makes it ready */
+enum sgp_progress {
+    SGP_ENDED,
+    SGP_SPINS, /* its threads wait for each other or for other blocks: let those run, then go on */
+    SGP_FAILED /* the lane says why */
+};
+
+void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t number);
+enum sgp_progress sgp_block_go_on(struct sgp_team *team);
+void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread);
+void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it ready */
+void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
+
+/* resident.c */
+void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane);
+
+/* grid.c */
+void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const struct sgp_team *team);
 
 /* barrier.c, warp.c */
-uint32_t sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required, uint32_t operation,
-                            uint32_t predicate);
+enum { SGP_BARRIER_AND, SGP_BARRIER_OR, SGP_BARRIER_COUNT };
+
+uint32_t sgp_barrier_wait(struct sgp_thread *self, uint32_t number, uint32_t nr_required, uint32_t operation,
+                          uint32_t predicate);
+void sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_required);
 void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
 uint32_t sgp_warp_exchange(struct sgp_thread *self, uint32_t member_mask, uint64_t value, uint64_t values[32]);
+uint32_t sgp_warp_converge(struct sgp_thread *self, uintptr_t place);
 void sgp_warp_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
 uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp); /* threads the block has in it */
 

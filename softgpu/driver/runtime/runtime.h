@@ -3,10 +3,11 @@
  * none left. In a lane a block is one call of compiled code, or, when its threads wait for each other, one fiber for
  * each of its threads.
  *
- *     grid.c     the blocks of a launch over the lanes          lane.c     what a lane owns: stacks, shared memory;
- * leaving a faulty block block.c    the fibers of a block and who runs next        barrier.c  bar.sync and its kin
- *     warp.c     vote, shfl, match                              fault.c    signals of kernels
- *     printf.c   formats and buffers text                       services.c the table that compiled code calls
+ *     grid.c      the blocks of a launch over the lanes         lane.c      a lane; leaving a faulty block
+ *     team.c      a running block's stacks and shared memory    block.c     its fibers and who runs next
+ *     resident.c  blocks that wait for each other               barrier.c   bar.sync and its kin
+ *     warp.c      vote, shfl, match, activemask                 fault.c     signals of kernels
+ *     printf.c    formats and buffers text                      services.c  the table that compiled code calls
  */
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H
@@ -23,12 +24,15 @@ struct sgp_grid {
     uint32_t block_dim[3];
     uint32_t dynamic_shared_bytes;
     uint64_t stack_bytes;
-    bool is_cooperative; /* all blocks must make progress together */
+    bool is_cooperative;   /* all blocks are resident together */
+    uint64_t max_resident; /* blocks that the device holds at once */
+    const void *workspace; /* what cooperative groups keep for the grid; NULL unless it is cooperative */
     /* grid.c's own */
     uint64_t nr_blocks;
     uint64_t chunk;
-    uint64_t next_block; /* atomic */
-    uint32_t error;      /* atomic: CUresult of the first block that failed */
+    uint64_t next_block;  /* atomic */
+    uint64_t nr_resident; /* atomic, of kernels that spin */
+    uint32_t error;       /* atomic: CUresult of the first block that failed */
 };
 
 /* Every thread that runs kernels begins with this: signals, alternate stack. */

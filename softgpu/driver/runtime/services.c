@@ -13,7 +13,7 @@
 
 static void barrier(struct sgp_thread *self, uint32_t number, uint32_t nr_threads)
 {
-    sgp_barrier_arrive(self, number, nr_threads, 0, 0);
+    sgp_barrier_wait(self, number, nr_threads, SGP_BARRIER_AND, 0);
 }
 
 static int32_t print(struct sgp_thread *self, const char *format, const void *arguments)
@@ -29,15 +29,13 @@ static int32_t print(struct sgp_thread *self, const char *format, const void *ar
 }
 
 static void assert_fail(struct sgp_thread *self, const char *message, const char *file, uint32_t line,
-                        const char *function)
+                        const char *function, uint32_t x, uint32_t y, uint32_t z)
 {
-    const struct sgp_block *block = &self->team->block;
-    uint32_t x = block->block_dim[0], y = block->block_dim[1];
+    const uint32_t *block = self->team->block.block_index;
     char text[MAX_ASSERT_BYTES];
     int length =
         snprintf(text, sizeof(text), "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
-                 line, function, block->block_index[0], block->block_index[1], block->block_index[2], self->index % x,
-                 self->index / x % y, self->index / x / y, message);
+                 line, function, block[0], block[1], block[2], x, y, z, message);
 
     if (length > (int)sizeof(text) - 1)
         length = sizeof(text) - 1;
@@ -49,6 +47,11 @@ static void assert_fail(struct sgp_thread *self, const char *message, const char
 static void trap(struct sgp_thread *self)
 {
     sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static void misaligned(struct sgp_thread *self)
+{
+    sgp_lane_abandon(self->team->lane, CUDA_ERROR_MISALIGNED_ADDRESS);
 }
 
 static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
@@ -87,6 +90,11 @@ static void device_free(struct sgp_thread *self, void *pointer)
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static uint32_t active_mask(struct sgp_thread *self)
+{
+    return sgp_warp_converge(self, (uintptr_t)__builtin_return_address(0));
+}
+
 static uint64_t clock64(void)
 {
     return __builtin_ia32_rdtsc();
@@ -103,7 +111,7 @@ static uint64_t global_timer_ns(void)
 const struct sgp_runtime sgp_runtime_table = {
     .abi_version = SGP_ABI_VERSION,
     .barrier = barrier,
-    .barrier_reduce = sgp_barrier_arrive,
+    .barrier_reduce = sgp_barrier_wait,
     .warp_exchange = sgp_warp_exchange,
     .vprintf = print,
     .assert_fail = assert_fail,
@@ -112,4 +120,8 @@ const struct sgp_runtime sgp_runtime_table = {
     .device_free = device_free,
     .clock64 = clock64,
     .global_timer_ns = global_timer_ns,
+    .barrier_arrive = sgp_barrier_arrive,
+    .yield = sgp_thread_yield,
+    .active_mask = active_mask,
+    .misaligned = misaligned,
 };

@@ -36,6 +36,11 @@ def _quotient(a: Numbers, b: Numbers) -> Numbers:
     return a / b
 
 
+def _approximate_quotient(a: Numbers, b: Numbers) -> Numbers:
+    """div.approx multiplies with a reciprocal, and that of a divisor beyond 2^126 is 0."""
+    return np.where(np.isinf(a) & (np.abs(b) > 2.0**126) & np.isfinite(b), np.nan, a / b)
+
+
 def _reciprocal(a: Numbers) -> Numbers:
     return np.longdouble(1) / a
 
@@ -53,7 +58,7 @@ def _is_one_turn(a: Numbers) -> Mask:
 
 
 _SINGLE: dict[str, tuple[Bound, ...]] = {
-    "div.approx": (Bound(_quotient, ulps=2, is_judged=_is_moderate),),
+    "div.approx": (Bound(_approximate_quotient, ulps=2, is_judged=_is_moderate),),
     "div.full": (Bound(_quotient, ulps=2),),
     "rcp.approx": (Bound(_reciprocal, ulps=1),),
     "sqrt.approx": (Bound(np.sqrt, relative=2**-23),),

@@ -33,6 +33,12 @@ def _carries() -> Iterator[Form]:
         for opcode in ("add", "sub"):
             chain = f"{opcode}.cc.{kind} %d0, %a, %b; {opcode}c.cc.{kind} %d1, %c, %e; {opcode}c.{kind} %d2, %f, 0;"
             yield form(chain, f"{kind} {kind} {kind}", " ".join([kind] * 5))
+        for first, second in (("add", "sub"), ("sub", "add")):  # what the one leaves and the other takes
+            yield form(
+                f"{first}.cc.{kind} %d0, %a, %b; {second}c.{kind} %d1, %c, 0;",
+                f"{kind} {kind}",
+                f"{kind} {kind} {kind}",
+            )
         for low, high in (("lo", "hi"), ("hi", "lo")):
             chain = f"mad.{low}.cc.{kind} %d0, %a, %b, %c; madc.{high}.cc.{kind} %d1, %a, %b, %e; "
             chain += f"madc.lo.{kind} %d2, %e, %f, 0;"

@@ -1,0 +1,92 @@
+"""What instructions read and write, by name: registers, variables, and memory as one name for each state space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from cuda_api.ptx.syntax import (
+    Address,
+    Arguments,
+    Bracket,
+    Instruction,
+    Name,
+    Negated,
+    Not,
+    Offset,
+    Operand,
+    Pair,
+    Vector,
+)
+
+_MEMORY = ("global", "shared", "local")
+_WITHOUT_RESULT = frozenset(
+    ("st", "red", "bra", "brx", "ret", "exit", "membar", "fence", "nanosleep", "prefetch", "bar", "barrier")
+)
+
+
+@dataclass(slots=True)
+class Effects:
+    """`is_guarded`: it may as well do nothing."""
+
+    is_guarded: bool
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+
+def _names(operand: Operand) -> Iterator[str]:
+    match operand:
+        case Name(text):
+            yield text
+        case Not(name) | Negated(name):
+            yield name.text
+        case Offset(symbol):
+            yield symbol.text
+        case Address(Name(text)):
+            yield text
+        case Vector(elements) | Arguments(elements) | Bracket(elements):
+            for element in elements:
+                yield from _names(element)
+        case Pair(first, second):
+            yield from _names(first)
+            yield from _names(second)
+
+
+def names_of(operands: Iterable[Operand]) -> set[str]:
+    """All names in operands, those in addresses and vectors, too."""
+    return {name for operand in operands for name in _names(operand)}
+
+
+def _memory(instruction: Instruction) -> set[str]:
+    """The memory that an access may mean; a parameter of a call goes by its own name, constants stay what they are."""
+    for word in instruction.modifiers:
+        space = word.split("::")[0]
+        if space in ("param", "const"):
+            return set()
+        if space in _MEMORY:
+            return {f"[{space}]"}
+    return {f"[{space}]" for space in _MEMORY}
+
+
+def effects(instruction: Instruction) -> Effects:
+    """What one instruction does to names and memory. A call may write local memory through a pointer."""
+    operands = instruction.operands
+    found = Effects(is_guarded=instruction.guard is not None)
+    if instruction.guard is not None:
+        found.reads.add(instruction.guard.predicate)
+    if instruction.opcode == "st":
+        found.reads |= names_of(operands[1:])
+        found.writes |= _memory(instruction) or names_of(operands[:1])
+    elif instruction.opcode == "call":
+        lists = [operand for operand in operands if isinstance(operand, Arguments)]
+        results = names_of(lists[:1]) if isinstance(operands[0], Arguments) else set()
+        found.reads |= names_of(operands) - results
+        found.writes |= results | {"[local]"}
+    elif instruction.opcode in _WITHOUT_RESULT:
+        found.reads |= names_of(operands)
+    else:
+        found.writes |= names_of(operands[:1]) - {"_"}
+        found.reads |= names_of(operands[1:])
+        if instruction.opcode in ("ld", "ldu"):
+            found.reads |= _memory(instruction)
+    return found

@@ -1,0 +1,92 @@
+/*
+ * Blocks that wait for other blocks: a lane keeps several of them, and lets them go on in turn whenever the one that
+ * runs only spins. It begins another one when those it has get nowhere for some rounds, so that a launch whose blocks
+ * wait for earlier ones alone (a look-back scan) never has many; in a cooperative launch at once, as there all must
+ * meet.
+ *
+ * Blocks begin in the order of their numbers, and as many can be resident as the device says of itself. A block that
+ * waits for one that does not fit waits for ever, as on a GPU.
+ */
+#include "lane.h"
+
+#include <sched.h>
+
+#define PATIENCE_ROUNDS 4u
+
+/* A block's place among the resident ones, and its number. False: there is none to have. */
+static bool block_take(struct sgp_grid *grid, uint64_t *number)
+{
+    if (__atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks)
+        return false;
+    if (__atomic_fetch_add(&grid->nr_resident, 1, __ATOMIC_RELAXED) < grid->max_resident) {
+        *number = __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED);
+        if (*number < grid->nr_blocks)
+            return true;
+    }
+    __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* Adds a block to the lane's; false: none was added. */
+static bool block_add(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_resident)
+{
+    struct sgp_team *team;
+    uint64_t number;
+
+    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS || !block_take(grid, &number))
+        return false;
+    team = sgp_lane_team(lane, nr_resident);
+    if (!team) {
+        lane->error = CUDA_ERROR_OUT_OF_MEMORY;
+        sgp_grid_fail(grid, lane, lane->teams[0]);
+        return false;
+    }
+    sgp_block_begin(team, grid, number);
+    return true;
+}
+
+static void swap_teams(struct sgp_lane *lane, uint32_t a, uint32_t b)
+{
+    struct sgp_team *team = lane->teams[a];
+
+    lane->teams[a] = lane->teams[b];
+    lane->teams[b] = team;
+}
+
+/* The lane's first nr_resident teams run. Until no block is left or one fails, here or in another lane. */
+void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
+{
+    uint32_t nr_resident = 0, at = 0, nr_spun = 0;
+
+    while (!__atomic_load_n(&grid->error, __ATOMIC_RELAXED)) {
+        uint32_t patience = grid->is_cooperative ? 0 : PATIENCE_ROUNDS * nr_resident;
+        enum sgp_progress progress;
+
+        if (!nr_resident || (nr_spun && nr_spun >= patience)) {
+            if (block_add(grid, lane, nr_resident)) {
+                at = nr_resident++;
+                nr_spun = 0;
+            } else if (!nr_resident) {
+                return;
+            } else if (nr_spun >= nr_resident) {
+                nr_spun = 0;
+                sched_yield();
+            }
+        }
+        progress = sgp_block_go_on(lane->teams[at]);
+        if (progress == SGP_FAILED) {
+            sgp_grid_fail(grid, lane, lane->teams[at]);
+            return;
+        }
+        nr_spun++;
+        if (progress == SGP_ENDED) {
+            __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
+            swap_teams(lane, at, --nr_resident);
+            nr_spun = 0;
+        } else {
+            at++;
+        }
+        if (at >= nr_resident)
+            at = 0;
+    }
+}
