@@ -12,8 +12,9 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from backend_host.worker.control import ControlPage, VgpuReading, charges
+from backend_host.worker.control import ControlPage, Grant, VgpuReading, charges
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 
@@ -30,6 +31,15 @@ class PolicyError(Exception):
     """A policy answered what no policy may answer."""
 
 
+@dataclass(frozen=True)
+class _Tenure:
+    """A holder's time between two hand-overs; `charged_ns` is what it had been charged when it was first seen."""
+
+    sequence: int
+    since_ns: int
+    charged_ns: int
+
+
 class GrantKeeper:
     """Runs one policy over one control page. Thread-safe; `start` once, `stop` once."""
 
@@ -41,6 +51,7 @@ class GrantKeeper:
         self._sequence = page.holder().sequence
         self._accounts: list[VgpuReading] = []
         self._published: dict[int, tuple[float, float]] = {}
+        self._tenure: _Tenure | None = None
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -121,7 +132,7 @@ class GrantKeeper:
         # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
         entries = (entry.vgpu for entry in self._page.backlogged())
         waiting = [vgpu for vgpu in entries if vgpu in self._weights and vgpu != grant.vgpu]
-        if waiting and grant.vgpu is not None and now_ns - grant.since_ns > self._page.slice_ns + OVERRUN_NS:
+        if waiting and grant.vgpu is not None and self._overruns(grant, now_ns):
             log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
             self._page.evict()
         for vgpu in sorted(self._waiting.difference(waiting)):
@@ -131,6 +142,17 @@ class GrantKeeper:
                 self._policy.backlogged(vgpu, now_ns)
         self._waiting = set(waiting)
         self._publish(now_ns)
+
+    def _overruns(self, grant: Grant, now_ns: int) -> bool:
+        """Whether the holder keeps the GPU beyond its slice, or has it renewed again and again and is hardly charged for it."""
+        limit_ns = self._page.slice_ns + OVERRUN_NS
+        charged_ns = next((account.charged_ns for account in self._accounts if account.vgpu == grant.vgpu), 0)
+        if self._tenure is None or self._tenure.sequence != grant.sequence:
+            self._tenure = _Tenure(grant.sequence, grant.since_ns, charged_ns)
+        held_ns = now_ns - self._tenure.since_ns
+        return now_ns - grant.since_ns > limit_ns or (
+            held_ns > limit_ns and charged_ns - self._tenure.charged_ns < held_ns // 2
+        )
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}

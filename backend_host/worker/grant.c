@@ -417,6 +417,20 @@ uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
     return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
 }
 
+bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    struct fgv_control *control = grantee->control;
+    uint64_t word = atomic_load(&control->grant);
+    uint64_t start = atomic_load(&control->slice_start);
+    if ((word & (FGV_GRANT_CLOSED | 0xffffu)) != grantee->number || !fgv_grant_is_first(grantee)) {
+        return false;
+    }
+    /* Fails when the grant has been handed on since: the new holder's start is another. */
+    uint64_t tag = (uint64_t)(FGV_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
+    return (start & ~SLICE_TIME_MASK) == tag &&
+           atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
+}
+
 void fgv_grant_close(struct fgv_grantee *grantee)
 {
     uint64_t word = atomic_load(&grantee->control->grant);

@@ -58,6 +58,8 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee);
 /* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
  * waits. */
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
+/* Another slice for a holder that stands before all who wait: handing over would only bring the grant back. */
+bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns);
 /* No new work from anybody of the vGPU. Users leave when theirs is done. */
 void fgv_grant_close(struct fgv_grantee *grantee);
 /* All work of this worker is done. `wants_more`: it goes to the end of the queue, otherwise it has nothing to submit.

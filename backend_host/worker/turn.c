@@ -24,10 +24,10 @@
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_MAX_NS      UINT64_C(400000) /* a longer pause is sleep */
 #define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
-#define FGV_SUBMIT_MAX_NS                                                                                              \
-    UINT64_C(200000) /* a call of the driver that takes longer did more than submit: it compiled, say */
-#define FGV_CHARGE_NS UINT64_C(500000) /* work that goes on is charged this often */
-#define FGV_MARK_NS   UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+/* A call of the driver that takes longer did more than submit: it compiled, say. */
+#define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
+#define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
+#define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -105,6 +105,16 @@ static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
     return nr < 1 ? 1 : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
 }
 
+/* What is left of the slice, or of the next one when it is its own too. */
+static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
+    if (left_ns == 0 && fgv_grant_renew(&worker->grantee, now_ns)) {
+        left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
+    }
+    return left_ns;
+}
+
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
@@ -127,7 +137,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         worker->mark_interval = FGV_MARK_INTERVAL;
         return true;
     }
-    uint64_t left_ns = fgv_grant_left_ns(grantee, fgv_clock_ns());
+    uint64_t left_ns = slice_left_ns(worker, fgv_clock_ns());
     if (left_ns == 0) {
         fgv_grant_close(grantee);
         return false;
@@ -158,7 +168,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
         return;
     }
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && fgv_grant_left_ns(grantee, now_ns) == 0) {
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && slice_left_ns(worker, now_ns) == 0) {
         fgv_grant_close(grantee);
     }
     if (!fgv_grant_has(grantee)) {
