@@ -15,7 +15,7 @@ packages:
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade pip
-	@$(BIN)/python -m pip install -q -e '.[dev,libvirt]'
+	@$(BIN)/python -m pip install -q -e '.[dev,libvirt,plot]'
 	@.ci/nvcc --install >/dev/null
 	@mkdir -p build && touch $(STAMP)
 

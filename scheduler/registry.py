@@ -3,13 +3,24 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from scheduler.credit import Credit, CreditPoll
+from scheduler.fair import FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
+from scheduler.strict import StrictCoscheduling
 
-POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType({FirstCome.name: FirstCome})
+POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+    {
+        FairQueuing.name: FairQueuing,
+        FirstCome.name: FirstCome,
+        Credit.name: Credit,
+        CreditPoll.name: CreditPoll,
+        StrictCoscheduling.name: StrictCoscheduling,
+    }
+)
 """Name to constructor. A new policy adds one line here."""
 
-DEFAULT_POLICY = FirstCome.name
+DEFAULT_POLICY = FairQueuing.name
 
 
 class UnknownPolicyError(ValueError):

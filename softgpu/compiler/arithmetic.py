@@ -36,7 +36,7 @@ def _overflowing(builder: Builder, operation: str, llvm: str, left: str, right: 
 
 
 def _sum_with_carry(builder: Builder, operation: str, llvm: str, left: str, right: str, has_carry_in: bool) -> str:
-    """left +- right (+- carry), setting the carry where .cc asks for it. A subtraction leaves 1 when it borrowed nothing, as addc after it expects."""
+    """left +- right (+- carry), setting the carry where .cc asks for it. A subtraction that borrows nothing leaves 1: addc expects that."""
     is_sub = operation == "usub"
     value, carry = _overflowing(builder, operation, llvm, left, right)
     if has_carry_in:

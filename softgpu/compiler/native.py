@@ -34,8 +34,7 @@ def _start_llvm() -> None:
     """Once for the process. Loop strength reduction takes up to half of the time to emit code, and loops are as fast without it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    import os
-    if not os.environ.get("LSR"): llvm.set_option("softgpu", "-disable-lsr")
+    llvm.set_option("softgpu", "-disable-lsr")
 
 
 def object_code(text: str, *, speed_level: int = 2) -> bytes:
@@ -57,7 +56,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: i
     """LLVM's own pipeline for the level, with both vectorisers."""
     options = llvm.create_pipeline_tuning_options(speed_level=speed_level)
     options.loop_vectorization = True
-    options.slp_vectorization = True
+    options.slp_vectorization = not __import__("os").environ.get("NOSLP")
     options.loop_interleaving = True
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)

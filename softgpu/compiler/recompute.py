@@ -50,6 +50,7 @@ class Recomputation:
                 for name in effect.writes:
                     self._definitions.setdefault(name, []).append(item)
         self._costs: dict[str, int] = {}
+        self._sources: dict[str, set[str]] = {}
         self.once: dict[str, Instruction] = {}
         self.along: dict[str, Origin] = {}
         self._find_once()
@@ -70,9 +71,9 @@ class Recomputation:
             if origin is None:
                 self._add_definition(name, code, done)
                 continue
-            if origin.start is None:
+            if origin.start is None and not self._is_kept(origin.register):
                 self._add_definition(origin.register, code, done)
-            else:
+            elif origin.start is not None:
                 self._add_reads(origin.start, code, done)
                 code.append(replace(origin.start, operands=(Name(name), *origin.start.operands[1:])))
             source = Name(origin.register or name)
@@ -91,7 +92,38 @@ class Recomputation:
 
     def _add_reads(self, item: Instruction, code: list[Instruction | Label], done: set[int]) -> None:
         for name in sorted(self._effects[id(item)].reads & self.once.keys()):
-            self._add_definition(name, code, done)
+            if not self._is_kept(name):
+                self._add_definition(name, code, done)
+
+    def is_again(self, name: str) -> bool:
+        """Whether a segment that needs this register computes it."""
+        return name in self.along or (name in self.once and not self._is_kept(name))
+
+    def _is_kept(self, name: str) -> bool:
+        """What is the same for all threads is computed once for the block, unless it takes no more than a look."""
+        return name not in self._variation.registers and not self._effects[id(self.once[name])].reads.isdisjoint(
+            self.once
+        )
+
+    def sources(self, names: Iterable[str]) -> set[str]:
+        """The registers that a segment must be given to have these."""
+        found: set[str] = set()
+        return found.union(*(self._sources_of(name) for name in names))
+
+    def _sources_of(self, name: str) -> set[str]:
+        if name not in self._sources:
+            found: set[str] = set()
+            if not self.is_again(name):
+                found.add(name)
+            else:
+                origin = self.along.get(name)
+                if origin is not None:
+                    found.add(self.moved(name))
+                start = self.once[name] if origin is None else origin.start
+                reads = {origin.register} if origin and start is None else self._effects[id(start)].reads
+                found.update(*(self._sources_of(read) for read in reads & self.once.keys()))
+            self._sources[name] = found
+        return self._sources[name]
 
     # Defined once
 
@@ -143,7 +175,9 @@ class Recomputation:
     def _find_along(self) -> None:
         """Takes every register for one that goes along until a definition says otherwise."""
         alone = {
-            id(self._cut.flat.code[index]) for number in self._variation.blocks for index in self._cut.graph.blocks[number]
+            id(self._cut.flat.code[index])
+            for number in self._variation.blocks
+            for index in self._cut.graph.blocks[number]
         }
         self.along = {
             name: _UNKNOWN

@@ -138,11 +138,7 @@ class _Planner:
         self._cut = cut
         self._variation = found
         self._recomputation = Recomputation(cut, found)
-        self._needs, self._given = live_at_cuts(cut, self._replaced)
-
-    def _replaced(self, names: set[str]) -> set[str]:
-        again = self._recomputation
-        return {again.moved(name) if name in again.along else name for name in names if name not in again.once}
+        self._needs, self._given = live_at_cuts(cut, self._recomputation.sources)
 
     def plan(self) -> Fission | None:
         continuations = self._cut.continuations()
@@ -166,7 +162,7 @@ class _Planner:
         if number:
             code.append(Instruction(RESUME, (), (Integer(number),)))
             again = self._recomputation
-            code += again.code_of(sorted(name for name in self._needs[number] if name in again.once or name in again.along))
+            code += again.code_of(sorted(name for name in self._needs[number] if again.is_again(name)))
         if blocks[0] != start:
             code.append(Instruction("bra", (), (Name(f"#{number}"),)))
         for block in blocks:

@@ -20,6 +20,7 @@ from backend_host.config import Config, load_config
 from backend_host.daemon import MAX_WEIGHT, Daemon, Latch, ReadyPipe
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.ipc import Connection, Session
+from scheduler.registry import DEFAULT_POLICY
 from tests.children import running
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
@@ -306,7 +307,7 @@ def test_status_is_what_the_command_prints(host: Host) -> None:
     printed = json.loads(host_command(host.state_dir, "status", "--json").stdout)
     assert status.keys() == printed.keys()
     assert status["device"] == printed["device"]
-    assert status["policy"] == "first-come"
+    assert status["policy"] == DEFAULT_POLICY
 
 
 def test_after_a_daemon_that_died_nothing_stays_behind(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ finish:
         return " ".join(f"mad.lo.u32 %v{i}, %index, {2 * i + 3}, {i * 77};" for i in range(NR_VALUES))
 
     def _results(self) -> str:
-        lines = ["mad.lo.u32 %tmp9, %block, %threads, %index; mul.wide.u32 %wide, %tmp9, 4; add.u64 %wide, %out, %wide;"]
+        lines = [
+            "mad.lo.u32 %tmp9, %block, %threads, %index; mul.wide.u32 %wide, %tmp9, 4; add.u64 %wide, %out, %wide;"
+        ]
         lines.append("mov.u32 %tmp10, 0;")
         lines += [f"mad.lo.u32 %tmp10, %tmp10, 31, %v{i};" for i in range(NR_VALUES)]
         lines.append("st.global.u32 [%wide], %tmp10;")
@@ -92,7 +94,9 @@ finish:
             self._statement(depth - 1, may_wait=may_wait, is_same=is_same)
 
     def _compute(self) -> None:
-        other = self._random.choice([self._value(), str(self._random.randrange(1000)), self._random.choice(self._counters)])
+        other = self._random.choice(
+            [self._value(), str(self._random.randrange(1000)), self._random.choice(self._counters)]
+        )
         self._emit(f"{self._random.choice(_OPERATIONS)} {self._value()}, {self._value()}, {other};")
 
     def _varying(self) -> str:

@@ -293,7 +293,7 @@ def test_printf_hands_over_format_and_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "bar.sync 0;",
+        "bar.sync 0; bar.sync 1;",
         "barrier.sync 1, 64;",
         "bar.warp.sync -1;",
         "vote.sync.ballot.b32 %r1, %p1, -1;",

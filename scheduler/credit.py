@@ -1,0 +1,138 @@
+"""Xen's Credit scheduler over vGPUs, the baseline that FairGV's paper compares with (section 5.3).
+
+Every period of GPU time is handed out as credits, by weight, to the vGPUs that took part; GPU time burns them. Who has credits left is UNDER
+and goes before whoever is OVER; within each of the two it goes round robin. What a vGPU can save or owe is limited to one period.
+
+Good when: every turn is about one slice and no kernel is longer than a period. Bad when: kernels are long (what is owed beyond a period is
+forgiven) or programs sleep (what is saved makes them first in line when they wake).
+Wrong when: taken for Xen's sampled accounting. Here credits burn by what was charged, which is kinder to this policy than the original.
+
+Two names for one order: `credit-poll` guests poll for answers, `credit-hs` guests spin and then sleep.
+"""
+
+import math
+from dataclasses import dataclass
+
+PERIOD_NS = 30_000_000
+
+_OVER = float(1 << 40)  # more than there are arrivals
+
+
+@dataclass(slots=True)
+class _Account:
+    """One vGPU's credits, in ns of GPU time; `took_part` since credits were last handed out."""
+
+    weight: int
+    credits_ns: int = 0
+    arrival: int = -1
+    took_part: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.credits_ns < 0
+
+    @property
+    def is_backlogged(self) -> bool:
+        return self.arrival >= 0
+
+
+class Credit:
+    """UNDER before OVER, round robin within. An event costs O(1), once a period O(vGPUs) besides; `pick` O(1)."""
+
+    name = "credit-hs"
+    guest_waiting = "hybrid"
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, _Account] = {}
+        self._under: dict[int, None] = {}
+        self._over: dict[int, None] = {}
+        self._period_ends_ns: int | None = None
+        self._nr_arrivals = 0
+
+    def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
+        if vgpu in self._accounts:
+            self.weight_changed(vgpu, weight, now_ns)
+        else:
+            self._accounts[vgpu] = _Account(weight)
+
+    def left(self, vgpu: int, now_ns: int) -> None:
+        if vgpu in self._accounts:
+            self._dequeue(vgpu)
+            del self._accounts[vgpu]
+
+    def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
+        if vgpu in self._accounts:
+            self._accounts[vgpu].weight = weight
+
+    def backlogged(self, vgpu: int, now_ns: int) -> None:
+        self._hand_out(now_ns)
+        account = self._accounts.get(vgpu)
+        if account is not None and not account.is_backlogged:
+            account.took_part = True
+            self._enqueue(vgpu, account)
+
+    def blocked(self, vgpu: int, now_ns: int) -> None:
+        self._hand_out(now_ns)
+        self._dequeue(vgpu)
+
+    def dispatched(self, vgpu: int, now_ns: int) -> None:
+        self._hand_out(now_ns)
+        self._dequeue(vgpu)
+
+    def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is not None and used_ns > 0:
+            account.took_part = True
+            account.credits_ns -= used_ns
+            self._reclassify(vgpu, account)
+        self._hand_out(now_ns)
+
+    def pick(self, now_ns: int) -> int | None:
+        return next(iter(self._under or self._over), None)
+
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        account = self._accounts.get(vgpu)
+        if account is None:
+            return math.inf, 0.0
+        place = account.arrival if account.is_backlogged else self._nr_arrivals
+        return (_OVER + place if account.is_over else float(place)), 0.0
+
+    def _enqueue(self, vgpu: int, account: _Account) -> None:
+        account.arrival = self._nr_arrivals
+        self._nr_arrivals += 1
+        (self._over if account.is_over else self._under)[vgpu] = None
+
+    def _dequeue(self, vgpu: int) -> None:
+        if vgpu in self._accounts:
+            self._accounts[vgpu].arrival = -1
+        self._under.pop(vgpu, None)
+        self._over.pop(vgpu, None)
+
+    def _reclassify(self, vgpu: int, account: _Account) -> None:
+        """To the tail of the other queue, when its credits say so."""
+        if account.is_backlogged and (vgpu in self._over) != account.is_over:
+            self._dequeue(vgpu)
+            self._enqueue(vgpu, account)
+
+    def _hand_out(self, now_ns: int) -> None:
+        """At the end of each period, its length in credits, by weight. Periods without an event are handed out together."""
+        if self._period_ends_ns is None:
+            self._period_ends_ns = now_ns + PERIOD_NS
+        if now_ns < self._period_ends_ns:
+            return
+        nr_periods = 1 + (now_ns - self._period_ends_ns) // PERIOD_NS
+        self._period_ends_ns += nr_periods * PERIOD_NS
+        members = {v: account for v, account in self._accounts.items() if account.took_part}
+        total_weight = sum(account.weight for account in members.values())
+        for vgpu, account in members.items():
+            earned_ns = nr_periods * PERIOD_NS * account.weight // total_weight
+            account.credits_ns = min(max(account.credits_ns + earned_ns, -PERIOD_NS), PERIOD_NS)
+            account.took_part = account.is_backlogged
+            self._reclassify(vgpu, account)
+
+
+class CreditPoll(Credit):
+    """The same order; guests that wait keep their processor busy, whoever else could use it."""
+
+    name = "credit-poll"
+    guest_waiting = "poll"

@@ -1,0 +1,159 @@
+"""Fair queuing by start tags: each vGPU gets the GPU in proportion to its weight, however long its kernels are and however it sleeps.
+
+A vGPU's tag grows by what it used over its weight; the least tag goes first (FairGV, section 3.2.1). Nothing has to be known beforehand: an
+overrun, a kernel longer than the slice, a charge that comes late are all paid by the tag. Virtual time is the least tag of the active ones,
+those that wait or hold the GPU, and never goes back; whoever wakes starts there, or at its own tag when that is higher, so that sleeping
+earns nothing. docs/scheduling.md states the bound on unfairness, with its proof.
+
+Good when: shares matter. Bad when: latency of one vGPU matters more than the shares of the others; there is no priority here.
+Wrong when: a vGPU leaves and joins again to be rid of what it overran. Who may do that is the caller's business.
+
+Tags are integers, and what a division leaves over is kept for the next charge: however many charges there are, and however small, a tag is
+never off by more than one unit, 1/65536 ns.
+"""
+
+import math
+from dataclasses import dataclass
+
+from sortedcontainers import SortedList
+
+PAUSE_NS = 1_000_000
+"""Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
+what they are still owed at every pause."""
+
+OWED_NS = 30_000_000
+"""Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
+in the first of them."""
+
+_UNITS_PER_NS = 1 << 16
+
+
+@dataclass(slots=True)
+class _Account:
+    """One vGPU. `tag` is its start tag while it is active and its finish tag while it is not; `rest` is what the tag does not show yet."""
+
+    weight: int
+    tag: int
+    rest: int = 0
+    arrival: int = 0
+    is_backlogged: bool = False
+    pauses_until_ns: int | None = None
+
+
+class FairQueuing:
+    """Least start tag first; of equals, who has waited longest. An event costs O(log vGPUs), `pick` O(1)."""
+
+    name = "fair"
+    guest_waiting = "hybrid"
+
+    def __init__(self, pause_ns: int = PAUSE_NS, owed_ns: int = OWED_NS) -> None:
+        self._pause_ns = pause_ns
+        self._owed_ns = owed_ns
+        self._accounts: dict[int, _Account] = {}
+        self._queue: SortedList[tuple[int, int, int]] = SortedList()  # of the backlogged: tag, arrival, vGPU
+        self._holder: int | None = None
+        self._virtual_time = 0
+        self._nr_arrivals = 0
+
+    def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
+        if vgpu in self._accounts:
+            self.weight_changed(vgpu, weight, now_ns)
+        else:
+            self._accounts[vgpu] = _Account(weight, self._virtual_time)
+
+    def left(self, vgpu: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is not None:
+            self._rest(vgpu, account, now_ns)
+            del self._accounts[vgpu]
+            self._advance()
+
+    def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is not None:
+            account.rest = account.rest * weight // account.weight
+            account.weight = weight
+
+    def backlogged(self, vgpu: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is None or account.is_backlogged:
+            return
+        account.tag = self._start_tag(vgpu, account, now_ns)
+        if vgpu == self._holder:
+            self._holder = None
+        account.is_backlogged = True
+        account.arrival = self._nr_arrivals
+        self._nr_arrivals += 1
+        self._queue.add((account.tag, account.arrival, vgpu))
+        self._advance()
+
+    def blocked(self, vgpu: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is not None and self._is_active(vgpu, account):
+            self._rest(vgpu, account, now_ns)
+            self._advance()
+
+    def dispatched(self, vgpu: int, now_ns: int) -> None:
+        if vgpu == self._holder:
+            return
+        account = self._accounts.get(vgpu)
+        if account is not None:
+            account.tag = self._start_tag(vgpu, account, now_ns)
+            self._dequeue(vgpu, account)
+        if self._holder is not None:
+            self._rest(self._holder, self._accounts[self._holder], now_ns)
+        self._holder = vgpu if account is not None else None
+        self._advance()
+
+    def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
+        account = self._accounts.get(vgpu)
+        if account is None or used_ns <= 0:
+            return
+        start_tag = self._start_tag(vgpu, account, now_ns)
+        growth, account.rest = divmod(used_ns * _UNITS_PER_NS + account.rest, account.weight)
+        if account.is_backlogged:
+            self._queue.remove((account.tag, account.arrival, vgpu))
+            self._queue.add((start_tag + growth, account.arrival, vgpu))
+        account.tag = start_tag + growth
+        self._advance()
+
+    def pick(self, now_ns: int) -> int | None:
+        return self._queue[0][2] if self._queue else None
+
+    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        account = self._accounts.get(vgpu)
+        if account is None:
+            return math.inf, 0.0
+        return self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, 1 / account.weight
+
+    def _is_active(self, vgpu: int, account: _Account) -> bool:
+        return account.is_backlogged or vgpu == self._holder
+
+    def _start_tag(self, vgpu: int, account: _Account, now_ns: int) -> int:
+        """Its tag if it is active, else the one it would wake with. One at work unnoticed, with a kernel that outlived its slice, is awake."""
+        if self._is_active(vgpu, account):
+            return account.tag
+        owed = 0
+        if account.pauses_until_ns is not None and now_ns < account.pauses_until_ns:
+            owed = self._owed_ns * _UNITS_PER_NS // account.weight
+        return max(account.tag, self._virtual_time - owed)
+
+    def _rest(self, vgpu: int, account: _Account, now_ns: int) -> None:
+        """It neither waits nor holds the GPU; what begins is a pause, until it lasts too long."""
+        self._dequeue(vgpu, account)
+        if vgpu == self._holder:
+            self._holder = None
+        account.pauses_until_ns = now_ns + self._pause_ns
+
+    def _dequeue(self, vgpu: int, account: _Account) -> None:
+        if account.is_backlogged:
+            account.is_backlogged = False
+            self._queue.remove((account.tag, account.arrival, vgpu))
+
+    def _advance(self) -> None:
+        """Virtual time follows the least tag of the active ones."""
+        tags = [self._queue[0][0]] if self._queue else []
+        if self._holder is not None:
+            tags.append(self._accounts[self._holder].tag)
+        if tags:
+            self._virtual_time = max(self._virtual_time, min(tags))

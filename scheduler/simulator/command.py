@@ -1,0 +1,195 @@
+"""`fairgv-sim`: simulates vGPUs under one or more policies and prints what each got. The only file of scheduler/ that prints or writes."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from scheduler.registry import DEFAULT_POLICY, POLICIES
+from scheduler.simulator.plot import PlotError, plot, require_matplotlib
+from scheduler.simulator.report import Report
+from scheduler.simulator.settings import PREEMPTIVE_SLICE_NS, SLICE_NS, Settings, VgpuSpec
+from scheduler.simulator.simulation import simulate
+from scheduler.simulator.tables import print_reports
+from scheduler.simulator.workloads import WORKLOADS, UnknownWorkloadError, find_workload
+
+MAX_VGPUS = 100_000
+
+_EPILOG = f"""\
+workloads: {", ".join(WORKLOADS)} (Table 3 of the FairGV paper, and matrixMul that sleeps);
+kernel-50us launches kernels of that length without end, sync-5ms waits for each; any length in us or ms.
+
+examples:
+  fairgv-sim --vgpus 1:2:3 --workload mm
+  fairgv-sim --policy fair,first-come,credit-poll,strict --vgpus 1:2:2:3:3:4 --workload bs --cores 3
+  fairgv-sim --vgpus 1:1 --workload kernel-50us,kernel-5ms --preemptive
+  fairgv-sim --vgpus 1x2000:2x1000 --gpus 64 --seconds 5 --json report.json
+
+docs/scheduling.md tells what the columns mean.
+"""
+
+
+def policy_names(text: str) -> list[str]:
+    """`fair,strict`: names of policies."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in POLICIES]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"no policy is called {unknown[0]!r}; there are: {', '.join(sorted(POLICIES))}"
+        )
+    return names
+
+
+def weights(text: str) -> list[int]:
+    """`1:2:3`, or `1x100:2x50` for a hundred of weight 1 and fifty of weight 2."""
+    found: list[int] = []
+    for part in text.split(":"):
+        weight, _, count = part.partition("x")
+        if not (weight.isdecimal() and int(weight) and (count or "1").isdecimal() and int(count or "1")):
+            raise argparse.ArgumentTypeError(f"{part!r} is no weight: write 1:2:3, or 1x100 for a hundred of weight 1")
+        if len(found) + int(count or "1") > MAX_VGPUS:
+            raise argparse.ArgumentTypeError(f"more than {MAX_VGPUS} vGPUs")
+        found += [int(weight)] * int(count or "1")
+    return found
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def natural(text: str) -> int:
+    """A whole number, at least 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="fairgv-sim",
+        description="Simulates vGPUs that share GPUs, under the policies that the daemon runs, and prints what each got.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--policy",
+        type=policy_names,
+        default=[DEFAULT_POLICY],
+        metavar="NAME[,NAME..]",
+        help=f"of {', '.join(sorted(POLICIES))} (default: {DEFAULT_POLICY})",
+    )
+    parser.add_argument(
+        "--vgpus",
+        type=weights,
+        default=[1, 2, 3],
+        metavar="W:W..",
+        help="weights, one for each vGPU; 1x100 is a hundred of weight 1 (default: 1:2:3)",
+    )
+    parser.add_argument(
+        "--workload",
+        default="mm",
+        metavar="NAME[,NAME..]",
+        help="what the guests run, dealt out in turn (default: mm)",
+    )
+    parser.add_argument("--gpus", type=natural, default=1, metavar="N", help="each vGPU is placed on one (default: 1)")
+    parser.add_argument("--cores", type=natural, metavar="N", help="that the guests share (default: one for each)")
+    parser.add_argument("--seconds", type=positive, default=10.0, metavar="S", help="simulated time (default: 10)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="the same seed gives the same run (default: 0)"
+    )
+    parser.add_argument(
+        "--preemptive", action="store_true", help="the device time-slices kernels that outlive their slice"
+    )
+    parser.add_argument(
+        "--slice-ms", type=positive, metavar="MS", help="length of a slice (default: 6, with --preemptive 30)"
+    )
+    parser.add_argument(
+        "--handover-us", type=positive, default=150.0, metavar="US", help="cost of a change of context (default: 150)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes settings and results")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draws shares and waits; needs matplotlib")
+    return parser
+
+
+def make_settings(options: argparse.Namespace, policy: str) -> Settings:
+    """What the options say. UnknownWorkloadError when a workload has no such name."""
+    workloads = [find_workload(name) for name in options.workload.split(",")]
+    default_slice_ns = PREEMPTIVE_SLICE_NS if options.preemptive else SLICE_NS
+    return Settings(
+        policy=policy,
+        vgpus=tuple(VgpuSpec(weight, workloads[vgpu % len(workloads)]) for vgpu, weight in enumerate(options.vgpus)),
+        nr_gpus=options.gpus,
+        duration_ns=round(options.seconds * 1e9),
+        seed=options.seed,
+        is_preemptive=options.preemptive,
+        slice_ns=round(options.slice_ms * 1e6) if options.slice_ms else default_slice_ns,
+        handover_ns=round(options.handover_us * 1e3),
+        nr_cores=options.cores,
+    )
+
+
+def run_all(all_settings: Sequence[Settings]) -> list[Report]:
+    """One report for each, with a progress bar where somebody watches."""
+    reports = []
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        for settings in all_settings:
+            task = progress.add_task(settings.policy, total=1.0)
+
+            def show(done: float, task: object = task) -> None:
+                progress.update(task, completed=done)  # type: ignore[arg-type]
+
+            reports.append(simulate(settings, show))
+    return reports
+
+
+def to_json(all_settings: Sequence[Settings], reports: Sequence[Report]) -> str:
+    """Settings and results; names as in `Settings` and `Report`, workloads by name."""
+    document = [
+        {
+            "settings": {key: value for key, value in asdict(settings).items() if key != "vgpus"},
+            "report": asdict(report),
+        }
+        for settings, report in zip(all_settings, reports, strict=True)
+    ]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point: 0, or 1 when something is missing or cannot be written, or 2 for a wrong command line."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        all_settings = [make_settings(options, policy) for policy in options.policy]
+        if options.plot:
+            require_matplotlib()
+        reports = run_all(all_settings)
+        print_reports(reports, Console())
+        if options.json:
+            options.json.write_text(to_json(all_settings, reports))
+        if options.plot:
+            plot(reports, options.plot)
+    except UnknownWorkloadError as error:
+        parser.error(str(error))
+    except (PlotError, OSError) as error:
+        print(f"fairgv-sim: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Reports as a picture: what each vGPU got beside what is fair, and how long it waited. matplotlib is loaded only when asked for."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from scheduler.simulator.report import Report
+
+
+class PlotError(Exception):
+    """No picture can be drawn; the message says what to do."""
+
+
+def require_matplotlib() -> None:
+    """PlotError when it is not installed. Asked before a long simulation, not after it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise PlotError(
+            "--plot needs matplotlib, which is not installed: pip install matplotlib, or FairGV's extra 'plot'"
+        )
+
+
+def plot(reports: Sequence[Report], path: Path) -> None:
+    """Writes a picture in the format that the name ends with. PlotError when there is no such format; OSError when it cannot be written."""
+    require_matplotlib()
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    shares, waits = figure.subplots(1, 2)
+    for report in reports:
+        numbers = [vgpu.vgpu for vgpu in report.vgpus]
+        label = f"{report.policy} ({report.min_max_ratio:.3f})"
+        shares.plot(numbers, [vgpu.share for vgpu in report.vgpus], "o", label=label)
+        waits.plot(numbers, [vgpu.wait_p99_ns / 1e6 for vgpu in report.vgpus], "o", label=report.policy)
+    fair = reports[0].vgpus
+    shares.plot(
+        [vgpu.vgpu for vgpu in fair], [vgpu.fair_share for vgpu in fair], "k_", markersize=14, label="fair share"
+    )
+    shares.set(xlabel="vGPU", ylabel="part of its GPU", title="shares (min-max ratio)", ylim=(0, None))
+    waits.set(xlabel="vGPU", ylabel="ms", title="wait for the GPU, p99", ylim=(0, None))
+    for axes in (shares, waits):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise PlotError(f"cannot draw {path}: {error}") from None

@@ -1,0 +1,49 @@
+"""What is simulated: the vGPUs, the machine, and what things cost. Defaults are those of the daemon and of measurements on an H200."""
+
+from dataclasses import dataclass
+
+from scheduler.simulator.workloads import Workload
+
+SLICE_NS = 6_000_000
+"""Of a device that cannot preempt (section 3.2.1)."""
+
+PREEMPTIVE_SLICE_NS = 30_000_000
+
+
+@dataclass(frozen=True)
+class VgpuSpec:
+    """A vGPU: its weight, at least 1, and what its guest runs."""
+
+    weight: int
+    workload: Workload
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One simulation. Times in ns. With `nr_cores` None every guest has a core of its own.
+
+    `is_preemptive`: a kernel that outlives its slice goes on beside the next holder's kernels, sharing the device with them.
+    """
+
+    policy: str
+    vgpus: tuple[VgpuSpec, ...]
+    nr_gpus: int = 1
+    duration_ns: int = 10_000_000_000
+    seed: int = 0
+    is_preemptive: bool = False
+    slice_ns: int = SLICE_NS
+    handover_ns: int = 150_000
+    """Of another context, on the device."""
+    sharing_loss_percent: int = 8
+    """Of the device's own time slicing."""
+    idle_ns: int = 20_000
+    """How long a holder without work keeps the GPU."""
+    nr_cores: int | None = None
+    core_slice_ns: int = 3_000_000
+    core_switch_ns: int = 5_000
+    spin_ns: int = 50_000
+    """How long a guest that does not poll for ever spins for an answer."""
+    wake_ns: int = 10_000
+    """From the answer to a guest that sleeps until it goes on."""
+    round_trip_ns: int = 1_000
+    """From the end of a kernel until a guest that spins knows."""

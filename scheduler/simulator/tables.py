@@ -1,0 +1,82 @@
+"""Reports as text: a line for each vGPU, or for each kind of vGPU where there are many, and a line that compares policies."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from scheduler.simulator.report import Report, VgpuReport
+
+MAX_LINES = 32
+"""More vGPUs than this are shown by weight and workload."""
+
+
+def print_reports(reports: Sequence[Report], console: Console) -> None:
+    """A table for each policy, then one that compares them."""
+    for report in reports:
+        console.print(_vgpu_table(report))
+        console.print()
+    console.print(_policy_table(reports))
+
+
+def _groups(report: Report) -> Iterator[tuple[str, list[VgpuReport]]]:
+    """What makes a line: its name and its vGPUs."""
+    if len(report.vgpus) <= MAX_LINES:
+        yield from ((str(vgpu.vgpu), [vgpu]) for vgpu in report.vgpus)
+        return
+    kinds: dict[tuple[int, str], list[VgpuReport]] = {}
+    for vgpu in report.vgpus:
+        kinds.setdefault((vgpu.weight, vgpu.workload), []).append(vgpu)
+    yield from ((f"{len(members)} x", members) for _, members in sorted(kinds.items()))
+
+
+def _table(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Narrow enough for 80 columns."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in names:
+        table.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, no_wrap=True, justify="right")
+    return table
+
+
+def _vgpu_table(report: Report) -> Table:
+    headings = ("weight", "GPU ms", "/weight", "share", "fair", "x", "p50", "p99", "max")
+    title = f"{report.policy}: {report.duration_ns / 1e9:g} s, GPUs: {report.nr_gpus}; waits in ms"
+    table = _table(title, ("vGPU", "workload"), headings)
+    for name, vgpus in _groups(report):
+        table.add_row(name, vgpus[0].workload, str(vgpus[0].weight), *_cells(vgpus))
+    return table
+
+
+def _cells(vgpus: Sequence[VgpuReport]) -> list[str]:
+    """Means; of x the range, of waits the longest."""
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(values)
+
+    fairness = [vgpu.fairness for vgpu in vgpus]
+    digits = 3 if len(vgpus) == 1 else 2
+    least, most = f"{min(fairness):.{digits}f}", f"{max(fairness):.{digits}f}"
+    return [
+        f"{mean([vgpu.gpu_ns for vgpu in vgpus]) / 1e6:.1f}",
+        f"{mean([vgpu.normalised_ns for vgpu in vgpus]) / 1e6:.1f}",
+        f"{mean([vgpu.share for vgpu in vgpus]):.3f}",
+        f"{mean([vgpu.fair_share for vgpu in vgpus]):.3f}",
+        least if least == most else f"{least}-{most}",
+        *(f"{max(getattr(vgpu, f'wait_{name}_ns') for vgpu in vgpus) / 1e6:.1f}" for name in ("p50", "p99", "max")),
+    ]
+
+
+def _policy_table(reports: Sequence[Report]) -> Table:
+    headings = ("min-max ratio", "utilisation", "overhead", "hand-overs")
+    table = _table("all vGPUs together", ("policy",), headings)
+    for report in reports:
+        table.add_row(
+            report.policy,
+            f"{report.min_max_ratio:.4f}",
+            f"{report.utilisation:.3f}",
+            f"{report.overhead:.3f}",
+            str(report.nr_handovers),
+        )
+    return table

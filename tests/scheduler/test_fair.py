@@ -1,0 +1,212 @@
+"""Fair queuing: the paper's example, the bound on unfairness over random histories, sleepers, late charges, weights that change."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.fair import OWED_NS, PAUSE_NS, FairQueuing
+from tests.scheduler.histories import History, play
+
+MS = 1_000_000
+LONG_NS = 100 * PAUSE_NS
+
+
+def value(policy: FairQueuing, vgpu: int) -> float:
+    return policy.standing(vgpu, 0)[0]
+
+
+def turn(policy: FairQueuing, used_ns: int, now_ns: int) -> int:
+    """One slice of whoever is picked, who then queues again."""
+    choice = policy.pick(now_ns)
+    assert choice is not None
+    policy.dispatched(choice, now_ns)
+    policy.charged(choice, used_ns, now_ns + used_ns)
+    policy.backlogged(choice, now_ns + used_ns)
+    return choice
+
+
+def backlogged_policy(weights: dict[int, int]) -> FairQueuing:
+    policy = FairQueuing()
+    for vgpu, weight in weights.items():
+        policy.joined(vgpu, weight, 0)
+        policy.backlogged(vgpu, 0)
+    return policy
+
+
+def test_the_example_of_the_paper() -> None:
+    """Figure 4: weights 1 and 2, slices of 10 ms. vGPU 1 sleeps from 70 to 105 and wakes at virtual time 35."""
+    policy = backlogged_policy({1: 1, 2: 2})
+    order = [turn(policy, 10 * MS, 10 * MS * i) for i in range(6)]
+    assert order == [1, 2, 2, 1, 2, 2]
+    assert (value(policy, 1), value(policy, 2)) == (20 * MS, 20 * MS)
+    assert turn(policy, 10 * MS, 60 * MS) == 1
+    policy.blocked(1, 70 * MS)
+    assert [turn(policy, 10 * MS, (70 + 10 * i) * MS) for i in range(3)] == [2, 2, 2]
+    policy.backlogged(1, 105 * MS)
+    assert value(policy, 1) == 35 * MS
+    assert value(policy, 2) == 35 * MS
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 2**32), st.integers(1, 150))
+@settings(max_examples=200, deadline=None)
+def test_nobody_gets_ahead_of_an_active_one_by_more_than_the_bound(weights: list[int], seed: int, nr: int) -> None:
+    play(History(FairQueuing(owed_ns=MS), weights, MS), random.Random(seed), nr)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_the_bound_holds_without_pauses_too(seed: int) -> None:
+    play(History(FairQueuing(pause_ns=0), [1, 2, 3], 0), random.Random(seed), 120)
+
+
+def test_the_bound_is_what_first_come_breaks() -> None:
+    """So that the property test is known to be able to fail."""
+    from scheduler.first_come import FirstCome  # noqa: PLC0415
+
+    with pytest.raises(AssertionError, match="ahead of"):
+        play(History(FirstCome(), [1, 5, 9], MS), random.Random(1), 400)
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=2, max_size=5),
+    st.lists(st.integers(1, 90 * MS), min_size=5, max_size=5),
+    st.integers(2 * PAUSE_NS, 10**12),
+)
+def test_a_sleeper_gains_nothing(weights: list[int], lengths_ns: list[int], sleep_ns: int) -> None:
+    policy = backlogged_policy(dict(enumerate(weights)))
+    now_ns = 0
+    policy.blocked(0, now_ns)
+    policy.dispatched(1, now_ns)
+    while now_ns < sleep_ns:
+        for length_ns in lengths_ns:
+            now_ns += max(length_ns, sleep_ns // 20)
+            policy.charged(1, length_ns, now_ns)
+    before = value(policy, 1)
+    policy.backlogged(0, now_ns)
+    others = [value(policy, vgpu) for vgpu in range(1, len(weights))]
+    assert value(policy, 0) == min(others)
+    assert value(policy, 1) == before
+
+
+def test_one_alone_that_worked_for_long_does_not_pay_for_it() -> None:
+    policy = FairQueuing()
+    policy.joined(1, 1, 0)
+    policy.joined(2, 1, 0)
+    policy.dispatched(1, 0)
+    for i in range(100):
+        policy.charged(1, MS, i * MS)
+    policy.backlogged(2, LONG_NS)
+    policy.backlogged(1, LONG_NS)
+    assert value(policy, 2) == value(policy, 1)
+    assert policy.pick(LONG_NS) == 2
+
+
+@pytest.mark.parametrize(("used_ns", "lead_ns"), [(MS // 10, 3 * MS // 10), (90 * MS, OWED_NS / 3)])
+def test_after_a_pause_it_is_owed_what_it_was_up_to_a_limit(used_ns: int, lead_ns: float) -> None:
+    policy = backlogged_policy({1: 3, 2: 1})
+    assert turn(policy, 3 * MS, 0) == 1
+    assert turn(policy, 12 * MS // 10, MS) == 2
+    policy.blocked(1, 2 * MS)
+    policy.dispatched(2, 2 * MS)
+    policy.charged(2, used_ns, 2 * MS + PAUSE_NS // 2)
+    policy.backlogged(1, 2 * MS + PAUSE_NS - 1)
+    assert value(policy, 2) - value(policy, 1) == pytest.approx(lead_ns, abs=1)
+
+
+def test_a_pause_that_lasts_is_sleep() -> None:
+    policy = backlogged_policy({1: 3, 2: 1})
+    assert turn(policy, 3 * MS, 0) == 1
+    policy.dispatched(2, MS)
+    policy.blocked(1, MS)
+    policy.charged(2, 9 * MS, MS)
+    policy.backlogged(1, MS + PAUSE_NS)
+    assert value(policy, 1) == value(policy, 2) == 9 * MS
+
+
+@pytest.mark.parametrize("state", ["holding", "backlogged", "pausing"])
+def test_a_late_charge_moves_whoever_it_finds(state: str) -> None:
+    policy = backlogged_policy({1: 2, 2: 1})
+    policy.dispatched(1, 0)
+    if state == "backlogged":
+        policy.backlogged(1, 1)
+    elif state == "pausing":
+        policy.blocked(1, 1)
+    policy.charged(1, 5 * MS, 2)
+    assert value(policy, 1) == 2.5 * MS
+    policy.backlogged(1, 3)
+    assert policy.pick(4) == 2
+
+
+def test_a_charge_that_finds_it_asleep_counts_from_virtual_time() -> None:
+    """A kernel that outlived its slice runs beside the others: what it takes now is not set off against its sleep."""
+    policy = backlogged_policy({1: 1, 2: 1})
+    policy.blocked(1, 0)
+    policy.dispatched(2, 0)
+    policy.charged(2, 50 * MS, LONG_NS)
+    policy.charged(1, 7 * MS, LONG_NS)
+    assert value(policy, 1) == 57 * MS
+    policy.backlogged(1, 2 * LONG_NS)
+    assert value(policy, 1) == 57 * MS
+
+
+def test_a_weight_changes_what_comes_and_not_what_was() -> None:
+    policy = backlogged_policy({1: 1, 2: 1})
+    for i in range(10):
+        turn(policy, MS, i * MS)
+    before = value(policy, 1), value(policy, 2)
+    policy.weight_changed(2, 4, 10 * MS)
+    assert (value(policy, 1), value(policy, 2)) == before
+    turns = [turn(policy, MS, (10 + i) * MS) for i in range(50)]
+    assert (turns.count(1), turns.count(2)) == (10, 40)
+
+
+def test_small_charges_add_up_without_loss() -> None:
+    policy = FairQueuing()
+    policy.joined(1, 7, 0)
+    policy.dispatched(1, 0)
+    for _ in range(70_000):
+        policy.charged(1, 1, 0)
+    assert value(policy, 1) == 10_000
+
+
+def test_of_equals_the_longest_waiting_is_first() -> None:
+    policy = FairQueuing()
+    for vgpu in (3, 1, 2):
+        policy.joined(vgpu, 1, 0)
+    for vgpu in (2, 3, 1):
+        policy.backlogged(vgpu, 0)
+    assert [turn(policy, MS, i) for i in range(6)] == [2, 3, 1, 2, 3, 1]
+
+
+def test_another_than_the_picked_one_may_be_dispatched() -> None:
+    """The daemon hears afterwards whom the workers gave the GPU, and may miss some."""
+    policy = backlogged_policy({1: 1, 2: 1, 3: 1})
+    policy.dispatched(3, 0)
+    policy.charged(3, 6 * MS, 6 * MS)
+    policy.dispatched(2, 6 * MS)
+    policy.charged(2, 6 * MS, 12 * MS)
+    policy.backlogged(3, 12 * MS)
+    policy.backlogged(2, 12 * MS)
+    assert policy.pick(12 * MS) == 1
+    policy.dispatched(99, 12 * MS)
+    assert policy.pick(12 * MS) == 1
+
+
+def test_joining_twice_forgives_nothing() -> None:
+    policy = backlogged_policy({1: 1, 2: 1})
+    turn(policy, 60 * MS, 0)
+    policy.joined(1, 2, 60 * MS)
+    assert value(policy, 1) == 60 * MS
+    assert policy.standing(1, 0)[1] == 0.5
+
+
+def test_one_that_comes_starts_where_the_others_are() -> None:
+    policy = backlogged_policy({1: 1, 2: 1})
+    for i in range(20):
+        turn(policy, MS, i * MS)
+    policy.left(2, 20 * MS)
+    policy.joined(2, 1, 20 * MS)
+    policy.backlogged(2, 20 * MS)
+    assert value(policy, 2) == value(policy, 1) == 10 * MS
