@@ -13,7 +13,7 @@
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
  * it still stands before all who wait, or has only just got it (a switch costs the GPU more than a short pause). What
- * it holds without use it pays for. A program that sleeps for longer is not waited for.
+ * it holds without use it pays for. One that pauses for longer than it works is not waited for.
  *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
@@ -22,7 +22,7 @@
 
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
-#define FGV_PAUSE_MAX_NS      UINT64_C(400000) /* a longer pause is sleep */
+#define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
 #define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
@@ -35,6 +35,12 @@ void fgv_turn_started(struct fgv_worker *worker)
     uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
     worker->busy_since_ns = from_ns;
     worker->last_finish_ns = from_ns;
+    worker->burst_since_ns = from_ns;
+}
+
+static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
+{
+    return mean_ns == 0 ? sample_ns : (mean_ns * 3 + sample_ns) / 4;
 }
 
 static void charge(struct fgv_worker *worker, uint64_t now_ns)
@@ -47,22 +53,24 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
 {
     if (nr != 0 && now_ns > worker->last_finish_ns) {
         uint64_t sample_ns = (now_ns - worker->last_finish_ns) / nr;
-        worker->mean_ns = worker->mean_ns == 0 ? sample_ns : (worker->mean_ns * 3 + sample_ns) / 4;
+        worker->mean_ns = mean_with(worker->mean_ns, sample_ns);
         worker->last_finish_ns = now_ns;
     }
     if (worker->nr_unfinished == 0 && worker->busy_since_ns != 0) {
         charge(worker, now_ns);
         worker->busy_since_ns = 0;
         worker->pause_since_ns = now_ns;
+        worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
     }
 }
 
 /* There is work again. */
 static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
 {
+    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = now_ns - worker->pause_since_ns;
-    gap_ns = gap_ns < 2 * FGV_PAUSE_MAX_NS ? gap_ns : 2 * FGV_PAUSE_MAX_NS;
-    worker->gap_ns = worker->gap_ns == 0 ? gap_ns : (worker->gap_ns * 3 + gap_ns) / 4;
+    worker->gap_ns =
+        mean_with(worker->gap_ns, gap_ns < slice_ns ? gap_ns : slice_ns); /* a long sleep is soon forgotten */
     worker->pause_since_ns = 0;
 }
 
@@ -81,10 +89,10 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (!fgv_grant_others_wait(grantee)) {
         return FGV_IDLE_NS;
     }
-    if (worker->gap_ns == 0 || worker->gap_ns > FGV_PAUSE_MAX_NS) {
+    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    if (worker->gap_ns == 0 || worker->gap_ns > worker->burst_ns || worker->gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
