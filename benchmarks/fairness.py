@@ -1,0 +1,219 @@
+"""What shares vGPUs get of one device: `python -m benchmarks.fairness [--policy NAME,...] [--weights 1:2:3] [--kernel-us US,...]`.
+
+Each vGPU runs `benchmarks/programs/spin.cu` through the rings, all at once, and kernels are counted in one common window. The min-max
+ratio is that of the FairGV paper's section 5.4.1: the least over the greatest of what each got over its weight, 1 when all is fair. It stands
+twice: over kernel time that programs counted themselves, and over GPU time that was charged, which tells policy from accounting.
+
+Wrong when guests, workers and the device's threads have no core each: a guest that is not run cannot ask for its share.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from backend_host.cli import start_in_background, wait_for_end
+from backend_host.config import DEVICE_KINDS, PACKAGE_ROOT, load_config
+from backend_host.ipc import Connection
+from benchmarks.build import build
+from scheduler.registry import POLICIES
+
+START_S = 3.0
+"""For all programs to have started, each with its first compilation."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What the vGPUs run: kernels of so many us, so many in a row before a synchronisation, so many us of sleep. Shorter lists are repeated."""
+
+    weights: tuple[int, ...]
+    kernel_us: tuple[float, ...]
+    queue: tuple[int, ...]
+    sleep_us: tuple[float, ...] = (0.0,)
+
+    def options(self, index: int) -> list[str]:
+        """The command line of one vGPU's program, without the window."""
+        values = {"--kernel-us": self.kernel_us, "--queue": self.queue, "--sleep-us": self.sleep_us}
+        return [word for name, each in values.items() for word in (name, str(each[index % len(each)]))]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one vGPU got in the window: `kernel_s` its program counted, `charged_s` the daemon; `nr_grants` turns."""
+
+    weight: int
+    kernel_s: float
+    charged_s: float
+    nr_grants: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """One policy. `utilisation` is kernel time over the window: beside 1 stands what sharing cost."""
+
+    policy: str
+    shares: tuple[Share, ...]
+    window_s: float
+
+    @property
+    def min_max_ratio(self) -> float:
+        """Over what the programs counted."""
+        return min_max_ratio([share.kernel_s / share.weight for share in self.shares])
+
+    @property
+    def charged_min_max_ratio(self) -> float:
+        """Over what was charged."""
+        return min_max_ratio([share.charged_s / share.weight for share in self.shares])
+
+    @property
+    def utilisation(self) -> float:
+        return sum(share.kernel_s for share in self.shares) / self.window_s
+
+
+def min_max_ratio(normalised: Sequence[float]) -> float:
+    """The least over the greatest; 0 when nobody got anything."""
+    return min(normalised) / max(normalised) if max(normalised) > 0 else 0.0
+
+
+def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, window_s: float) -> Result:
+    """One run of all vGPUs together, under a daemon of its own."""
+    program = build("spin")
+    slice_ns = round(slice_ms * 1e6) if slice_ms is not None else None
+    with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
+        state_dir = Path(directory)
+        state_dir.chmod(0o711)  # workers of another user pass through
+        start_in_background(load_config(None, state_dir=state_dir, device=device, policy=policy, slice_ns=slice_ns))
+        begin_s = time.time() + START_S
+        end_s = begin_s + window_s
+        window = ["--begin", f"{begin_s:.6f}", "--end", f"{end_s:.6f}"]
+        programs = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "backend_host.run", "--state-dir", directory),
+                    *("--vgpu", f"vgpu-{index}", "--weight", str(weight), "--"),
+                    *(str(program), *mixture.options(index), *window),
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=PACKAGE_ROOT,
+            )
+            for index, weight in enumerate(mixture.weights)
+        ]
+        try:
+            accounts = [_accounts(state_dir, at_s) for at_s in (begin_s, end_s)]
+            counted = [_counted(child) for child in programs]
+        finally:
+            for child in programs:
+                child.kill()
+            _stop(state_dir)
+    shares = (
+        Share(weight, counted[index], *_difference(*(account[f"vgpu-{index}"] for account in accounts)))
+        for index, weight in enumerate(mixture.weights)
+    )
+    return Result(policy, tuple(shares), window_s)
+
+
+def _accounts(state_dir: Path, at_s: float) -> dict[str, Any]:
+    """The vGPUs of the status at a point in time."""
+    time.sleep(max(0.0, at_s - time.time()))
+    with Connection(state_dir / "control.sock") as connection:
+        return {vgpu["name"]: vgpu for vgpu in connection.ask("status")["vgpus"]}
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, int]:
+    return (after["used_ns"] - before["used_ns"]) / 1e9, after["nr_grants"] - before["nr_grants"]
+
+
+def _counted(child: subprocess.Popen[str]) -> float:
+    """Seconds of kernels that the program counted."""
+    output, _ = child.communicate()
+    if child.returncode != 0:
+        sys.exit(f"spin failed with exit status {child.returncode}")
+    told = json.loads(output)
+    return float(told["kernels"] * told["kernel_us"] / 1e6)
+
+
+def _stop(state_dir: Path) -> None:
+    with Connection(state_dir / "control.sock") as connection:
+        pid = int(connection.ask("stop")["pid"])
+    wait_for_end(pid)
+
+
+def table(results: Sequence[Result], mixture: Mixture) -> Table:
+    """One row for each policy."""
+    weights = ":".join(map(str, mixture.weights))
+    found = Table("policy", "min-max ratio", "of charges", "utilisation", "kernel s / weight", "turns")
+    kernels, rows = (", ".join(f"{number:g}" for number in each) for each in (mixture.kernel_us, mixture.queue))
+    found.title = f"weights {weights}; kernels of {kernels} us, {rows} in a row"
+    for result in results:
+        each = " ".join(f"{share.kernel_s / share.weight:.3g}" for share in result.shares)
+        turns = " ".join(str(share.nr_grants) for share in result.shares)
+        ratios = (result.min_max_ratio, result.charged_min_max_ratio, result.utilisation)
+        found.add_row(result.policy, *(f"{ratio:.3f}" for ratio in ratios), each, turns)
+    return found
+
+
+def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
+    """Everything that was measured, with how."""
+    document = {
+        "device": options.device,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
+        "load_before": options.load,
+        "mixture": asdict(mixture),
+        "slice_ms": options.slice_ms,
+        "results": [
+            asdict(result) | {"min_max_ratio": result.min_max_ratio, "utilisation": result.utilisation}
+            for result in results
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split(","))
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="fairness", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policy", default="fair", help=f"some of {','.join(sorted(POLICIES))} (default fair)")
+    parser.add_argument("--weights", default="1:2:3", help="one vGPU each (default 1:2:3)")
+    parser.add_argument("--kernel-us", type=_numbers, default=(500.0,), metavar="US,...", help="(default 500)")
+    parser.add_argument("--queue", type=_numbers, default=(256,), metavar="N,...", help="launches in a row (256)")
+    parser.add_argument("--sleep-us", type=_numbers, default=(0.0,), metavar="US,...", help="after each row (0)")
+    parser.add_argument("--slice-ms", type=float, metavar="MS", help="(default: the device's)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of the window (default 6)")
+    parser.add_argument("--device", choices=DEVICE_KINDS, default="soft")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    options.load = os.getloadavg()[0]
+    weights = tuple(int(word) for word in options.weights.split(":"))
+    mixture = Mixture(weights, options.kernel_us, tuple(int(number) for number in options.queue), options.sleep_us)
+    results = []
+    for policy in options.policy.split(","):
+        if policy not in POLICIES:
+            parser.error(f"there is no policy {policy}; there are {', '.join(sorted(POLICIES))}")
+        Console(stderr=True).print(f"{policy}: {START_S + options.seconds:.0f} s")
+        results.append(measure(policy, mixture, options.device, options.slice_ms, options.seconds))
+    Console().print(table(results, mixture))
+    if options.json:
+        write_json(options.json, options, mixture, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
