@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from cuda_api.ptx.syntax import Guard, Instruction, Integer, Label, Name
 from softgpu.compiler.analysis import WAITING
+from softgpu.compiler.effects import Effects
 from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.graph import Graph, control_flow
+from softgpu.compiler.purity import register_effects
 
 _WHOLE_BLOCK = frozenset((("sync",), ("cta", "sync"), ("sync", "aligned"), ("cta", "sync", "aligned")))
 END = 0
@@ -29,6 +31,14 @@ class CutCode:
     graph: Graph = field(default_factory=Graph)
     cut_of: dict[int, int] = field(default_factory=dict)
     start_of: dict[int, int] = field(default_factory=dict)
+    _effects: dict[int, tuple[Instruction, Effects]] = field(default_factory=dict)
+
+    def effect(self, item: Instruction) -> Effects:
+        """What an instruction of the code does to registers; found out once, as every analysis asks."""
+        known = self._effects.get(id(item))
+        if known is None:
+            known = self._effects[id(item)] = item, register_effects(item)
+        return known[1]
 
     def refresh(self) -> None:
         """After a change of the code."""

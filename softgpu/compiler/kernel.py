@@ -2,7 +2,8 @@
 The two ways into a kernel: one thread (`run_thread`), or a whole block as a loop nest over its threads (`run_block`).
 
 A kernel in which no thread waits for another has one loop nest over a box of thread indices, with the body inlined; its two entries call it
-with one thread or with all. The innermost loop runs over x and says that its iterations are independent, as CUDA threads are.
+with one thread or with all. The innermost loop runs over x and says that its iterations are independent, as CUDA threads are. Where barriers
+of the whole block are all that threads wait at, `fission` writes a sequence of such loops instead.
 """
 
 from __future__ import annotations

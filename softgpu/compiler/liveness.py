@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cuda_api.ptx.syntax import Instruction
 from softgpu.compiler.cut import CutCode
-from softgpu.compiler.purity import CARRY, register_effects
+from softgpu.compiler.purity import CARRY
 
 Replaced = Callable[[set[str]], set[str]]
 """From the registers that a segment needs to those that it is given: others may be made of them."""
@@ -23,7 +23,7 @@ def live_at_cuts(cut: CutCode, replaced: Replaced) -> tuple[dict[int, set[str]],
             item = cut.flat.code[index]
             if not isinstance(item, Instruction):
                 continue
-            effect = register_effects(item)
+            effect = cut.effect(item)
             if not effect.is_guarded:
                 killed |= effect.writes
                 needed -= effect.writes

@@ -1,4 +1,4 @@
-"""LLVM text to a shared object: verified, optimised for this host, linked by the system's compiler driver."""
+"""LLVM text to a shared object: verified, optimised for this host, linked by the system's linker."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: i
     """LLVM's own pipeline for the level, with both vectorisers."""
     options = llvm.create_pipeline_tuning_options(speed_level=speed_level)
     options.loop_vectorization = True
-    options.slp_vectorization = not __import__("os").environ.get("NOSLP")
+    options.slp_vectorization = True
     options.loop_interleaving = True
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
@@ -69,21 +69,26 @@ def link(code: bytes, output: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".softgpu-", dir=output.parent) as folder:
         object_file, linked = Path(folder, "module.o"), Path(folder, "module.so")
         object_file.write_bytes(code)
-        command = [
-            "cc",
-            "-shared",
-            "-nostartfiles",
-            "-Wl,--as-needed,-z,now",
-            "-o",
-            str(linked),
-            str(object_file),
-            "-lm",
-        ]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            raise LinkError("no C compiler ('cc') to link with") from error
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["the linker failed"]
-            raise LinkError(lines[-1])
+        rest = ["-o", str(linked), str(object_file), "-lm"]
+        if not _succeeds(["ld", "-shared", "--as-needed", "-z", "now", *rest]):
+            _link_with_driver(rest)
         linked.replace(output)
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _link_with_driver(rest: list[str]) -> None:
+    """The slow way, for a linker that is not called `ld` or does not find the libraries alone."""
+    command = ["cc", "-shared", "-nostartfiles", "-Wl,--as-needed,-z,now", *rest]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise LinkError("no linker ('ld') and no C compiler ('cc') to link with") from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["the linker failed"]
+        raise LinkError(lines[-1])

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from cuda_api.ptx.syntax import Instruction, Integer, Label, Name
 from softgpu.compiler.cut import CutCode
-from softgpu.compiler.effects import Effects
-from softgpu.compiler.purity import CARRY, is_pure, is_stable, register_effects
+from softgpu.compiler.purity import CARRY, is_pure, is_stable
 from softgpu.compiler.uniform import Variation
 
 _MAX_COST = 40
@@ -42,12 +41,10 @@ class Recomputation:
         self._cut = cut
         self._variation = variation
         self._parameters = {item.name for item in cut.flat.function.parameters}
-        self._effects: dict[int, Effects] = {}
         self._definitions: dict[str, list[Instruction]] = {}
         for item in cut.flat.code:
             if isinstance(item, Instruction):
-                effect = self._effects[id(item)] = register_effects(item)
-                for name in effect.writes:
+                for name in cut.effect(item).writes:
                     self._definitions.setdefault(name, []).append(item)
         self._costs: dict[str, int] = {}
         self._sources: dict[str, set[str]] = {}
@@ -91,7 +88,7 @@ class Recomputation:
             code.append(item)
 
     def _add_reads(self, item: Instruction, code: list[Instruction | Label], done: set[int]) -> None:
-        for name in sorted(self._effects[id(item)].reads & self.once.keys()):
+        for name in sorted(self._cut.effect(item).reads & self.once.keys()):
             if not self._is_kept(name):
                 self._add_definition(name, code, done)
 
@@ -101,7 +98,7 @@ class Recomputation:
 
     def _is_kept(self, name: str) -> bool:
         """What is the same for all threads is computed once for the block, unless it takes no more than a look."""
-        return name not in self._variation.registers and not self._effects[id(self.once[name])].reads.isdisjoint(
+        return name not in self._variation.registers and not self._cut.effect(self.once[name]).reads.isdisjoint(
             self.once
         )
 
@@ -112,18 +109,18 @@ class Recomputation:
 
     def _sources_of(self, name: str) -> set[str]:
         if name not in self._sources:
-            found: set[str] = set()
-            if not self.is_again(name):
-                found.add(name)
-            else:
-                origin = self.along.get(name)
-                if origin is not None:
-                    found.add(self.moved(name))
-                start = self.once[name] if origin is None else origin.start
-                reads = {origin.register} if origin and start is None else self._effects[id(start)].reads
-                found.update(*(self._sources_of(read) for read in reads & self.once.keys()))
+            origin = self.along.get(name)
+            found = {name} if not self.is_again(name) else {self.moved(name)} if origin is not None else set()
+            found.update(*(self._sources_of(read) for read in self._operands(name) & self.once.keys()))
             self._sources[name] = found
         return self._sources[name]
+
+    def _operands(self, name: str) -> set[str]:
+        """What the code that computes a register reads, before what it computes again itself."""
+        origin = self.along.get(name)
+        if origin is not None:
+            return self._cut.effect(origin.start).reads if origin.start is not None else {origin.register}
+        return self._cut.effect(self.once[name]).reads if self.is_again(name) else set()
 
     # Defined once
 
@@ -141,7 +138,7 @@ class Recomputation:
                     self.once[name] = item
 
     def _is_unconditional(self, item: Instruction) -> bool:
-        effect = self._effects[id(item)]
+        effect = self._cut.effect(item)
         return (
             not effect.is_guarded
             and CARRY not in effect.writes | effect.reads
@@ -152,7 +149,7 @@ class Recomputation:
     def _has_known_operands(self, item: Instruction) -> bool:
         """Whether it reads registers of the first kind alone."""
         flat = self._cut.flat
-        for name in self._effects[id(item)].reads:
+        for name in self._cut.effect(item).reads:
             if name in flat.registers:
                 if name not in self.once:
                     return False
@@ -167,7 +164,7 @@ class Recomputation:
         """What it takes each thread: values that are the same for all are computed once."""
         if name not in self._costs:
             own = _COSTS.get(item.opcode, 1) if name in self._variation.registers else 0
-            self._costs[name] = own + sum(self._costs.get(read, 0) for read in self._effects[id(item)].reads)
+            self._costs[name] = own + sum(self._costs.get(read, 0) for read in self._cut.effect(item).reads)
         return self._costs[name]
 
     # Going along
@@ -185,7 +182,7 @@ class Recomputation:
             if name in self._variation.registers
             and name not in self.once
             and self._cut.flat.registers.get(name) in _WORDS
-            and not any(id(item) in alone or self._effects[id(item)].is_guarded for item in items)
+            and not any(id(item) in alone or self._cut.effect(item).is_guarded for item in items)
         }
         changed = True
         while changed:
@@ -218,7 +215,7 @@ class Recomputation:
             return Origin(source)
         is_start = (
             isinstance(item.operands[0], Name)
-            and CARRY not in self._effects[id(item)].writes
+            and CARRY not in self._cut.effect(item).writes
             and is_pure(item, self._parameters)
             and self._has_known_operands(item)
         )

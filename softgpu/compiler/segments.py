@@ -5,7 +5,8 @@ Its code is cut at barriers (`cut`), and where a branch that all threads take al
 A segment is the code between cuts, with one beginning. What it needs from earlier segments is, register by register, computed again
 (`recompute`), handed over once for all threads where it is the same for them (`uniform`), or saved for each thread.
 
-Kernels whose threads wait in any other way, whose code would grow too much, or whose functions end threads keep fibers.
+Kernels whose threads wait in any other way, whose code would grow too much, or whose functions end threads keep fibers; with
+FAIRGV_SOFTGPU_FIBERS=1 in the environment all do, so that tests can compare both.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from softgpu.compiler.cut import CutCode, cut_at_barriers, cut_at_branches, is_c
 from softgpu.compiler.effects import names_of
 from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.liveness import live_at_cuts
-from softgpu.compiler.purity import is_pure, register_effects
+from softgpu.compiler.purity import is_pure
 from softgpu.compiler.recompute import Recomputation
 from softgpu.compiler.uniform import Variation, variation
 
 _MAX_GROWTH = 4
 _MAX_SMALL = 2000
 """A kernel keeps fibers when its segments have more instructions than this together, and more than `_MAX_GROWTH` times its own."""
+_MAX_LOOPS = 256
+"""As well when it would become more loops than this: LLVM takes 10 to 20 ms for each."""
 
 _FLOW = frozenset(("bra", "brx", "ret", "exit"))
 
@@ -143,14 +146,15 @@ class _Planner:
     def plan(self) -> Fission | None:
         continuations = self._cut.continuations()
         segments = [self._segment(number, continuations) for number in range(self._cut.nr_segments)]
-        nr_instructions = sum(len(segment.code) for segment in segments)
-        if nr_instructions > max(_MAX_SMALL, _MAX_GROWTH * len(self._cut.flat.code)):
-            return None
         for segment in segments:
             following = [segments[number] for number in segment.next if number]
             known = {name for other in following for name in other.known}
             segment.gives = sorted(known & segment.written)
             segment.is_same &= not any(segment.written & set(other.saved) for other in following)
+        nr_instructions = sum(len(segment.code) for segment in segments)
+        is_large = nr_instructions > max(_MAX_SMALL, _MAX_GROWTH * len(self._cut.flat.code))
+        if is_large or sum(not segment.is_same for segment in segments) > _MAX_LOOPS:
+            return None
         return Fission(self._cut.flat, segments, sorted({name for segment in segments for name in segment.saved}))
 
     def _segment(self, number: int, continuations: list[frozenset[int]]) -> Segment:
@@ -173,7 +177,7 @@ class _Planner:
             (segment.saved if name in self._variation.registers else segment.known).append(name)
         for item in code:
             if isinstance(item, Instruction):
-                effect = register_effects(item)
+                effect = self._cut.effect(item)
                 segment.used |= effect.reads | effect.writes
                 segment.written |= effect.writes
         return segment

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from cuda_api.ptx.syntax import Instruction, Name
 from softgpu.compiler.cut import END, CutCode
 from softgpu.compiler.effects import Effects, names_of
-from softgpu.compiler.purity import CARRY, is_of_the_block, is_pure, register_effects
+from softgpu.compiler.purity import CARRY, is_of_the_block, is_pure
 
 
 @dataclass(slots=True)
@@ -46,9 +46,9 @@ class _Solver:
         self._continuations = cut.continuations()
         self._parameters = {item.name for item in cut.flat.function.parameters}
         self._effects: list[Effects | None] = [
-            register_effects(item) if isinstance(item, Instruction) else None for item in cut.flat.code
+            cut.effect(item) if isinstance(item, Instruction) else None for item in cut.flat.code
         ]
-        self._meetings: dict[int, dict[int, set[int]]] = {}
+        self._meetings: dict[int, dict[int, int]] = {}
         self.found = Variation()
 
     def ways(self, block: int) -> list[int]:
@@ -107,33 +107,32 @@ class _Solver:
             return set()
         (cut,) = cuts
         meetings = self._all_meetings(cut)
-        stops = meetings[branch] - {branch}
+        stops = meetings[branch] & ~(1 << branch)
         seen: set[int] = set()
-        waiting = [block for block in self._cut.within(branch) if block in meetings and block not in stops]
+        waiting = [branch]
         while waiting:
-            block = waiting.pop()
-            if block not in seen:
-                seen.add(block)
-                waiting.extend(other for other in self._cut.within(block) if other in meetings and other not in stops)
+            for block in self._cut.within(waiting.pop()):
+                if block in meetings and not stops >> block & 1 and block not in seen:
+                    seen.add(block)
+                    waiting.append(block)
         return seen
 
-    def _all_meetings(self, cut: int) -> dict[int, set[int]]:
-        """For each block on a way to this cut, the blocks that every such way comes by (its postdominators)."""
+    def _all_meetings(self, cut: int) -> dict[int, int]:
+        """For each block on a way to this cut, the blocks that every such way comes by (its postdominators), a bit for each."""
         if cut in self._meetings:
             return self._meetings[cut]
         inside = {number for number, found in enumerate(self._continuations) if cut in found}
-        meetings = {number: set(inside) for number in inside}
+        every = sum(1 << number for number in inside)
+        meetings = dict.fromkeys(inside, every)
         changed = True
         while changed:
             changed = False
             for number in sorted(inside, reverse=True):
-                if self._cut.cut_of.get(number) == cut:
-                    common = {number}
-                else:
-                    after = [meetings[other] for other in self._cut.within(number) if other in inside]
-                    common = {number} | after[0].intersection(*after[1:])
-                if len(common) != len(meetings[number]):
-                    meetings[number] = common
-                    changed = True
+                common = 0 if self._cut.cut_of.get(number) == cut else every
+                for other in self._cut.within(number):
+                    common &= meetings.get(other, every)
+                common |= 1 << number
+                changed |= common != meetings[number]
+                meetings[number] = common
         self._meetings[cut] = meetings
         return meetings

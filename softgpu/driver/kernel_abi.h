@@ -72,8 +72,8 @@ struct sgp_block {
 
 /* One thread of a block: `self` is what the runtime's functions take. Linear index, x fastest. */
 typedef void (*sgp_thread_fn)(const struct sgp_block *block, struct sgp_thread *self, uint32_t thread_index);
-/* A whole block in one call, for kernels in which no thread ever waits for another (needs_threads == 0). `self` is a
- * scratch thread. */
+/* A whole block in one call, for kernels whose threads never wait for each other, or at barriers of the whole block
+ * alone (needs_threads == 0). `self` is a scratch thread. */
 typedef void (*sgp_block_fn)(const struct sgp_block *block, struct sgp_thread *self);
 
 struct sgp_parameter {
@@ -84,7 +84,7 @@ struct sgp_parameter {
 struct sgp_kernel {
     const char *name;
     sgp_thread_fn run_thread; /* NULL when context_bytes */
-    sgp_block_fn run_block; /* NULL when needs_threads */
+    sgp_block_fn run_block;   /* NULL when needs_threads */
     const struct sgp_parameter *parameters;
     uint32_t nr_parameters;
     uint32_t parameters_bytes;
