@@ -28,8 +28,10 @@ from backend_host.cli import start_in_background, wait_for_end
 from backend_host.config import DEVICE_KINDS, PACKAGE_ROOT, load_config
 from backend_host.ipc import Connection
 from benchmarks.build import build
+from benchmarks.command import command_line
 from scheduler.registry import POLICIES
 
+DERIVED = ("min_max_ratio", "charged_min_max_ratio", "utilisation")
 START_S = 3.0
 """For all programs to have started, each with its first compilation."""
 
@@ -168,16 +170,14 @@ def table(results: Sequence[Result], mixture: Mixture) -> Table:
 def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
     """Everything that was measured, with how."""
     document = {
-        "device": options.device,
+        "device": "softgpu" if options.device == "soft" else options.device,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         "load_before": options.load,
+        "command": options.command,
         "mixture": asdict(mixture),
         "slice_ms": options.slice_ms,
-        "results": [
-            asdict(result) | {"min_max_ratio": result.min_max_ratio, "utilisation": result.utilisation}
-            for result in results
-        ],
+        "results": [asdict(result) | {name: getattr(result, name) for name in DERIVED} for result in results],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")
@@ -201,6 +201,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.load = os.getloadavg()[0]
+    options.command = command_line("benchmarks.fairness", options.json)
     weights = tuple(int(word) for word in options.weights.split(":"))
     mixture = Mixture(weights, options.kernel_us, tuple(int(number) for number in options.queue), options.sleep_us)
     results = []

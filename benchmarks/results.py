@@ -13,21 +13,23 @@ PAGE = PACKAGE_ROOT / "docs/results.md"
 
 HEAD = """# Results
 
-Made by `python -m benchmarks.results` from the files in `benchmarks/results`. Each row compares native and FairGV in one run on one machine,
-medians over alternating repetitions. A ratio above 1 means that FairGV is better: faster, or more bytes a second. Quote ratios; the other
+Made by `python -m benchmarks.results` from the files in `benchmarks/results`: no figure is typed by hand. Quote ratios; the other
 figures belong to their machine.
+"""
+OVERHEAD = """Each row compares native and FairGV in one run on one machine, medians over alternating repetitions. A ratio above 1 means that
+FairGV is better: faster, or more bytes a second.
 
 Why a guest can be faster than native: it does not wait for the driver. A launch or a small copy to the device is a record in a ring, and
 the worker makes the driver's call on another core. Where CUDA itself waits, the guest pays for the way to the worker and back.
 """
 
 
-def section(path: Path) -> str:
-    """One measurement as a table."""
-    document: dict[str, Any] = json.loads(path.read_text())
+def overhead(document: dict[str, Any]) -> str:
+    """Single operations, native and through FairGV."""
     lines = [
         f"## Single operations, {document['device_name']}",
         "",
+        OVERHEAD,
         f"{document['date']}, {document['machine']}, {document['nr_repetitions']} repetitions: `{document['command']}`",
         "",
         "| operation | native | FairGV | unit | ratio | aim |",
@@ -38,6 +40,62 @@ def section(path: Path) -> str:
             f"| {name} | {row['native']:.3g} | {row['guest']:.3g} | {row['unit']} | {row['ratio']:.2f} | {row['aim']} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def fairness(document: dict[str, Any]) -> str:
+    """Shares of vGPUs under each policy."""
+    mixture = document["mixture"]
+    kernels, rows = (", ".join(f"{number:g}" for number in mixture[name]) for name in ("kernel_us", "queue"))
+    lines = [
+        f"## Shares, {document['device']}: weights {':'.join(map(str, mixture['weights']))}, kernels of {kernels} us, {rows} in a row",
+        "",
+        "Min-max ratio of what each vGPU got over its weight: 1 is fair. As the programs counted it, and as it was charged.",
+        "",
+        f"{document['date']}, {document['machine']}, load {document['load_before']:.1f} before: `{document['command']}`",
+        "",
+        "| policy | min-max ratio | of charges | utilisation | kernel s / weight |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for result in document["results"]:
+        each = ", ".join(f"{share['kernel_s'] / share['weight']:.3g}" for share in result["shares"])
+        ratios = " | ".join(f"{result[name]:.3f}" for name in ("min_max_ratio", "charged_min_max_ratio", "utilisation"))
+        lines.append(f"| {result['policy']} | {ratios} | {each} |")
+    return "\n".join(lines) + "\n"
+
+
+def speed(document: dict[str, Any]) -> str:
+    """softgpu beside C loops."""
+    aim = document["aim"]
+    lines = [
+        "## softgpu beside plain C loops",
+        "",
+        f"The same kernels as C loops at -O2, on the same number of cores ({document['nr_threads']}), in turn. The ratio is softgpu's",
+        f"time over that of the loops; aim: a geometric mean of at most {aim['ratio']:g}. Compile is what an empty cache adds to the",
+        f"first launch; aim: at most {aim['compile_s']} s.",
+        "",
+        f"{document['date']}, {document['machine']}, load {document['load_at_start']:.1f} before, {document['nr_repetitions']} repetitions: "
+        f"`{document['command']}`",
+        "",
+        "| program | softgpu | loops | unit | ratio | compile s |",
+        "|---|---:|---:|---|---:|---:|",
+    ]
+    for name, row in document["results"].items():
+        figures = (
+            f"{row['softgpu']:.3g} | {row['loops']:.3g} | {row['unit']} | {row['ratio']:.2f} | {row['compile_s']:.2f}"
+        )
+        lines.append(f"| {name} | {figures} |")
+    lines.append(f"| geometric mean | | | | {document['geometric_mean']:.2f} | |")
+    return "\n".join(lines) + "\n"
+
+
+SECTIONS = {"overhead": overhead, "fairness": fairness, "softgpu-speed": speed}
+"""By what a file's name begins with."""
+
+
+def section(path: Path) -> str:
+    """One measurement. Raises KeyError for a file of no known kind."""
+    [kind] = [kind for kind in SECTIONS if path.name.startswith(kind)]
+    return SECTIONS[kind](json.loads(path.read_text()))
 
 
 def page() -> str:

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.build import NAMES, build
+from benchmarks.command import command_line
 
 AIM_RATIO = 2.0
 AIM_COMPILE_S = 0.5
@@ -160,6 +161,7 @@ def write_json(path: Path, options: argparse.Namespace, load: float, rows: Seque
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         "load_at_start": round(load, 2),
+        "command": command_line("benchmarks.softgpu_speed", options.json),
         "nr_threads": options.threads,
         "nr_repetitions": options.repetitions,
         "seconds": options.seconds,
