@@ -58,6 +58,32 @@ static CUresult shape_check(const struct launch *launch)
     return CUDA_SUCCESS;
 }
 
+static bool is_cooperative(const struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && launch->attributes[i].value.cooperative != 0)
+            return true;
+    }
+    return (launch->flags & FLAG_COOPERATIVE) != 0;
+}
+
+/* The blocks of a cooperative launch must all run at once. How many do is asked once for each shape of a block. */
+static CUresult cooperative_check(const struct launch *launch, CUfunction function)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    int nr_blocks = 0;
+    if (!is_cooperative(launch))
+        return CUDA_SUCCESS;
+    CUresult result = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &nr_blocks, function, (int)(block[0] * block[1] * block[2]), launch->shared_bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const uint64_t most = (uint64_t)(uint32_t)nr_blocks * (uint32_t)device[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    /* A grid has less than 2^31 blocks in x and less than 2^16 in y and z. */
+    return (uint64_t)grid[0] * grid[1] * grid[2] > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
 /* The buffer that `extra` names instead of single parameters. */
 static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
 {
@@ -132,6 +158,8 @@ static CUresult launch_run(struct launch *launch, CUfunction function, CUstream 
         result = function_find(launch, function);
     if (result == CUDA_SUCCESS)
         result = shape_check(launch);
+    if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0)
+        result = cooperative_check(launch, function);
     if (__builtin_expect(result != CUDA_SUCCESS, 0))
         return result;
     launch->stream = fgv_stream_wire(stream);

@@ -39,6 +39,8 @@ int main()
     CHECK(cudaMemcpy(from, rod.data(), nr * sizeof(float), cudaMemcpyHostToDevice));
     void *arguments[] = {&from, &to};
     int nr_blocks = nr_multiprocessors * nr_per_multiprocessor;
+    cudaError_t refused = cudaLaunchCooperativeKernel((void *)spread, nr_blocks + 1, nr_threads, arguments, 0, nullptr);
+    std::printf("one block more: %s, then %s\n", cudaGetErrorName(refused), cudaGetErrorName(cudaGetLastError()));
     CHECK(cudaLaunchCooperativeKernel((void *)spread, nr_blocks, nr_threads, arguments, 0, nullptr));
     CHECK(cudaMemcpy(got.data(), nr_steps % 2 ? to : from, nr * sizeof(float), cudaMemcpyDeviceToHost));
     for (int step = 0; step < nr_steps; step++) {
