@@ -187,9 +187,7 @@ void fgv_control_set_standing(struct fgv_control *control, uint32_t index, doubl
 
 double fgv_control_standing(struct fgv_control *control, uint32_t index)
 {
-    struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
-    uint64_t charged_ns = atomic_load(&vgpu->used_ns) + atomic_load(&vgpu->held_ns);
-    return atomic_load(&vgpu->standing) + atomic_load(&vgpu->standing_per_ns) * (double)charged_ns;
+    return fgv_vgpu_standing(&control->vgpus[index]);
 }
 
 uint64_t fgv_control_slice_ns(struct fgv_control *control)

@@ -133,11 +133,8 @@ struct place {
 static struct place place_of(struct fgv_control *control, uint32_t number)
 {
     struct fgv_vgpu_slot *vgpu = &control->vgpus[number - 1];
-    double used_ns = (double)(atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
-                              atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed));
     return (struct place){
-        .standing = atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
-                    atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * used_ns,
+        .standing = fgv_vgpu_standing(vgpu),
         .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
     };
 }

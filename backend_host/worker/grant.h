@@ -105,6 +105,15 @@ void fgv_control_ring_bell(struct fgv_control *control);
 uint64_t fgv_clock_ns(void);
 /* cffi: end */
 
+/* How it stands with what it was charged up to now; see control.h. */
+static inline double fgv_vgpu_standing(const struct fgv_vgpu_slot *vgpu)
+{
+    uint64_t charged_ns = atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
+                          atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed);
+    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
+           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
+}
+
 /* Sets of workers. */
 static inline void fgv_set_add(struct fgv_worker_set *set, uint32_t slot)
 {

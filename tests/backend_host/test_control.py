@@ -209,6 +209,38 @@ def test_a_standing_counts_from_what_was_used_when_it_was_said(control: ControlP
         control.set_standing(MAX_VGPUS, 0.0, 0.0, charged_ns=0)
 
 
+def test_the_slice_is_renewed_for_a_holder_that_stands_first(control: ControlPage) -> None:
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    now_ns = time.monotonic_ns()
+    assert one.enter(now_ns)
+    assert not two.enter(now_ns)
+    control.set_standing(0, 1.0, 1.0, charged_ns=0)
+    control.set_standing(1, 10.0, 1.0, charged_ns=0)
+    assert lib.fgv_grant_is_first(one.grantee)
+    later_ns = now_ns + SLICE_NS
+    assert one.left_ns(later_ns) == 0
+    assert lib.fgv_grant_renew(one.grantee, later_ns)
+    assert one.left_ns(later_ns) == SLICE_NS
+    lib.fgv_grant_charge_hold(one.grantee, 20)
+    assert not lib.fgv_grant_is_first(one.grantee)
+    assert not lib.fgv_grant_renew(one.grantee, later_ns + SLICE_NS)
+    assert one.left_ns(later_ns + SLICE_NS) == 0
+    one.end_slice(later_ns + SLICE_NS)
+    assert control.holder().vgpu == 1
+    assert not lib.fgv_grant_renew(one.grantee, later_ns + SLICE_NS), "somebody else's slice"
+
+
+def test_held_time_is_paid_for_and_is_no_use(control: ControlPage) -> None:
+    one = Player(control, control.vgpu_take())
+    before = control.vgpus()
+    lib.fgv_grant_charge(one.grantee, 100, 130)
+    lib.fgv_grant_charge_hold(one.grantee, 5)
+    reading = control.vgpu(0)
+    assert reading is not None
+    assert (reading.used_ns, reading.held_ns, reading.charged_ns) == (30, 5, 35)
+    assert charges(before, control.vgpus()) == {0: 35}
+
+
 def test_eviction(control: ControlPage) -> None:
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
     assert one.enter(MS)
@@ -237,6 +269,7 @@ def test_a_holder_that_does_not_use_the_gpu_loses_it(control: ControlPage) -> No
     assert control.holder().vgpu == 1, "it was woken just now"
     lib.fgv_grant_nudge(three.grantee, now_ns + 3 * MS)
     assert control.holder().vgpu == 2
+    assert [reading.held_ns for reading in control.vgpus()] == [0, 2 * MS, 0], "or it would be next again"
 
 
 def test_repair_takes_back_everything(control: ControlPage) -> None:
