@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedList
 
-PAUSE_NS = 1_000_000
+PAUSE_NS = 10_000_000
 """Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
 what they are still owed at every pause."""
 
