@@ -195,6 +195,11 @@ static void serve(const struct fgv_consumed *record)
     case FGV_CALL_cuModuleGetFunction:
         function_get(record, fixed, fixed + sizeof(struct fgv_request_cuModuleGetFunction));
         return;
+    case FGV_CALL_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags: {
+        struct fgv_reply_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags reply = {.numBlocks = 2};
+        answer(record, CUDA_SUCCESS, &reply, sizeof(reply));
+        return;
+    }
     case FGV_CALL_cuLaunchKernel:
         launch(fixed, fixed + sizeof(struct fgv_request_cuLaunchKernel));
         return;

@@ -221,6 +221,7 @@ static void scene_launch(void)
     CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, NULL, &attribute, 1};
     must(cuLaunchKernelEx(&config, function, parameters, NULL), "launch");
     must(cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters), "launch");
+    say("too many to run at once", cuLaunchCooperativeKernel(function, 60000, 60000, 1, 32, 1, 1, 0, NULL, parameters));
     say("no grid", cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
     say("block dimension 4096", cuLaunchKernel(function, 1, 1, 1, 4096, 1, 1, 0, NULL, parameters, NULL));
     say("more threads than the function takes",
