@@ -11,6 +11,7 @@ import pytest
 from backend_host.demo import PLANS
 from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
 from tests.children import running
+from tests.end_to_end.host import wait_until
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
 
@@ -45,7 +46,7 @@ def test_every_verdict_is_pass() -> None:
             )
             assert row is not None, answer.stdout
             assert 0 < int(row[2]) <= int(row[1])
-    assert traces() <= before
+    wait_until(lambda: traces() <= before, "what the demo started has ended, and its files are gone")
 
 
 @pytest.mark.parametrize("line", ["a libvirtd of our own runs", "vm-two: defined", "vm-one: booted"])
@@ -58,4 +59,4 @@ def test_interrupt_leaves_nothing(line: str) -> None:
         rest = demo.stdout.read()
     assert demo.returncode == 128 + signal.SIGINT, rest
     assert "everything is cleaned up" in rest
-    assert traces() <= before
+    wait_until(lambda: traces() <= before, "what the demo started has ended, and its files are gone")
