@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import select
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,10 @@ from benchmarks.command import command_line
 from scheduler.registry import POLICIES
 
 DERIVED = ("min_max_ratio", "charged_min_max_ratio", "utilisation")
-START_S = 3.0
-"""For all programs to have started, each with its first compilation."""
+START_S = 120.0
+"""A program that has not run its first kernel by then will not."""
+LEAD_S = 0.5
+"""From the last program's first kernel to the window: by then the shares are what they stay."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,14 @@ def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, 
         state_dir = Path(directory)
         state_dir.chmod(0o711)  # workers of another user pass through
         start_in_background(load_config(None, state_dir=state_dir, device=device, policy=policy, slice_ns=slice_ns))
-        begin_s = time.time() + START_S
-        end_s = begin_s + window_s
-        window = ["--begin", f"{begin_s:.6f}", "--end", f"{end_s:.6f}"]
         programs = [
             subprocess.Popen(
                 [
                     *(sys.executable, "-m", "backend_host.run", "--state-dir", directory),
                     *("--vgpu", f"vgpu-{index}", "--weight", str(weight), "--"),
-                    *(str(program), *mixture.options(index), *window),
+                    *(str(program), *mixture.options(index), "--together"),
                 ],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=PACKAGE_ROOT,
@@ -114,17 +115,39 @@ def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, 
             for index, weight in enumerate(mixture.weights)
         ]
         try:
+            _wait_until_ready(programs)
+            begin_s = time.time() + LEAD_S
+            end_s = begin_s + window_s
+            for child in programs:
+                _tell(child, f"{begin_s:.6f} {end_s:.6f}\n")
             accounts = [_accounts(state_dir, at_s) for at_s in (begin_s, end_s)]
             counted = [_counted(child) for child in programs]
         finally:
             for child in programs:
                 child.kill()
+                child.wait()
             _stop(state_dir)
     shares = (
         Share(weight, counted[index], *_difference(*(account[f"vgpu-{index}"] for account in accounts)))
         for index, weight in enumerate(mixture.weights)
     )
     return Result(policy, tuple(shares), window_s)
+
+
+def _wait_until_ready(programs: Sequence[subprocess.Popen[str]]) -> None:
+    """Until each has run its first kernel, with its compilation."""
+    deadline_s = time.monotonic() + START_S
+    for child in programs:
+        assert child.stdout is not None
+        readable, _, _ = select.select([child.stdout], [], [], max(0.0, deadline_s - time.monotonic()))
+        if not readable or child.stdout.readline() != "ready\n":
+            sys.exit(f"spin did not start within {START_S:.0f} s")
+
+
+def _tell(child: subprocess.Popen[str], line: str) -> None:
+    assert child.stdin is not None
+    child.stdin.write(line)
+    child.stdin.flush()
 
 
 def _accounts(state_dir: Path, at_s: float) -> dict[str, Any]:
@@ -139,7 +162,7 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, i
 
 
 def _counted(child: subprocess.Popen[str]) -> float:
-    """Seconds of kernels that the program counted."""
+    """Seconds of kernels that the program counted. Its input is closed, and it ends."""
     output, _ = child.communicate()
     if child.returncode != 0:
         sys.exit(f"spin failed with exit status {child.returncode}")
@@ -208,7 +231,7 @@ def main() -> int:
     for policy in options.policy.split(","):
         if policy not in POLICIES:
             parser.error(f"there is no policy {policy}; there are {', '.join(sorted(POLICIES))}")
-        Console(stderr=True).print(f"{policy}: {START_S + options.seconds:.0f} s")
+        Console(stderr=True).print(f"{policy}: {options.seconds:.0f} s")
         results.append(measure(policy, mixture, options.device, options.slice_ms, options.seconds))
     Console().print(table(results, mixture))
     if options.json:
