@@ -160,13 +160,15 @@ struct fgv_worker {
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
     uint64_t last_finish_ns;
-    uint64_t mean_ns;        /* of one submission, 0: unknown */
-    uint64_t idle_since_ns;  /* holding the grant with nothing to do */
-    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns; /* work in flight without a pause since then */
-    uint64_t burst_ns;       /* mean length of that */
-    uint64_t gap_ns;         /* mean length of its pauses, 0: unknown */
+    uint64_t mean_ns;          /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
+    uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
+    uint64_t burst_since_ns;   /* work in flight without a pause since then */
+    uint64_t burst_ns;         /* mean length of that */
+    uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
+    uint64_t gap_deviation_ns; /* mean distance from that */
     struct fgv_backlog backlog;
 
     fgv_may_print_fn inspector;
