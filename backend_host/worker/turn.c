@@ -32,8 +32,12 @@
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS  UINT64_C(1000000000)
-#define FGV_MIN_QUEUED 2u /* while nobody waits, so that the device has the next one when it ends one */
+#define FGV_SHARED_NS        UINT64_C(1000000000)
+#define FGV_ALONE_NS         UINT64_C(100000000) /* of work is queued by who is alone */
+#define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
+#define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
+#define FGV_MARKS_IN_QUEUE   4u
+#define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -109,17 +113,23 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     return most_ns > FGV_IDLE_CONTENDED_NS ? most_ns : FGV_IDLE_CONTENDED_NS;
 }
 
+/* How many submissions last so long. `least` when that is not known. */
+static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
+{
+    uint64_t nr = worker->mean_ns == 0 ? least : time_ns / worker->mean_ns;
+    return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+}
+
+static uint32_t bounded_interval(uint64_t interval)
+{
+    return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
+}
+
 /* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. */
 static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
 {
-    if (worker->mean_ns == 0) {
-        worker->mark_interval = 1;
-        return 1;
-    }
-    uint64_t nr = left_ns / worker->mean_ns;
-    uint64_t interval = FGV_MARK_NS / worker->mean_ns;
-    worker->mark_interval = interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
-    return nr < 1 ? 1 : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+    worker->mark_interval = bounded_interval(worker->mean_ns == 0 ? 1 : FGV_MARK_NS / worker->mean_ns);
+    return fitting(worker, left_ns, 1);
 }
 
 /* What is left of the slice, or of the next one when it is its own too. */
@@ -141,16 +151,19 @@ static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
     return worker->shared_ns != 0;
 }
 
-/* What may be in flight while nobody waits: all that there is, or, where others may be back at any moment, no more than
- * they would have to wait for anyway. */
+/* What may be in flight while nobody waits. Where others may be back at any moment it is no more than they would have
+ * to wait for anyway; alone it is what keeps the device busy, so that a newcomer does not wait for seconds. */
 static uint32_t allowance_unwaited(struct fgv_worker *worker)
 {
-    if (worker->shared_ns == 0 || !is_shared(worker, fgv_clock_ns())) {
-        worker->mark_interval = FGV_MARK_INTERVAL;
+    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    uint32_t nr = worker->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
+                      ? fitting(worker, slice_ns, FGV_MIN_QUEUED)
+                      : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
+    worker->mark_interval = bounded_interval(nr / FGV_MARKS_IN_QUEUE);
+    if (worker->nr_unfinished >= nr && fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS) {
         return FGV_MAX_UNFINISHED;
     }
-    uint32_t nr = allowance(worker, atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed));
-    return nr < FGV_MIN_QUEUED ? FGV_MIN_QUEUED : nr;
+    return nr;
 }
 
 bool fgv_turn_begin(struct fgv_worker *worker)
