@@ -121,9 +121,18 @@ def measure_alone(mixture: Mixture, device: str, window_s: float) -> tuple[float
 
 
 def measure(
-    policy: str, mixture: Mixture, device: str, slice_ms: float | None, window_s: float, alone: Sequence[float]
+    policy: str,
+    mixture: Mixture,
+    device: str,
+    slice_ms: float | None,
+    window_s: float,
+    alone: Sequence[float],
+    logs: Path | None = None,
 ) -> Result:
-    """One run of all vGPUs together, under a daemon of its own; `alone` is what `measure_alone` found."""
+    """One run of all vGPUs together, under a daemon of its own; `alone` is what `measure_alone` found.
+
+    With `logs` each program leaves there when its kernels began and ended: see `log_path`.
+    """
     program = build("spin")
     slice_ns = round(slice_ms * 1e6) if slice_ms is not None else None
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
@@ -136,6 +145,7 @@ def measure(
                     *(sys.executable, "-m", "backend_host.run", "--state-dir", directory),
                     *("--vgpu", f"vgpu-{index}", "--weight", str(weight), "--"),
                     *(str(program), *mixture.options(index), "--together"),
+                    *(("--log", str(log_path(logs, index))) if logs else ()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -185,6 +195,11 @@ def _tell(child: subprocess.Popen[str], line: str) -> None:
     child.stdin.flush()
 
 
+def log_path(logs: Path, index: int) -> Path:
+    """Of one vGPU's program: pairs of 64-bit ns of the device's clock."""
+    return logs / f"vgpu-{index}.spans"
+
+
 def _accounts(state_dir: Path, at_s: float) -> dict[str, Any]:
     """The vGPUs of the status at a point in time."""
     time.sleep(max(0.0, at_s - time.time()))
@@ -225,16 +240,22 @@ def table(results: Sequence[Result], mixture: Mixture) -> Table:
     return found
 
 
-def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
-    """Everything that was measured, with how."""
-    document = {
+def head_of_document(options: argparse.Namespace) -> dict[str, Any]:
+    """Where, when and how something was measured."""
+    return {
         "device": "softgpu" if options.device == "soft" else options.device,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         "load_before": options.load,
         "command": options.command,
-        "mixture": asdict(mixture),
         "slice_ms": options.slice_ms,
+    }
+
+
+def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
+    """Everything that was measured, with how."""
+    document = head_of_document(options) | {
+        "mixture": asdict(mixture),
         "results": [asdict(result) | {name: getattr(result, name) for name in DERIVED} for result in results],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
