@@ -189,7 +189,7 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
         CUresult one = convoy_unload(&convoy, &destination);
         result = result == CUDA_SUCCESS ? one : result;
     }
-    fgv_count(&fgv_counts.nr_round_trips, 1);
+    fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS)
         fgv_output_print();
     return result;
@@ -237,12 +237,12 @@ static CUresult copy(const struct side *destination, const struct side *source, 
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)
                      : cuMemcpyDtoDAsync_v2(destination->address, source->address, bytes, stream);
     if (fgv_memory_is_device(destination->kind)) {
-        fgv_count(&fgv_counts.nr_to_device_bytes, bytes);
+        fgv_count(FGV_COUNT_TO_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(source->kind))
             return send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
         result = send_from(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
     } else if (fgv_memory_is_device(source->kind)) {
-        fgv_count(&fgv_counts.nr_from_device_bytes, bytes);
+        fgv_count(FGV_COUNT_FROM_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(destination->kind))
             return fetch_pageable((uint8_t *)(uintptr_t)destination->address, source->address, bytes, wire);
         result = fetch_to(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
