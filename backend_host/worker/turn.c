@@ -264,6 +264,13 @@ void fgv_turn_end(struct fgv_worker *worker)
     }
 }
 
+uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
+{
+    const struct fgv_mark *mark = worker->busy ? worker->busy->first_mark : NULL;
+    uint32_t nr = mark ? mark->nr_submissions : worker->nr_unfinished;
+    return worker->mean_ns != 0 && nr != 0 ? worker->last_finish_ns + worker->mean_ns * nr : 0;
+}
+
 bool fgv_turn_may_change(const struct fgv_worker *worker)
 {
     const struct fgv_grantee *grantee = &worker->grantee;

@@ -177,6 +177,9 @@ struct fgv_worker {
     int output; /* memfd that stands for fd 1 */
     uint64_t output_read_bytes;
 
+    uint64_t alerted_ns; /* when the vGPU's bell last changed */
+    uint32_t bell_seen;
+
     uint64_t spin_ns;
     uint64_t yield_after_ns;
     uint64_t quiet_since_ns;
@@ -243,6 +246,8 @@ void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+/* When the next submission should be done, by how long they took so far; 0: unknown. */
+uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 
 /* serve.c */
