@@ -75,7 +75,7 @@ def module_of_text(ptx: str, capability: int) -> Module:
 
 def linked_module(images: bytes, capability: int, *, is_complete: bool = True) -> Module:
     """The one module of an image, or of a set of images that are linked; `is_complete` when no more are to come."""
-    modules = [module_of_text(ptx_of_image(image, capability), capability) for image in split(images)]
+    modules = [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
     if len(modules) == 1 and is_complete:
         return modules[0]
     from softgpu.compiler.link import link as link_modules  # noqa: PLC0415 - rare
