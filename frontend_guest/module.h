@@ -14,6 +14,8 @@ struct fgv_code {
 
 /* Whether a call about a module or library may be made: libraries need no current context. */
 CUresult fgv_code_allowed(enum fgv_handle_kind kind);
+/* Sends bytes to the worker, which keeps them under a number until a call takes them. */
+CUresult fgv_blob_send(const void *bytes, uint64_t nr_bytes, uint64_t *blob);
 /* Sends the image to the worker and has it loaded under a new handle. */
 CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *handle);
 CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64_t *handle);

@@ -1,7 +1,7 @@
 """
 softgpu-compile: an image in, a shared object out.
 
-    softgpu-compile --image FILE --capability 75 --output FILE.so
+    softgpu-compile --image FILE --capability 75 --output FILE.so [--emit-llvm | --link | --check]
     softgpu-compile --version
 
 It prints nothing when all is well. Otherwise it exits with 1 and says `softgpu: CODE: message`, CODE being the name of the CUresult
@@ -14,7 +14,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from cuda_api.ptx import PtxSyntaxError, parse
+from cuda_api.image_set import split
+from cuda_api.ptx import PtxSyntaxError, format_module, parse
+from cuda_api.ptx.syntax import Module
 from softgpu.compiler.errors import (
     CompileError,
     InvalidImageError,
@@ -54,10 +56,9 @@ def ptx_of_image(image: bytes, capability: int) -> str:
         raise InvalidImageError(str(error)) from error
 
 
-def llvm_text(ptx: str, capability: int) -> str:
-    """The LLVM module of a PTX module."""
+def module_of_text(ptx: str, capability: int) -> Module:
+    """PTX, read and found fit for the device."""
     from softgpu.compiler.tables import target_of  # noqa: PLC0415
-    from softgpu.compiler.unit import Unit  # noqa: PLC0415
 
     try:
         module = parse(ptx)
@@ -69,33 +70,67 @@ def llvm_text(ptx: str, capability: int) -> str:
         raise NoBinaryForGpuError(f"the PTX is for sm_{target_of(module.targets)}, the device is sm_{capability}")
     if module.address_size != 64:
         raise InvalidPtxError(f"addresses of {module.address_size} bits are not supported")
+    return module
+
+
+def linked_module(images: bytes, capability: int, *, is_complete: bool = True) -> Module:
+    """The one module of an image, or of a set of images that are linked; `is_complete` when no more are to come."""
+    modules = [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
+    if len(modules) == 1 and is_complete:
+        return modules[0]
+    from softgpu.compiler.link import link as link_modules  # noqa: PLC0415 - rare
+
+    return link_modules(modules, is_complete=is_complete)
+
+
+def llvm_text(ptx: str, capability: int) -> str:
+    """The LLVM module of a PTX module."""
+    return _lowered(module_of_text(ptx, capability))
+
+
+def _lowered(module: Module) -> str:
+    from softgpu.compiler.unit import Unit  # noqa: PLC0415
+
     return Unit(module).text()
 
 
-def compile_image(image: bytes, capability: int, output: Path) -> None:
-    """The whole way. Raises CompileError."""
-    text = llvm_text(ptx_of_image(image, capability), capability)
+def compile_image(images: bytes, capability: int, output: Path) -> None:
+    """The whole way, from an image or a set of images. Raises CompileError."""
+    text = _lowered(linked_module(images, capability))
     from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
 
     link(object_code(text), output)
+
+
+def _write(options: argparse.Namespace, images: bytes) -> None:
+    """What the options ask for; the shared object without any."""
+    output: Path = options.output
+    if options.check:
+        linked_module(images, options.capability, is_complete=False)
+    elif options.link:
+        output.write_bytes(
+            format_module(linked_module(images, options.capability)).encode("latin-1", "replace") + b"\0"
+        )
+    elif options.emit_llvm:
+        output.write_text(_lowered(linked_module(images, options.capability)))
+    else:
+        compile_image(images, options.capability, output)
 
 
 def run(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
     parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the compiler's version and LLVM's")
-    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary or PTX text")
+    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary, PTX text, or a set")
     parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
-    parser.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
+    instead.add_argument("--link", action="store_true", help="write the linked PTX instead")
+    instead.add_argument("--check", action="store_true", help="write nothing: the images may need others still")
     options = parser.parse_args(arguments)
     try:
-        image = options.image.read_bytes()
-        if options.emit_llvm:
-            ptx = ptx_of_image(image, options.capability)
-            options.output.write_text(llvm_text(ptx, options.capability))
-        else:
-            compile_image(image, options.capability, options.output)
+        _write(options, options.image.read_bytes())
     except CompileError as error:
         print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
