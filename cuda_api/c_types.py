@@ -34,6 +34,7 @@ HANDLES: dict[str, str] = {
     "CUfunction": "FUNCTION",
     "CUlibrary": "LIBRARY",
     "CUkernel": "KERNEL",
+    "CUlinkState": "LINK",
 }
 
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.

@@ -173,8 +173,7 @@ CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *
     return result != CUDA_SUCCESS ? result : load(kind, &set, handle);
 }
 
-/* A file's bytes and a terminating zero, which makes text of PTX. NULL: not readable. */
-static uint8_t *file_read(const char *path)
+uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
@@ -192,8 +191,10 @@ static uint8_t *file_read(const char *path)
         done += got;
     }
     close(file);
-    if (content != NULL)
+    if (content != NULL) {
         content[bytes] = 0;
+        *nr_bytes = (size_t)bytes;
+    }
     return content;
 }
 
@@ -204,7 +205,8 @@ CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64
     CUresult result = fgv_code_allowed(kind);
     if (result != CUDA_SUCCESS)
         return result;
-    uint8_t *content = file_read(path);
+    size_t nr_bytes;
+    uint8_t *content = fgv_file_read(path, &nr_bytes);
     if (content == NULL)
         return CUDA_ERROR_FILE_NOT_FOUND;
     result = fgv_image_load(kind, content, handle);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_api/fatbin.h"
 #include "worker.h"
 
 static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
@@ -82,7 +81,7 @@ CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_reque
     return CUDA_SUCCESS;
 }
 
-static struct fgv_blob *whole_blob(struct fgv_worker *worker, uint64_t number)
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
 {
     struct fgv_blob *blob = find_blob(worker, number);
     return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
@@ -95,16 +94,19 @@ static void note_printing(struct fgv_worker *worker, const uint8_t *image, size_
     }
 }
 
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind)
+{
+    size_t image_bytes = 0;
+    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, kind);
+    return result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1 ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
 /* An image that the driver may read: of a known kind, no longer than what came, and no wrapper, which would be a
  * pointer of the guest's. */
 static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
 {
-    size_t image_bytes = 0;
     enum fgv_image_kind kind;
-    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, &kind);
-    if (result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1) {
-        result = CUDA_ERROR_INVALID_IMAGE;
-    }
+    CUresult result = fgv_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
         note_printing(worker, blob->bytes, blob->size_bytes);
     }
@@ -159,7 +161,7 @@ static CUresult image_of(struct fgv_worker *worker, const struct fgv_blob *blob,
     return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void free_number(struct fgv_worker *worker, uint64_t number)
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
 {
     struct fgv_blob *blob = find_blob(worker, number);
     if (blob) {
@@ -174,7 +176,7 @@ CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fg
     struct rebuilt *wrapper;
     const void *image;
     CUmodule module = NULL;
-    CUresult result = image_of(worker, whole_blob(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, fixed->handle)
                                                    : CUDA_ERROR_NOT_SUPPORTED;
@@ -186,7 +188,7 @@ CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fg
         result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
     }
     free(wrapper);
-    free_number(worker, fixed->blob);
+    fgv_blob_drop(worker, fixed->blob);
     return result;
 }
 
@@ -197,7 +199,7 @@ CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv
     struct rebuilt *wrapper;
     const void *image;
     CUlibrary library = NULL;
-    CUresult result = image_of(worker, whole_blob(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle)
                                                   : CUDA_ERROR_NOT_SUPPORTED;
@@ -209,6 +211,6 @@ CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv
         result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
     }
     free(wrapper);
-    free_number(worker, fixed->blob);
+    fgv_blob_drop(worker, fixed->blob);
     return result;
 }

@@ -11,6 +11,7 @@
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
+#include "cuda_api/fatbin.h"
 #include "face.h"
 #include "grant.h"
 #include "ivshmem/region.h"
@@ -27,6 +28,7 @@
 #define FGV_BACKLOG_BYTES     (4u << 20)
 #define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
 #define FGV_MAX_BLOBS         64u
+#define FGV_MAX_LINKS         16u    /* not destroyed: each holds its logs, and in the driver its inputs */
 #define FGV_MAX_RANGES        65536u /* registered host memory */
 #define FGV_MAX_DEVICE_RANGES (1u << 20)
 #define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
@@ -146,6 +148,7 @@ struct fgv_worker {
     struct fgv_handles handles;
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
+    uint32_t nr_links;
     struct fgv_ranges pinned;
     struct fgv_ranges allocated;
     bool is_pinning_refused; /* the device library cannot; said once */
@@ -298,7 +301,14 @@ struct fgv_kernel {
     uint32_t parameter_bytes;
 };
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+
+/* image.c */
 void fgv_blobs_free(struct fgv_worker *worker);
+/* The blob that has all its bytes, or NULL. */
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number);
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number);
+/* CUDA_SUCCESS when the blob is an image that ends where it says. */
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind);
 
 /* output.c */
 bool fgv_output_open(struct fgv_worker *worker);

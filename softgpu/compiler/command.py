@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_api.image_set import split
@@ -73,11 +74,13 @@ def module_of_text(ptx: str, capability: int) -> Module:
     return module
 
 
-def linked_module(images: bytes, capability: int, *, is_complete: bool = True) -> Module:
-    """The one module of an image, or of a set of images that are linked; `is_complete` when no more are to come."""
-    modules = [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
-    if len(modules) == 1 and is_complete:
-        return modules[0]
+def modules_of(images: bytes, capability: int) -> list[Module]:
+    """The PTX of each image of a set; an image alone is a set."""
+    return [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
+
+
+def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Module:
+    """The modules as one; `is_complete` when no more are to come."""
     from softgpu.compiler.link import link as link_modules  # noqa: PLC0415 - rare
 
     return link_modules(modules, is_complete=is_complete)
@@ -94,9 +97,14 @@ def _lowered(module: Module) -> str:
     return Unit(module).text()
 
 
+def _module_of(images: bytes, capability: int) -> Module:
+    modules = modules_of(images, capability)
+    return modules[0] if len(modules) == 1 else linked_module(modules)
+
+
 def compile_image(images: bytes, capability: int, output: Path) -> None:
     """The whole way, from an image or a set of images. Raises CompileError."""
-    text = _lowered(linked_module(images, capability))
+    text = _lowered(_module_of(images, capability))
     from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
 
     link(object_code(text), output)
@@ -106,13 +114,12 @@ def _write(options: argparse.Namespace, images: bytes) -> None:
     """What the options ask for; the shared object without any."""
     output: Path = options.output
     if options.check:
-        linked_module(images, options.capability, is_complete=False)
+        linked_module(modules_of(images, options.capability), is_complete=False)
     elif options.link:
-        output.write_bytes(
-            format_module(linked_module(images, options.capability)).encode("latin-1", "replace") + b"\0"
-        )
+        text = format_module(linked_module(modules_of(images, options.capability)))
+        output.write_bytes(text.encode("utf-8", "replace"))
     elif options.emit_llvm:
-        output.write_text(_lowered(linked_module(images, options.capability)))
+        output.write_text(_lowered(_module_of(images, options.capability)))
     else:
         compile_image(images, options.capability, output)
 

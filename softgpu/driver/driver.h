@@ -45,6 +45,7 @@ enum sgp_kind {
     SGP_LIBRARY,
     SGP_KERNEL,
     SGP_FUNCTION,
+    SGP_LINK,
 };
 
 /* First member of every object that a program holds a handle of. */

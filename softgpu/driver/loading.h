@@ -11,7 +11,7 @@ struct sgp_image_set {
 };
 
 CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t bytes);
-CUresult sgp_file_read(const char *name, void **data);
+CUresult sgp_file_read(const char *name, void **data, size_t *bytes);
 void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text);
 CUresult sgp_module_global(const struct CUmod_st *module, const char *name, CUdeviceptr *address, size_t *bytes);
 /* An attribute of a kernel under the settings of one of its handles. */

@@ -10,7 +10,8 @@ import pytest
 
 from cuda_api.image_set import ALIGNMENT_BYTES, split
 from cuda_api.ptx import format_module, parse
-from softgpu.compiler.command import linked_module
+from cuda_api.ptx.syntax import Module
+from softgpu.compiler.command import linked_module, modules_of
 from softgpu.compiler.errors import DuplicateSymbolError, UndefinedSymbolError
 from softgpu.compiler.link import link
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule, compiled
@@ -40,9 +41,13 @@ def _set(*texts: str) -> bytes:
     return data
 
 
+def _link(*texts: str, is_complete: bool = True) -> Module:
+    return linked_module(modules_of(_set(*texts), CAPABILITY), is_complete=is_complete)
+
+
 def _linked(tmp_path: Path, *texts: str) -> LoadedModule:
     """By way of the linked module's text, as cuLinkComplete gives it."""
-    text = format_module(linked_module(_set(*texts), CAPABILITY))
+    text = format_module(_link(*texts))
     return compiled(text, tmp_path, f"module{len(list(tmp_path.iterdir()))}")
 
 
@@ -99,14 +104,14 @@ def test_dynamic_shared_memory_is_one() -> None:
 def test_what_is_defined_nowhere() -> None:
     user = DECLARATION.format(name="f") + KERNEL.format(body=CALL.format(name="f"))
     with pytest.raises(UndefinedSymbolError, match="'k' refers to 'f'"):
-        linked_module(_set(user, ".visible .global .u32 g;"), CAPABILITY)
-    linked_module(_set(user, ".visible .global .u32 g;"), CAPABILITY, is_complete=False)
-    linked_module(_set(DECLARATION.format(name="unused"), ".visible .global .u32 g;"), CAPABILITY)
+        _link(user, ".visible .global .u32 g;")
+    _link(user, ".visible .global .u32 g;", is_complete=False)
+    _link(DECLARATION.format(name="unused"), ".visible .global .u32 g;")
 
 
 def test_what_the_device_offers_needs_no_definition() -> None:
     declaration = ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);"
-    linked_module(_set(declaration, declaration), CAPABILITY)
+    _link(declaration, declaration)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +124,12 @@ def test_what_the_device_offers_needs_no_definition() -> None:
 )
 def test_what_is_defined_twice(text: str) -> None:
     with pytest.raises(DuplicateSymbolError, match="more than once"):
-        linked_module(_set(text, text), CAPABILITY)
+        _link(text, text)
 
 
 def test_a_function_and_a_variable_of_one_name() -> None:
     with pytest.raises(DuplicateSymbolError, match="'f'"):
-        linked_module(
-            _set(".visible .global .u32 f;", FUNCTION.format(linkage=".visible", name="f", body="")), CAPABILITY
-        )
+        _link(".visible .global .u32 f;", FUNCTION.format(linkage=".visible", name="f", body=""))
 
 
 CONTAINER = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 5) + b"\x01\0\x02\0\x03"
