@@ -35,6 +35,8 @@ HANDLES: dict[str, str] = {
     "CUlibrary": "LIBRARY",
     "CUkernel": "KERNEL",
     "CUlinkState": "LINK",
+    "CUarray": "ARRAY",
+    "CUmipmappedArray": "MIPMAPPED_ARRAY",
 }
 
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.

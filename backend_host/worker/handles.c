@@ -166,6 +166,8 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     worker->nr_links -= kind == FGV_HANDLE_LINK;
     if (kind == FGV_HANDLE_STREAM) {
         fgv_stream_destroyed(worker, handle->object);
+    } else if (kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
+        fgv_array_delete(worker, handle->object);
     } else {
         free(handle->object);
     }

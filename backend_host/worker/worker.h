@@ -3,8 +3,8 @@
  *
  *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
  * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
- * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
- * handlers
+ * is charged handles.c the guest's numbers        memory.c copy.c box.c array.c
+ * texture.c launch.c module.c context.c output.c handlers
  *
  * All of it runs on one thread.
  */
@@ -87,6 +87,10 @@ struct fgv_handle {
     uint8_t kind;
     uint8_t parent_kind;
 };
+
+/* Kinds of this table alone: what a guest knows by the driver's own values. */
+#define FGV_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
+#define FGV_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
 
 struct fgv_handles {
     struct fgv_handle *places;
@@ -284,6 +288,12 @@ void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult resu
  * failed. */
 void fgv_copy_settle(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_stream *stream,
                      CUresult result);
+
+/* box.c: the chunk that the request lends, or FGV_NO_CHUNK */
+uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed);
+
+/* array.c: gives back what was paid for the object of an array, and frees it */
+void fgv_array_delete(struct fgv_worker *worker, void *object);
 
 /* context.c */
 /* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
