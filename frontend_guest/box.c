@@ -229,7 +229,7 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
         CUresult one = unload(box, &convoy, &had);
         result = result == CUDA_SUCCESS ? one : result;
     }
-    fgv_count(&fgv_counts.nr_round_trips, 1);
+    fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS)
         fgv_output_print();
     return result;
@@ -273,7 +273,7 @@ CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
         return post_whole(box, wire);
     if (!to_device && !from_device)
         return copy_on_host(box, stream);
-    fgv_count(to_device ? &fgv_counts.nr_to_device_bytes : &fgv_counts.nr_from_device_bytes, bytes);
+    fgv_count(to_device ? FGV_COUNT_TO_DEVICE_BYTES : FGV_COUNT_FROM_DEVICE_BYTES, bytes);
     const struct fgv_box_side *host = to_device ? &box->from : &box->to;
     if (!fgv_memory_is_shared(host->memory.kind))
         return to_device ? send_pieces(box, wire) : fetch_pieces(box, wire);
