@@ -34,6 +34,8 @@ HANDLES: dict[str, str] = {
     "CUfunction": "FUNCTION",
     "CUlibrary": "LIBRARY",
     "CUkernel": "KERNEL",
+    "CUmemoryPool": "MEMORY_POOL",
+    "CUmemGenericAllocationHandle": "ALLOCATION",
 }
 
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.

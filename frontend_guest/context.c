@@ -12,6 +12,7 @@
 #include "event.h"
 #include "memory.h"
 #include "module.h"
+#include "pool_cache.h"
 #include "stream.h"
 #include "thread.h"
 
@@ -132,6 +133,7 @@ static CUresult context_unmake(struct fgv_context *context)
     fgv_event_forget_context(context);
     fgv_module_forget_context(context);
     fgv_memory_forget_context(context);
+    fgv_pool_cache_forget_context(handle);
     context_reset(context);
     return result;
 }
