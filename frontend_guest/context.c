@@ -13,6 +13,7 @@
 #include "event.h"
 #include "memory.h"
 #include "module.h"
+#include "pool_cache.h"
 #include "stream.h"
 #include "texture.h"
 #include "thread.h"
@@ -136,6 +137,7 @@ static CUresult context_unmake(struct fgv_context *context)
     fgv_memory_forget_context(context);
     fgv_array_forget_context(context);
     fgv_texture_forget_context(context);
+    fgv_pool_cache_forget_context(handle);
     context_reset(context);
     return result;
 }

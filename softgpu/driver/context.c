@@ -98,6 +98,7 @@ void sgp_context_drain(struct CUctx_st *context)
  */
 static void context_empty(struct CUctx_st *context)
 {
+    context->is_ending = true;
     sgp_context_drain(context);
     sgp_printf_flush(context);
     sgp_unlock();
@@ -105,6 +106,7 @@ static void context_empty(struct CUctx_st *context)
     sgp_lock();
     sgp_context_drain(context);
     context->is_active = false;
+    context->is_ending = false;
     while (context->modules)
         sgp_module_delete(context->modules);
     sgp_texture_delete_context(context);

@@ -80,6 +80,7 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
                 strerror(errno));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sgp_pool_open(device);
     return CUDA_SUCCESS;
 }
 
