@@ -25,6 +25,7 @@ enum fgv_cause {
     FGV_CAUSE_LOST,
     FGV_CAUSE_FORKED,
     FGV_CAUSE_SYSTEM,
+    FGV_CAUSE_MANAGED_VARIABLE,
     FGV_CAUSE_NR
 };
 
