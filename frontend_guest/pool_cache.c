@@ -165,9 +165,11 @@ static struct block *take_out_locked(bool (*is_wanted)(const struct block *block
     return out;
 }
 
-void fgv_pool_cache_flush(uint64_t pool)
+bool fgv_pool_cache_flush(uint64_t pool)
 {
-    post_all(take_out_locked(is_of_pool, pool));
+    struct block *out = take_out_locked(is_of_pool, pool);
+    post_all(out);
+    return out != NULL;
 }
 
 void fgv_pool_cache_flush_stream(uint64_t stream)

@@ -22,8 +22,8 @@ bool fgv_pool_cache_take(const struct fgv_pool_place *place, uint64_t bytes, uin
 /* Keeps freed memory; false when it is to be freed instead. threshold_bytes: what the pool may keep. */
 bool fgv_pool_cache_give(const struct fgv_pool_place *place, uint64_t bytes, uint64_t address, uint64_t threshold_bytes,
                          uint64_t limit_bytes);
-/* Frees what is kept: of a pool (0: of all), of a stream that is about to go. */
-void fgv_pool_cache_flush(uint64_t pool);
+/* Frees what is kept: of a pool (0: of all; false: there was nothing), of a stream that is about to go. */
+bool fgv_pool_cache_flush(uint64_t pool);
 void fgv_pool_cache_flush_stream(uint64_t stream);
 /* The worker freed all of it. */
 void fgv_pool_cache_forget_context(uint64_t context);

@@ -18,8 +18,10 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "memory.h"
+#include "pool_cache.h"
 
-#define MAX_TRIES 8u
+#define MAX_TRIES      8u
+#define ROOM_ALIGNMENT (UINT64_C(1) << 21)
 
 struct reservation {
     uint64_t address, bytes;
@@ -79,6 +81,18 @@ static enum guard guard(uint64_t address, uint64_t bytes)
     return TAKEN;
 }
 
+/* Where there is room here, as a wish to the host; 0: nowhere. */
+static uint64_t room_here(uint64_t bytes, uint64_t alignment)
+{
+    void *at = MAP_FAILED;
+    if (bytes + alignment > bytes)
+        at = mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return 0;
+    munmap(at, bytes + alignment);
+    return ((uint64_t)(uintptr_t)at + alignment - 1) / alignment * alignment;
+}
+
 /* Addresses that the program does not use itself. Those that it does are held until another try was better. */
 static CUresult reserve(struct reservation *made, uint64_t alignment, uint64_t wanted)
 {
@@ -94,7 +108,7 @@ static CUresult reserve(struct reservation *made, uint64_t alignment, uint64_t w
         if (found != TAKEN)
             break;
         unfit[nr_unfit++] = made->address;
-        wanted = 0;
+        wanted = room_here(made->bytes, alignment > ROOM_ALIGNMENT ? alignment : ROOM_ALIGNMENT);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     while (nr_unfit > 0)
@@ -236,6 +250,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
         physical->nr_retained = 1;
         fgv_handle_set_object(FGV_HANDLE_ALLOCATION, number, physical);
         result = create(number, size, prop);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS)
+            result = create(number, size, prop); /* what was kept for pools is free now */
         if (result == CUDA_SUCCESS) {
             *handle = number;
             return CUDA_SUCCESS;

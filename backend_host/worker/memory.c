@@ -49,7 +49,15 @@ static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t b
 static CUresult allocate(CUdeviceptr *address, size_t bytes)
 {
     CUresult result = reserve(bytes);
-    return result == CUDA_SUCCESS ? remember(real.cuMemAlloc_v2(address, bytes), address, bytes) : result;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = real.cuMemAlloc_v2(address, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgv_pools_trim(fgv_the_worker); /* pools may have what there is */
+        result = real.cuMemAlloc_v2(address, bytes);
+    }
+    return remember(result, address, bytes);
 }
 
 static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes, size_t height,

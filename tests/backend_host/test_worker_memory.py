@@ -1,6 +1,7 @@
 """Every way to allocate device memory against the quota, and what a guest that lies about its memory gets."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -150,8 +151,8 @@ def test_addresses_that_are_not_the_guests(served: Served) -> None:
     assert guest.call("cuMemMap", address=own + PAGE, bytes=PAGE, handle=ALLOCATION).result == INVALID_VALUE
     for call in ("cuMemUnmap", "cuMemSetAccess"):
         for address, nbytes in [(own, PAGE), (own, 4 * PAGE), (own + PAGE, PAGE), (device, PAGE), (own, 0)]:
-            more = {"access": READWRITE} if call == "cuMemSetAccess" else {}
-            assert guest.call(call, address=address, bytes=nbytes, **more).result == INVALID_VALUE
+            fields: dict[str, Any] = {"access": READWRITE} if call == "cuMemSetAccess" else {}
+            assert guest.call(call, address=address, bytes=nbytes, **fields).result == INVALID_VALUE
     assert guest.call("cuMemSetAccess", address=own, bytes=2 * PAGE, access=2).result == INVALID_VALUE
     for address, nbytes in [(own, 4 * PAGE), (own, 2 * PAGE), (device, 4 * PAGE), (guest.address, PAGE)]:
         assert guest.call("cuMemAddressFree", address=address, bytes=nbytes).result == INVALID_VALUE
