@@ -3,8 +3,8 @@
  *
  *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
  * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
- * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
- * handlers
+ * is charged handles.c the guest's numbers                         memory.c copy.c launch.c image.c module.c link.c
+ * context.c output.c handlers
  *
  * All of it runs on one thread.
  */
