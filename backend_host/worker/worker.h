@@ -6,8 +6,8 @@
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
  *   handles.c  the guest's numbers
- *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c module.c context.c output.c tensor_map.c
- *              handlers
+ *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
+ *              context.c output.c tensor_map.c   handlers
  *
  * All of it runs on one thread.
  */
