@@ -11,8 +11,11 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_api.ptx import PtxSyntaxError, parse
 from softgpu.compiler.errors import (
@@ -22,6 +25,9 @@ from softgpu.compiler.errors import (
     NoBinaryForGpuError,
     UnsupportedPtxVersionError,
 )
+
+if TYPE_CHECKING:
+    from softgpu.compiler.unit import Unit
 
 COMPILER_VERSION = "softgpu-compile 1"
 
@@ -37,6 +43,7 @@ class _VersionAction(argparse.Action):
 
 
 _NEWEST_PTX = (9, 99)
+_MOST_PROCESSES = 8
 
 
 def ptx_of_image(image: bytes, capability: int) -> str:
@@ -54,8 +61,7 @@ def ptx_of_image(image: bytes, capability: int) -> str:
         raise InvalidImageError(str(error)) from error
 
 
-def llvm_text(ptx: str, capability: int) -> str:
-    """The LLVM module of a PTX module."""
+def _unit(ptx: str, capability: int) -> Unit:
     from softgpu.compiler.tables import target_of  # noqa: PLC0415
     from softgpu.compiler.unit import Unit  # noqa: PLC0415
 
@@ -69,15 +75,27 @@ def llvm_text(ptx: str, capability: int) -> str:
         raise NoBinaryForGpuError(f"the PTX is for sm_{target_of(module.targets)}, the device is sm_{capability}")
     if module.address_size != 64:
         raise InvalidPtxError(f"addresses of {module.address_size} bits are not supported")
-    return Unit(module).text()
+    return Unit(module)
+
+
+def llvm_text(ptx: str, capability: int) -> str:
+    """The LLVM module of a PTX module."""
+    return _unit(ptx, capability).text()
 
 
 def compile_image(image: bytes, capability: int, output: Path) -> None:
     """The whole way. Raises CompileError."""
-    text = llvm_text(ptx_of_image(image, capability), capability)
-    from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
+    unit = _unit(ptx_of_image(image, capability), capability)
+    modules = unit.modules(_nr_processes())
+    from softgpu.compiler import native  # noqa: PLC0415 - after much that can fail without LLVM
 
-    link(object_code(text), output)
+    with native.work_folder(output) as folder:
+        native.link(native.objects(modules, folder), output)
+
+
+def _nr_processes() -> int:
+    """How many may work at once. A process with threads stays alone: a copy of it would have locks that nobody opens."""
+    return min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if threading.active_count() == 1 else 1
 
 
 def run(arguments: list[str]) -> int:

@@ -28,6 +28,7 @@ from softgpu.compiler.purity import CARRY
 from softgpu.compiler.segments import END_THREAD, RESUME, SUSPEND, Fission, Segment
 
 if TYPE_CHECKING:
+    from softgpu.compiler.pieces import Lines
     from softgpu.compiler.unit import Unit
 
 _CONTEXT_ALIGNMENT = 16
@@ -39,18 +40,18 @@ def fission_pieces(kernel: Kernel, frame: Frame, plan: Fission) -> Iterator[Piec
     """All of a kernel that needs no fibers in spite of its barriers. Says in `kernel` how much memory a thread needs."""
     layout = _layout(frame, plan)
     kernel.context_bytes = layout.thread_bytes
-    loops = {}
-    alone = []
+    loops: dict[str, str] = {}
+    alone: list[int] = []
     for number, segment in enumerate(plan.segments):
         if segment.is_same:
             alone.append(number)
             continue
         writer = LoopWriter(kernel, plan, layout, number)
-        loops.update({writer.name: writer.declaration()})
+        loops[writer.name] = writer.declaration()
         yield Piece(
             _loop_lines(kernel, frame, plan, layout, number),
             _LOOP_WEIGHT + len(segment.code),
-            defines={writer.name: writer.declaration()},
+            {writer.name: writer.declaration()},
             reachable=_reachable(kernel, segment),
             shared=(parameters_node(kernel),),
         )
@@ -65,7 +66,7 @@ def fission_pieces(kernel: Kernel, frame: Frame, plan: Fission) -> Iterator[Piec
     yield Piece(block, weight, {name: declaration(name)}, loops, shared=(parameters_node(kernel),))
 
 
-def _loop_lines(kernel: Kernel, frame: Frame, plan: Fission, layout: ContextLayout, number: int):
+def _loop_lines(kernel: Kernel, frame: Frame, plan: Fission, layout: ContextLayout, number: int) -> Lines:
     def lines(unit: Unit) -> Iterator[str]:
         yield from _SegmentWriter(unit, frame, plan, layout, number).text()
         yield from LoopWriter(kernel, plan, layout, number).text()

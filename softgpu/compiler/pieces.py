@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
+    Lines = Callable[[Unit], Iterable[str]]
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -24,7 +26,7 @@ class Piece:
     one PTX instruction.
     """
 
-    lines: Callable[[Unit], Iterable[str]]
+    lines: Lines
     weight: int
     defines: dict[str, str] = field(default_factory=dict)
     uses: dict[str, str] = field(default_factory=dict)

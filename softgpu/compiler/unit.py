@@ -4,8 +4,9 @@ One PTX module on its way to one LLVM module: places, tokens, declarations, help
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from functools import partial
 
 from cuda_api.ptx.syntax import Alias, Function, Initialiser, Module, Name, Offset, Variable
 from softgpu.compiler.analysis import Traits, functions_by_address, traits
@@ -25,7 +26,7 @@ from softgpu.compiler.layout import (
     alignment_bytes,
     place_globals,
 )
-from softgpu.compiler.pieces import Piece
+from softgpu.compiler.pieces import Piece, spread
 from softgpu.compiler.segments import fission
 from softgpu.compiler.tables import module_tables
 
@@ -46,6 +47,8 @@ _METADATA = (
 
 _INSTRUCTIONS_OF_TABLES = 8
 """As many cost as much in the tables, which need each kernel's number of registers, as one does in the code."""
+_LEAST_WEIGHT, _LEAST_WEIGHT_OF_PART = 40, 150
+"""Of what is worth a process: to start one and to link what it makes costs as much as some 30 instructions."""
 _ALLOCA_BYTES = 64 << 10
 """What alloca can count on, beside the program's stack limit."""
 
@@ -135,9 +138,17 @@ class Unit:
 
     def text(self) -> str:
         """The LLVM module, in text form."""
-        return self.part(self.pieces(), is_first=True)
+        return self._part(self._pieces(), is_first=True)
 
-    def pieces(self) -> list[Piece]:
+    def modules(self, nr_most: int) -> list[Callable[[], str]]:
+        """The same as up to so many LLVM modules of about the same weight, each of them written when it is called."""
+        pieces = self._pieces()
+        large = sum(piece.weight >= _LEAST_WEIGHT for piece in pieces)
+        nr_parts = min(nr_most, large, sum(piece.weight for piece in pieces) // _LEAST_WEIGHT_OF_PART)
+        parts = spread(pieces, max(nr_parts, 1))
+        return [partial(self._part, part, is_first=part is parts[0]) for part in parts]
+
+    def _pieces(self) -> list[Piece]:
         """What the module's code consists of."""
         pieces: list[Piece] = []
         kernels: list[Kernel] = []
@@ -158,7 +169,7 @@ class Unit:
         weight = sum(len(kernel.flat.code) for kernel in kernels) // _INSTRUCTIONS_OF_TABLES
         return Piece(lambda unit: module_tables(unit, kernels), weight, uses=named)
 
-    def part(self, pieces: Sequence[Piece], *, is_first: bool) -> str:
+    def _part(self, pieces: Sequence[Piece], *, is_first: bool) -> str:
         """
         An LLVM module of some pieces and of the functions they call. What no kernel calls is in the first: it is compiled to be refused where
         something in it is not supported.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from softgpu.compiler.command import compile_image, llvm_text
-from softgpu.compiler.native import link, object_code
+from softgpu.compiler.native import link, object_code, work_folder
 
 CAPABILITY = 90
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -177,7 +177,10 @@ def compiled(ptx: str, folder: Path, name: str = "module") -> LoadedModule:
 
 def compiled_quickly(ptx: str, output: Path) -> LoadedModule:
     """With LLVM's lowest level, for hundreds of kernels that run once."""
-    link(object_code(llvm_text(ptx, CAPABILITY), speed_level=1), output)
+    with work_folder(output) as folder:
+        object_file = folder / "module.o"
+        object_file.write_bytes(object_code(llvm_text(ptx, CAPABILITY), speed_level=1))
+        link([object_file], output)
     return LoadedModule(output)
 
 
