@@ -10,10 +10,10 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
 COMPILER_VERSION = "softgpu-compile 1"
-
-
-class _VersionAction(argparse.Action):
-    """Looks LLVM's package up when asked, not at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import llvmlite  # noqa: PLC0415
-
-        print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
-        parser.exit()
 
 
 _NEWEST_PTX = (9, 99)
@@ -98,18 +88,47 @@ def _nr_processes() -> int:
     return min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if threading.active_count() == 1 else 1
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    image: Path
+    capability: int
+    output: Path
+    is_text: bool = False
+
+
+def _options(arguments: list[str]) -> Options:
+    """What the driver says is understood without a parser, whose import costs what a small kernel does."""
+    match arguments:
+        case ["--image", image, "--capability", capability, "--output", output] if capability.isdecimal():
+            return Options(Path(image), int(capability), Path(output))
+    import argparse  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
+    parser.add_argument("--version", action="store_true", help="print the compiler's version and LLVM's")
+    parser.add_argument("--image", type=Path, metavar="FILE", help="a fat binary or PTX text")
+    parser.add_argument("--capability", type=int, metavar="75", help="the device's compute capability")
+    parser.add_argument("--output", type=Path, metavar="FILE.so")
+    parser.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
+    given = parser.parse_args(arguments)
+    if given.version:
+        import llvmlite  # noqa: PLC0415
+
+        print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
+        parser.exit()
+    missing = [f"--{name}" for name in ("image", "capability", "output") if getattr(given, name) is None]
+    if missing:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
+    return Options(given.image, given.capability, given.output, given.emit_llvm)
+
+
 def run(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
-    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the compiler's version and LLVM's")
-    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary or PTX text")
-    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
-    parser.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
-    options = parser.parse_args(arguments)
+    options = _options(arguments)
     try:
         image = options.image.read_bytes()
-        if options.emit_llvm:
+        if options.is_text:
             ptx = ptx_of_image(image, options.capability)
             options.output.write_text(llvm_text(ptx, options.capability))
         else:
