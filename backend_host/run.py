@@ -9,6 +9,7 @@ They are taken one by one, blocked, so that none is lost while the program start
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from backend_host.cli import launch, size_argument, wait_for_end, wait_for_start
 from backend_host.config import DEVICE_KINDS, default_state_dir, load_config
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
+from backend_host.trace import counts_json, print_counts, read_counts
 
 EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
@@ -53,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 memory_bytes=options.memory,
                 region_bytes=options.region,
             )
-            return _run(command, f"/proc/{os.getpid()}/fd/{vgpu['fd']}", Path(vgpu["guest_library"]))
+            with _watched(options) as variables:
+                region = f"/proc/{os.getpid()}/fd/{vgpu['fd']}"
+                return _run(command, {**variables, "FAIRGV_REGION": region}, Path(vgpu["guest_library"]))
     except ProgramError as error:
         print(f"fairgv-run: {error}", file=sys.stderr)
         return error.status
@@ -82,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"
     )
     parser.add_argument("--device", choices=DEVICE_KINDS, default="auto", help="for a private daemon only")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write each driver call as a line of JSON")
+    parser.add_argument("--count", action="store_true", help="print sums by driver call on stderr at the end")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the sums there, as JSON")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS")
     return parser
 
@@ -124,11 +131,33 @@ def _show_errors(log_path: Path) -> None:
                 print(f"fairgv-run: the daemon said: {line.rstrip()}", file=sys.stderr)
 
 
-def _run(command: Sequence[str], region: str, guest_library: Path) -> int:
+@contextlib.contextmanager
+def _watched(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+    """Environment variables under which the program is traced and counted; at the end the sums are shown."""
+    variables: dict[str, str] = {}
+    try:
+        if options.trace is not None:
+            options.trace.write_bytes(b"")
+            variables["FAIRGV_TRACE"] = str(options.trace.resolve())
+        if not options.count and options.json is None:
+            yield variables
+            return
+        with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
+            yield {**variables, "FAIRGV_COUNT": f"{directory}/counts"}
+            counts = read_counts(Path(directory).iterdir())
+            if options.json is not None:
+                options.json.write_text(json.dumps(counts_json(counts), indent=1) + "\n")
+            if options.count:
+                print_counts(counts, sys.stderr)
+    except OSError as error:
+        raise FairGVError(str(error)) from error
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Path) -> int:
     if not guest_library.exists():
         raise FairGVError(f"{guest_library} is not built; run make setup")
     search = [str(guest_library.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    environment = {**os.environ, "FAIRGV_REGION": region, "LD_LIBRARY_PATH": ":".join(search)}
+    environment = {**os.environ, **variables, "LD_LIBRARY_PATH": ":".join(search)}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers leave it, it would tell nothing
     taken = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, taken)

@@ -34,6 +34,9 @@ HANDLES: dict[str, str] = {
     "CUfunction": "FUNCTION",
     "CUlibrary": "LIBRARY",
     "CUkernel": "KERNEL",
+    "CUlinkState": "LINK",
+    "CUarray": "ARRAY",
+    "CUmipmappedArray": "MIPMAPPED_ARRAY",
 }
 
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.

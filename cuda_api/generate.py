@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api import table as table_module
-from cuda_api.generators import coverage, driver, handlers, procs, prototypes, stubs, twins, wire
+from cuda_api.generators import coverage, driver, exports, handlers, procs, prototypes, stubs, twins, wire
 from cuda_api.table import Table, TableError
 
 PACKAGE = Path(__file__).parent
@@ -27,6 +27,7 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
     "cuda_api/generated/call_info.c": wire.generate_call_info,
     "frontend_guest/generated/stubs.c": stubs.generate,
     "frontend_guest/generated/hooks.h": stubs.generate_hooks,
+    "frontend_guest/generated/exports.c": exports.generate,
     "frontend_guest/generated/twins.c": partial(twins.generate, is_strict=True),
     "frontend_guest/generated/procs.c": partial(procs.generate, is_strict=True),
     "softgpu/driver/generated/twins.c": partial(twins.generate, is_strict=False),

@@ -268,8 +268,10 @@ def _problems_alone(call: Call) -> Iterator[str]:
     bases = {parameter.base for parameter in call.parameters}
     if call.per_thread == "_ptsz" and not bases & {"CUstream", "CUlaunchConfig"}:
         yield "per_thread '_ptsz' without a stream"
-    if (call.per_thread == "_ptds") != bool(call.per_thread_async):
-        yield "per_thread '_ptds' and per_thread_async go together"
+    if call.per_thread_async and call.per_thread != "_ptds":
+        yield "per_thread_async is for per_thread '_ptds'"
+    if call.per_thread == "_ptds" and not call.per_thread_async and call.codec != "guest":
+        yield "per_thread '_ptds' without per_thread_async is for codec 'guest'"
 
 
 def _problems_together(table: Table) -> Iterator[str]:

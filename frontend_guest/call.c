@@ -168,8 +168,8 @@ void *fgv_call_begin_for(struct fgv_call *call, uint16_t number, uint32_t reques
 
 static void publish(struct fgv_call *call)
 {
-    fgv_count(&fgv_counts.nr_calls, 1);
-    fgv_count(&fgv_counts.nr_request_bytes, call->record->payload_bytes);
+    fgv_count(FGV_COUNT_CALLS, 1);
+    fgv_count(FGV_COUNT_REQUEST_BYTES, call->record->payload_bytes);
     fgv_producer_commit(&fgv_guest.producer, call->record, call->position);
 }
 
@@ -195,10 +195,11 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     atomic_store_explicit(&slot->state, FGV_SLOT_WAITING, memory_order_relaxed);
     call->record->response = (uint16_t)call->response;
     publish(call);
-    fgv_count(&fgv_counts.nr_round_trips, 1);
+    fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (!fgv_slot_wait(&slot->state, fgv_guest.region.wake, spin_ns(), fgv_client_keep_waiting, NULL))
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     CUresult result = (CUresult)slot->result;
+    fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);
     if (result == CUDA_SUCCESS && reply_bytes != 0) {
         if (slot->payload_bytes >= reply_bytes && reply_bytes <= FGV_RESPONSE_PAYLOAD_BYTES)
             memcpy(reply, slot->payload, reply_bytes);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "call.h"
 #include "client.h"
 #include "cuda_api/handshake.h"
@@ -13,6 +14,7 @@
 #include "memory.h"
 #include "module.h"
 #include "stream.h"
+#include "texture.h"
 #include "thread.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -132,6 +134,8 @@ static CUresult context_unmake(struct fgv_context *context)
     fgv_event_forget_context(context);
     fgv_module_forget_context(context);
     fgv_memory_forget_context(context);
+    fgv_array_forget_context(context);
+    fgv_texture_forget_context(context);
     context_reset(context);
     return result;
 }

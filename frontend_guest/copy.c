@@ -12,44 +12,18 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "copy.h"
+
 #include "bulk.h"
 #include "call.h"
 #include "chunks.h"
 #include "client.h"
+#include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
-#include "memory.h"
 #include "output.h"
 
 #define INLINE_MAX_BYTES 32768u
-#define MAX_ON_THEIR_WAY 4u /* chunks of one copy: enough to keep the device busy, few enough to stay in the cache */
-
-enum place { PLACE_INLINE = 0, PLACE_ARENA = 1, PLACE_HEAP = 2 };
-
-/* Chunks on their way, oldest first. */
-struct convoy {
-    uint32_t chunks[MAX_ON_THEIR_WAY];
-    uint32_t bytes[MAX_ON_THEIR_WAY];
-    uint32_t first;
-    uint32_t nr;
-};
-
-static void convoy_add(struct convoy *convoy, uint32_t chunk, uint32_t bytes)
-{
-    uint32_t last = (convoy->first + convoy->nr++) % MAX_ON_THEIR_WAY;
-    convoy->chunks[last] = chunk;
-    convoy->bytes[last] = bytes;
-}
-
-static uint32_t convoy_remove(struct convoy *convoy, uint32_t *bytes)
-{
-    uint32_t chunk = convoy->chunks[convoy->first];
-    *bytes = convoy->bytes[convoy->first];
-    convoy->first = (convoy->first + 1) % MAX_ON_THEIR_WAY;
-    convoy->nr--;
-    return chunk;
-}
-
 /* ---- to the device ---- */
 
 static CUresult send_inline(uint64_t destination, const uint8_t *source, uint32_t bytes, uint64_t stream)
@@ -60,12 +34,12 @@ static CUresult send_inline(uint64_t destination, const uint8_t *source, uint32_
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_cuMemcpyHtoDAsync_v2){
-        .destination = destination, .stream = stream, .bytes = bytes, .place = PLACE_INLINE, .chunk = FGV_NO_CHUNK};
+        .destination = destination, .stream = stream, .bytes = bytes, .place = FGV_PLACE_INLINE, .chunk = FGV_NO_CHUNK};
     memcpy(call.payload, source, bytes);
     return fgv_call_post(&call);
 }
 
-static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum place place,
+static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum fgv_place place,
                           uint32_t chunk)
 {
     struct fgv_call call;
@@ -78,47 +52,29 @@ static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes,
     return fgv_call_post(&call);
 }
 
-/* A chunk to fill: a free one, else the oldest of our own when it comes back. */
-static CUresult chunk_for_sending(struct convoy *convoy, uint32_t *chunk)
-{
-    if (convoy->nr < MAX_ON_THEIR_WAY && fgv_chunk_try(chunk))
-        return CUDA_SUCCESS;
-    if (convoy->nr == 0)
-        return fgv_chunk_take(chunk) ? CUDA_SUCCESS : fgv_client_lost();
-    uint32_t bytes;
-    *chunk = convoy_remove(convoy, &bytes);
-    CUresult result = fgv_chunk_wait(*chunk);
-    if (result != CUDA_SUCCESS)
-        fgv_chunk_leave_behind(*chunk);
-    return result;
-}
-
 static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_t bytes, uint64_t stream)
 {
-    struct convoy convoy = {.nr = 0};
+    struct fgv_convoy convoy = {.nr = 0};
     CUresult result = CUDA_SUCCESS;
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
-        result = chunk_for_sending(&convoy, &chunk);
+        result = fgv_convoy_chunk(&convoy, &chunk);
         if (result != CUDA_SUCCESS)
             break;
         memcpy(fgv_chunk_memory(chunk), source, part);
         fgv_chunk_arm(chunk);
-        result = send_from(destination, fgv_chunk_offset(chunk), part, stream, PLACE_ARENA, chunk);
+        result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        convoy_add(&convoy, chunk, part);
+        fgv_convoy_add(&convoy, chunk, part);
         destination += part;
         source += part;
         bytes -= part;
     }
-    while (convoy.nr > 0) {
-        uint32_t part;
-        fgv_chunk_leave_behind(convoy_remove(&convoy, &part));
-    }
+    fgv_convoy_leave_behind(&convoy);
     return result;
 }
 
@@ -132,7 +88,7 @@ static CUresult send_pageable(uint64_t destination, const void *source, uint64_t
 
 /* ---- from the device ---- */
 
-static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum place place,
+static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum fgv_place place,
                          uint32_t chunk)
 {
     struct fgv_call call;
@@ -146,10 +102,10 @@ static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, 
 }
 
 /* Waits for the oldest chunk and copies it out. */
-static CUresult convoy_unload(struct convoy *convoy, uint8_t **destination)
+static CUresult convoy_unload(struct fgv_convoy *convoy, uint8_t **destination)
 {
     uint32_t part;
-    uint32_t chunk = convoy_remove(convoy, &part);
+    uint32_t chunk = fgv_convoy_remove(convoy, &part);
     CUresult result = fgv_chunk_wait(chunk);
     if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE)
         return result; /* the worker is gone; nobody will use this chunk again */
@@ -162,12 +118,12 @@ static CUresult convoy_unload(struct convoy *convoy, uint8_t **destination)
 
 static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t bytes, uint64_t stream)
 {
-    struct convoy convoy = {.nr = 0};
+    struct fgv_convoy convoy = {.nr = 0};
     CUresult result = fgv_client_await();
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
-        if (convoy.nr == MAX_ON_THEIR_WAY || !fgv_chunk_try(&chunk)) {
+        if (convoy.nr == FGV_CONVOY_MAX || !fgv_chunk_try(&chunk)) {
             if (convoy.nr > 0) {
                 result = convoy_unload(&convoy, &destination);
                 continue;
@@ -176,12 +132,12 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
                 return fgv_client_lost();
         }
         fgv_chunk_arm(chunk);
-        result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, PLACE_ARENA, chunk);
+        result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        convoy_add(&convoy, chunk, part);
+        fgv_convoy_add(&convoy, chunk, part);
         source += part;
         bytes -= part;
     }
@@ -189,7 +145,7 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
         CUresult one = convoy_unload(&convoy, &destination);
         result = result == CUDA_SUCCESS ? one : result;
     }
-    fgv_count(&fgv_counts.nr_round_trips, 1);
+    fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS)
         fgv_output_print();
     return result;
@@ -197,16 +153,10 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
 
 /* ---- what is what ---- */
 
-struct side {
-    uint64_t address;
-    enum fgv_memory_kind kind;
-};
-
-/* Looks an address up; CUDA_ERROR_INVALID_VALUE when the copy would leave what lies there. */
-static CUresult side_find(struct side *side, uint64_t address, uint64_t bytes)
+CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes)
 {
     struct fgv_range range;
-    *side = (struct side){.address = address};
+    *side = (struct fgv_side){.address = address};
     if (!fgv_memory_find(address, &range))
         return CUDA_SUCCESS;
     side->kind = range.kind;
@@ -223,11 +173,9 @@ static CUresult copy_on_host(uint64_t destination, uint64_t source, uint64_t byt
     return result;
 }
 
-/*
- * The copy itself, `waits` being true for the calls without a stream. Device to device is left to the generated calls.
- */
-static CUresult copy(const struct side *destination, const struct side *source, uint64_t bytes, CUstream stream,
-                     bool waits)
+/* Device to device is left to the generated calls. */
+CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                        CUstream stream, bool waits)
 {
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID)
@@ -237,15 +185,15 @@ static CUresult copy(const struct side *destination, const struct side *source, 
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)
                      : cuMemcpyDtoDAsync_v2(destination->address, source->address, bytes, stream);
     if (fgv_memory_is_device(destination->kind)) {
-        fgv_count(&fgv_counts.nr_to_device_bytes, bytes);
+        fgv_count(FGV_COUNT_TO_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(source->kind))
             return send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
-        result = send_from(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
+        result = send_from(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else if (fgv_memory_is_device(source->kind)) {
-        fgv_count(&fgv_counts.nr_from_device_bytes, bytes);
+        fgv_count(FGV_COUNT_FROM_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(destination->kind))
             return fetch_pageable((uint8_t *)(uintptr_t)destination->address, source->address, bytes, wire);
-        result = fetch_to(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
+        result = fetch_to(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else {
         return copy_on_host(destination->address, source->address, bytes, stream);
     }
@@ -258,15 +206,15 @@ enum claim { CLAIM_NONE = 0, CLAIM_DESTINATION = 1, CLAIM_SOURCE = 2 };
 static CUresult copy_claimed(uint64_t destination, uint64_t source, uint64_t bytes, CUstream stream, bool waits,
                              enum claim claim)
 {
-    struct side to, from;
+    struct fgv_side to, from;
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS || bytes == 0)
         return result;
     if (destination == 0 || source == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    result = side_find(&to, destination, bytes);
+    result = fgv_side_find(&to, destination, bytes);
     if (result == CUDA_SUCCESS)
-        result = side_find(&from, source, bytes);
+        result = fgv_side_find(&from, source, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     const enum fgv_memory_kind claimed = claim == CLAIM_DESTINATION ? to.kind
@@ -274,7 +222,7 @@ static CUresult copy_claimed(uint64_t destination, uint64_t source, uint64_t byt
                                                                     : FGV_MEMORY_DEVICE;
     if (claimed == FGV_MEMORY_PAGEABLE || claimed == FGV_MEMORY_REGISTERED)
         return CUDA_ERROR_INVALID_VALUE;
-    return copy(&to, &from, bytes, stream, waits);
+    return fgv_copy_range(&to, &from, bytes, stream, waits);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)

@@ -10,6 +10,7 @@
 #include "device.h"
 #include "stream.h"
 #include "thread.h"
+#include "trace.h"
 
 static int driver_version(void)
 {
@@ -91,6 +92,7 @@ static const struct fgv_handshake_ops ops = {
     .context_id = context_id,
     .stream_object = stream_object,
     .stream_object_id = stream_object_id,
+    .table_shown = fgv_trace_table,
 };
 
 __attribute__((constructor)) static void start(void)
@@ -100,5 +102,8 @@ __attribute__((constructor)) static void start(void)
 
 CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-    return fgv_handshake_table(ppExportTable, pExportTableId);
+    CUresult result = fgv_handshake_table(ppExportTable, pExportTableId);
+    if (result != CUDA_ERROR_INVALID_VALUE)
+        fgv_trace_table_asked(pExportTableId, result);
+    return result;
 }

@@ -2,14 +2,18 @@
 #include "log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "trace.h"
+
 enum { WORDS_UNREAD = 0, WORDS_READ = 1, WORDS_OFF = 2, WORDS_CALLS = 4, WORDS_NAMES = 8 };
 
-struct fgv_counts fgv_counts;
+bool fgv_counting;
+static _Atomic uint64_t counts[FGV_COUNT_NR];
 static _Atomic unsigned log_words;
 static _Atomic unsigned causes_said;
 
@@ -54,9 +58,10 @@ static void line_print(const char *format, ...)
     va_end(arguments);
 }
 
-bool fgv_log_wants_calls(void)
+/* Tracing is decided by then: trace.c has an earlier constructor. */
+__attribute__((constructor)) static void counting_decide(void)
 {
-    return (words_read() & WORDS_CALLS) != 0;
+    fgv_counting = fgv_tracing || (words_read() & WORDS_CALLS) != 0;
 }
 
 void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
@@ -77,18 +82,25 @@ void fgv_log_name(const char *what, const char *name)
         line_print("%s: %.200s", what, name);
 }
 
-static unsigned long long count_read(_Atomic uint64_t *counter)
+/* Relaxed: they are read once, at the end. */
+void fgv_count_add(enum fgv_counter counter, uint64_t amount)
 {
-    return (unsigned long long)atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts[counter], amount, memory_order_relaxed);
+    fgv_trace_add(counter, amount);
+}
+
+static unsigned long long count_read(enum fgv_counter counter)
+{
+    return (unsigned long long)atomic_load_explicit(&counts[counter], memory_order_relaxed);
 }
 
 void fgv_log_counts(void)
 {
-    if (!fgv_log_wants_calls())
+    if ((words_read() & WORDS_CALLS) == 0)
         return;
     line_print("%llu calls, %llu round trips, %llu bytes of requests, %llu bytes to the device, %llu bytes from it, "
                "%llu unknown names",
-               count_read(&fgv_counts.nr_calls), count_read(&fgv_counts.nr_round_trips),
-               count_read(&fgv_counts.nr_request_bytes), count_read(&fgv_counts.nr_to_device_bytes),
-               count_read(&fgv_counts.nr_from_device_bytes), count_read(&fgv_counts.nr_refused_lookups));
+               count_read(FGV_COUNT_CALLS), count_read(FGV_COUNT_ROUND_TRIPS), count_read(FGV_COUNT_REQUEST_BYTES),
+               count_read(FGV_COUNT_TO_DEVICE_BYTES), count_read(FGV_COUNT_FROM_DEVICE_BYTES),
+               count_read(FGV_COUNT_REFUSED_LOOKUPS));
 }

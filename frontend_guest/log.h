@@ -9,7 +9,6 @@
 #ifndef FRONTEND_GUEST_LOG_H
 #define FRONTEND_GUEST_LOG_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,29 +24,31 @@ enum fgv_cause {
     FGV_CAUSE_LOST,
     FGV_CAUSE_FORKED,
     FGV_CAUSE_SYSTEM,
+    FGV_CAUSE_UNTRACED,
     FGV_CAUSE_NR
 };
 
 void fgv_log_cause(enum fgv_cause cause, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* True under FAIRGV_LOG=calls and =all: somebody wants the counts below. */
-bool fgv_log_wants_calls(void);
-
-/* Counted only when wanted; relaxed, since they are read once, at the end. */
-struct fgv_counts {
-    _Atomic uint64_t nr_calls;         /* records sent */
-    _Atomic uint64_t nr_round_trips;   /* ... that somebody waited for */
-    _Atomic uint64_t nr_request_bytes; /* in the ring */
-    _Atomic uint64_t nr_to_device_bytes;
-    _Atomic uint64_t nr_from_device_bytes;
-    _Atomic uint64_t nr_refused_lookups; /* names asked of cuGetProcAddress that we do not have */
+/* Counted only when somebody wants it: under FAIRGV_LOG=calls and =all, and while calls are traced (trace.h). */
+enum fgv_counter {
+    FGV_COUNT_CALLS,         /* records sent */
+    FGV_COUNT_ROUND_TRIPS,   /* ... that somebody waited for */
+    FGV_COUNT_REQUEST_BYTES, /* in the ring */
+    FGV_COUNT_REPLY_BYTES,   /* in response slots */
+    FGV_COUNT_TO_DEVICE_BYTES,
+    FGV_COUNT_FROM_DEVICE_BYTES,
+    FGV_COUNT_REFUSED_LOOKUPS, /* names asked of cuGetProcAddress that we do not have */
+    FGV_COUNT_NR
 };
-extern struct fgv_counts fgv_counts;
+extern bool fgv_counting; /* set before main */
 
-static inline void fgv_count(_Atomic uint64_t *counter, uint64_t amount)
+void fgv_count_add(enum fgv_counter counter, uint64_t amount);
+
+static inline void fgv_count(enum fgv_counter counter, uint64_t amount)
 {
-    if (fgv_log_wants_calls())
-        atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+    if (__builtin_expect(fgv_counting, 0))
+        fgv_count_add(counter, amount);
 }
 
 void fgv_log_name(const char *what, const char *name); /* under `all`: one line about one name */

@@ -5,6 +5,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "log.h"
+#include "trace.h"
 
 static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t flags, int *status)
 {
@@ -14,9 +15,10 @@ static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t fla
     if ((flags & ~known) != 0 || flags == known)
         return CUDA_ERROR_INVALID_VALUE;
     fgv_proc proc = fgv_proc_find(symbol, version, flags, status);
-    *pfn = (void *)proc;
+    *pfn = (void *)fgv_trace_proc(proc);
     if (proc == NULL) {
-        fgv_count(&fgv_counts.nr_refused_lookups, 1);
+        fgv_trace_missing(symbol, version, flags);
+        fgv_count(FGV_COUNT_REFUSED_LOOKUPS, 1);
         fgv_log_name("no such call", symbol);
     }
     return CUDA_SUCCESS;

@@ -101,6 +101,10 @@ static uint32_t chunk_of(const struct fgv_request *request, bool *is_urgent)
         *is_urgent = true;
         return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
     }
+    if (request->header->call == FGV_CALL_cuMemcpy3DAsync_v2) {
+        *is_urgent = true;
+        return fgv_box_chunk(request->fixed);
+    }
     if (request->header->call == FGV_CALL_blob_append) {
         const struct fgv_request_blob_append *fixed = request->fixed;
         return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;

@@ -100,7 +100,8 @@ CUresult fgv_worker_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, u
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT) {
+    if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT ||
+        kind == FGV_HANDLE_LINK) {
         handle.context = NULL; /* outlives contexts */
     }
     *place_of(&worker->handles, kind, number) = handle;
@@ -162,8 +163,11 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     if (above) {
         above->nr_children--;
     }
+    worker->nr_links -= kind == FGV_HANDLE_LINK;
     if (kind == FGV_HANDLE_STREAM) {
         fgv_stream_destroyed(worker, handle->object);
+    } else if (kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
+        fgv_array_delete(worker, handle->object);
     } else {
         free(handle->object);
     }

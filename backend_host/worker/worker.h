@@ -3,14 +3,15 @@
  *
  *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
  * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
- * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
- * handlers
+ * is charged handles.c the guest's numbers        memory.c copy.c box.c array.c
+ * texture.c launch.c module.c context.c output.c handlers
  *
  * All of it runs on one thread.
  */
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
+#include "cuda_api/fatbin.h"
 #include "face.h"
 #include "grant.h"
 #include "ivshmem/region.h"
@@ -27,6 +28,7 @@
 #define FGV_BACKLOG_BYTES     (4u << 20)
 #define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
 #define FGV_MAX_BLOBS         64u
+#define FGV_MAX_LINKS         16u    /* not destroyed: each holds its logs, and in the driver its inputs */
 #define FGV_MAX_RANGES        65536u /* registered host memory */
 #define FGV_MAX_DEVICE_RANGES (1u << 20)
 #define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
@@ -85,6 +87,10 @@ struct fgv_handle {
     uint8_t kind;
     uint8_t parent_kind;
 };
+
+/* Kinds of this table alone: what a guest knows by the driver's own values. */
+#define FGV_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
+#define FGV_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
 
 struct fgv_handles {
     struct fgv_handle *places;
@@ -146,6 +152,7 @@ struct fgv_worker {
     struct fgv_handles handles;
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
+    uint32_t nr_links;
     struct fgv_ranges pinned;
     struct fgv_ranges allocated;
     bool is_pinning_refused; /* the device library cannot; said once */
@@ -160,13 +167,15 @@ struct fgv_worker {
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
     uint64_t last_finish_ns;
-    uint64_t mean_ns;        /* of one submission, 0: unknown */
-    uint64_t idle_since_ns;  /* holding the grant with nothing to do */
-    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns; /* work in flight without a pause since then */
-    uint64_t burst_ns;       /* mean length of that */
-    uint64_t gap_ns;         /* mean length of its pauses, 0: unknown */
+    uint64_t mean_ns;          /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
+    uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
+    uint64_t burst_since_ns;   /* work in flight without a pause since then */
+    uint64_t burst_ns;         /* mean length of that */
+    uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
+    uint64_t gap_deviation_ns; /* mean distance from that */
     struct fgv_backlog backlog;
 
     fgv_may_print_fn inspector;
@@ -174,6 +183,9 @@ struct fgv_worker {
 
     int output; /* memfd that stands for fd 1 */
     uint64_t output_read_bytes;
+
+    uint64_t alerted_ns; /* when the vGPU's bell last changed */
+    uint32_t bell_seen;
 
     uint64_t spin_ns;
     uint64_t yield_after_ns;
@@ -241,6 +253,8 @@ void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+/* When the next submission should be done, by how long they took so far; 0: unknown. */
+uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 
 /* serve.c */
@@ -275,6 +289,12 @@ void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult resu
 void fgv_copy_settle(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_stream *stream,
                      CUresult result);
 
+/* box.c: the chunk that the request lends, or FGV_NO_CHUNK */
+uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed);
+
+/* array.c: gives back what was paid for the object of an array, and frees it */
+void fgv_array_delete(struct fgv_worker *worker, void *object);
+
 /* context.c */
 /* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
 CUresult fgv_context_enter(struct fgv_worker *worker, uint32_t number);
@@ -291,7 +311,14 @@ struct fgv_kernel {
     uint32_t parameter_bytes;
 };
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+
+/* image.c */
 void fgv_blobs_free(struct fgv_worker *worker);
+/* The blob that has all its bytes, or NULL. */
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number);
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number);
+/* CUDA_SUCCESS when the blob is an image that ends where it says. */
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind);
 
 /* output.c */
 bool fgv_output_open(struct fgv_worker *worker);

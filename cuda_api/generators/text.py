@@ -25,6 +25,14 @@ def wrap(text: str, indent: str = "", hanging: int | None = None) -> str:
     return "\n".join([*lines, line])
 
 
+def attributed(declaration: str, attribute: str) -> str:
+    """A declaration with an attribute behind it, on a line of its own where the last one has no room."""
+    text = wrap(declaration)
+    last = text.rpartition("\n")[2]
+    gap = " " if len(last) + len(attribute) + 2 <= COLUMNS else "\n    "
+    return f"{text}{gap}{attribute};"
+
+
 def _open_column(line: str) -> int:
     """The column after the innermost parenthesis that the line leaves open; a plain indent when there is none."""
     opened: list[int] = []

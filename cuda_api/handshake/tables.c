@@ -116,6 +116,13 @@ static const unsigned char uuid_context_checks[FGV_UUID_BYTES] = {0x26, 0x3e, 0x
 static const unsigned char uuid_identities[FGV_UUID_BYTES] = {0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48,
                                                               0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2};
 
+/* What the program is given for a table: itself, or what the embedder shows in its place. */
+static const union fgv_slot *shown(const union fgv_slot *table, const unsigned char uuid[FGV_UUID_BYTES])
+{
+    const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
+    return ops == NULL || ops->table_shown == NULL ? table : ops->table_shown(table, uuid);
+}
+
 static CUresult unknown_slot(const unsigned char uuid[FGV_UUID_BYTES], int slot)
 {
     atomic_fetch_add_explicit(&nr_unknown_slots, 1, memory_order_relaxed);
@@ -274,14 +281,15 @@ static CUresult integrity_check(uint32_t version, uint64_t unix_seconds, uint64_
     if (result == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     atomic_fetch_add_explicit(&nr_integrity_checks, 1, memory_order_relaxed);
+    const union fgv_slot *shown_integrity = shown(table_integrity, uuid_integrity);
     struct fgv_integrity_subject subject = {
         .driver_version = (uint32_t)ops->driver_version(),
         .check_version = version,
         .process_id = (uint32_t)getpid(), /* asked anew: it changes with fork */
         .thread_id = (uint32_t)(uintptr_t)pthread_self(),
-        .cudart_table = (uintptr_t)table_cudart_interface,
-        .integrity_table = (uintptr_t)table_integrity,
-        .check_function = (uintptr_t)integrity_check,
+        .cudart_table = (uintptr_t)shown(table_cudart_interface, uuid_cudart_interface),
+        .integrity_table = (uintptr_t)shown_integrity,
+        .check_function = (uintptr_t)shown_integrity[1].function,
         .unix_seconds = unix_seconds,
     };
     return fgv_integrity_hash(ops, &subject, result);
@@ -381,7 +389,7 @@ CUresult fgv_handshake_table(const void **table, const CUuuid *id)
     for (size_t i = 0; i < sizeof(served_tables) / sizeof(served_tables[0]); i++) {
         if (memcmp(id->bytes, served_tables[i].uuid, FGV_UUID_BYTES) == 0) {
             atomic_fetch_add_explicit(&nr_tables_served, 1, memory_order_relaxed);
-            *table = served_tables[i].table;
+            *table = shown(served_tables[i].table, served_tables[i].uuid);
             return CUDA_SUCCESS;
         }
     }

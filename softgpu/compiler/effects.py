@@ -21,7 +21,22 @@ from cuda_api.ptx.syntax import (
 
 _MEMORY = ("global", "shared", "local")
 _WITHOUT_RESULT = frozenset(
-    ("st", "red", "bra", "brx", "ret", "exit", "membar", "fence", "nanosleep", "prefetch", "bar", "barrier")
+    (
+        "st",
+        "red",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "membar",
+        "fence",
+        "nanosleep",
+        "prefetch",
+        "bar",
+        "barrier",
+        "sust",
+        "sured",
+    )
 )
 
 

@@ -17,6 +17,7 @@ from softgpu.compiler import (  # noqa: F401 - importing a family registers its 
     convert,
     floating,
     memory,
+    texture,
     transcendental,
     video,
     warp,

@@ -213,15 +213,16 @@ def lower_isspacep(builder: Builder, instruction: Instruction) -> None:
     address = builder.read(source, "i64")
     space = space_of(instruction)
     if space == "global":
-        hits = [_is_in(builder, address, other) for other in ("shared", "local", "const")]
+        hits = [is_in(builder, address, other) for other in ("shared", "local", "const")]
         either = builder.let(f"or i1 {builder.let(f'or i1 {hits[0]}, {hits[1]}')}, {hits[2]}")
         result = builder.let(f"xor i1 {either}, true")
     else:
-        result = _is_in(builder, address, space)
+        result = is_in(builder, address, space)
     builder.write(destination, result, "i1")
 
 
-def _is_in(builder: Builder, address: str, space: str) -> str:
+def is_in(builder: Builder, address: str, space: str) -> str:
+    """Whether a generic address, an i64, lies in a space other than global, as an i1."""
     frame = builder.frame
     if space == "shared":
         dynamic, _ = frame.read_symbol(builder, Name("%dynamic_smem_size"))

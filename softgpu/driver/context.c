@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
 #include "memory.h"
 #include "runtime/runtime.h"
+#include "texture.h"
 
 #define DEFAULT_API_VERSION 3020
 
@@ -105,6 +107,8 @@ static void context_empty(struct CUctx_st *context)
     context->is_active = false;
     while (context->modules)
         sgp_module_delete(context->modules);
+    sgp_texture_delete_context(context);
+    sgp_array_delete_context(context);
     while (context->events) {
         struct CUevent_st *event = context->events;
 

@@ -45,6 +45,9 @@ enum sgp_kind {
     SGP_LIBRARY,
     SGP_KERNEL,
     SGP_FUNCTION,
+    SGP_LINK,
+    SGP_ARRAY,
+    SGP_MIPMAPPED_ARRAY,
 };
 
 /* First member of every object that a program holds a handle of. */
@@ -181,6 +184,8 @@ struct CUctx_st {
     struct CUstream_st *streams;
     struct CUevent_st *events;
     struct CUmod_st *modules;
+    struct CUarray_st *arrays;
+    struct CUmipmappedArray_st *mipmaps;
     struct sgp_printf_buffer *printf_buffer;
     uint64_t device_heap_bytes; /* handed out by malloc in kernels */
 };

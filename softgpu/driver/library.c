@@ -108,7 +108,7 @@ SGP_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNa
 
     if (!library || !fileName)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sgp_file_read(fileName, &data);
+    result = sgp_file_read(fileName, &data, NULL);
     if (!result)
         result = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
                                    libraryOptionValues, numLibraryOptions);

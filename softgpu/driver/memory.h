@@ -8,6 +8,7 @@ enum sgp_memory_kind {
     SGP_MEMORY_DEVICE,     /* cuMemAlloc */
     SGP_MEMORY_MODULE,     /* globals of a module: not the program's to free */
     SGP_MEMORY_HEAP,       /* malloc in a kernel */
+    SGP_MEMORY_ARRAY,      /* texels of an array */
     SGP_MEMORY_HOST,       /* cuMemHostAlloc: ours to unmap */
     SGP_MEMORY_REGISTERED, /* cuMemHostRegister: the program's own */
 };

@@ -171,7 +171,7 @@ SGP_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin
 }
 
 /* With a zero at its end, for PTX. The caller frees. */
-CUresult sgp_file_read(const char *name, void **data)
+CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
 {
     struct stat status;
     size_t used = 0;
@@ -191,6 +191,8 @@ CUresult sgp_file_read(const char *name, void **data)
         used += got > 0 ? (size_t)got : 0;
     }
     close(fd);
+    if (bytes)
+        *bytes = used;
     return CUDA_SUCCESS;
 }
 
@@ -201,7 +203,7 @@ SGP_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sgp_file_read(fname, &data);
+    result = sgp_file_read(fname, &data, NULL);
     if (!result)
         result = cuModuleLoadData(module, data);
     free(data);

@@ -40,6 +40,13 @@ def _argument(p: Parameter) -> str:
     )
 
 
+def _twin_by_hand(call: Call) -> str:
+    assert call.prototype is not None
+    names = "".join(f"    (void){p.name};\n" for p in call.parameters)
+    declaration = call.prototype.declaration(call.name + call.per_thread)
+    return f"{declaration}\n{{\n{names}    return CUDA_ERROR_NOT_SUPPORTED;\n}}\n"
+
+
 def _device_call(call: Call) -> str:
     """A definition that writes down "name(arguments in hexadecimal)" and fills what it can of the outputs."""
     assert call.prototype is not None
@@ -70,7 +77,10 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("device")
     text = '#include <stdio.h>\n#include <string.h>\n#include "cuda_api/prototypes.h"\n\nchar journal[4096];\n\n'
     calls = [call for call in table.read().symbols if call.codec != "alias"]
-    (folder / "device.c").write_text(text + "\n".join(_device_call(call) for call in calls))
+    by_hand = [call for call in calls if call.per_thread == "_ptds" and not call.per_thread_async]
+    (folder / "device.c").write_text(
+        text + "\n".join([_device_call(call) for call in calls] + [_twin_by_hand(call) for call in by_hand])
+    )
     generated = ROOT / "softgpu" / "driver" / "generated"
     library = folder / "device.so"
     _cc("-shared", "-o", library, folder / "device.c", generated / "twins.c", generated / "procs.c")

@@ -127,7 +127,7 @@ def test_the_example_is_accepted() -> None:
         ),
         ('{ dptr = "out" }', '{ dptr = "out" }\nwaits2 = "none"', "cuMemAlloc_v2: 'waits2' means nothing"),
         ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptsz"', "per_thread '_ptsz' without a stream"),
-        ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptds"', "per_thread_async go together"),
+        ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptds"', "per_thread_async is for codec 'guest'"),
         ('order = "free"\nwaits = "none"\npointers', 'order = "free"\nwaits = "stream"\npointers', "without a stream"),
     ],
 )

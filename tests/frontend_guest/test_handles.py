@@ -31,7 +31,12 @@ def checked_guest() -> Path:
     """The guest program and the library with it, in one, under AddressSanitizer and UBSan."""
     folder = f"-I{ROOT / 'frontend_guest'}"
     return compile_program(
-        "guest-checked", [PROGRAMS / "guest.c", *GUEST_SOURCES], folder, "-fsanitize=address,undefined", "-lpthread"
+        "guest-checked",
+        [PROGRAMS / "guest.c", *GUEST_SOURCES],
+        folder,
+        "-DFGV_PLAIN_SYMBOLS",
+        "-fsanitize=address,undefined",
+        "-lpthread",
     )
 
 

@@ -18,7 +18,7 @@
  *
  * How an embedder uses it:
  *
- *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // every pointer is needed
+ *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // all but table_shown
  *     __attribute__((constructor)) static void start(void) { fgv_handshake_set_ops(&ops); }
  *     CUresult cuGetExportTable(const void **table, const CUuuid *id) { return fgv_handshake_table(table, id); }
  *     fgv_handshake_context_destroyed(context);  // in cuCtxDestroy, cuDevicePrimaryCtxReset and the last Release
@@ -75,6 +75,12 @@ struct fgv_handshake_ops {
     CUresult (*stream_object)(CUcontext context, CUstream stream, void **object);
     /* As cuStreamGetId, of a record from stream_object. cuBLASLt keys its workspaces by it: two streams, two ids. */
     CUresult (*stream_object_id)(CUcontext context, void *object, uint64_t *id);
+
+    /*
+     * May be NULL. What programs are given for a table that is served, instead of the table itself: a copy whose slots
+     * note that they are called, say. Always the same for the same table.
+     */
+    const void *(*table_shown)(const void *table, const unsigned char uuid[16]);
 };
 
 struct fgv_handshake_statistics {

@@ -1,0 +1,121 @@
+"""`fairgv-run --trace`, `--count` and `--json`: what a program asked of the driver, whoever calls and however it ends."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host import trace
+from tests.end_to_end.host import Host
+
+OPENS = """
+import ctypes, os, signal
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+"""
+LOOKS_UP = """
+found = ctypes.c_void_p()
+status = ctypes.c_int()
+name = b'cuNo"\\n\\xff\\\\'
+assert cuda.cuGetProcAddress_v2(name, ctypes.byref(found), 12000, ctypes.c_uint64(0), ctypes.byref(status)) == 0
+assert not found
+"""
+
+
+def read_trace(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def script(host: Host, text: str, path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Runs Python with counts: its exit status and the counts by name."""
+    result = host.guest(sys.executable, "-c", text, options=("--json", str(path)))
+    return result.returncode, {count["name"]: count for count in json.loads(path.read_text())}
+
+
+@pytest.mark.parametrize("program", ["threads", "threads.shared"])
+def test_trace_and_counts_agree(host: Host, program: str, tmp_path: Path) -> None:
+    traced, counted = tmp_path / "trace", tmp_path / "counts"
+    result = host.guest(program, options=("--trace", str(traced), "--count", "--json", str(counted)))
+    plain = host.guest(program)
+    assert (result.returncode, result.stdout) == (plain.returncode, plain.stdout), result.stderr
+    calls = [entry for entry in read_trace(traced) if "call" in entry]
+    counts = {count["name"]: count for count in json.loads(counted.read_text())}
+    assert Counter(entry["call"] for entry in calls) == {
+        name: count["nr"] for name, count in counts.items() if count["kind"] in ("call", "slot")
+    }
+    for name in ("cuLaunchKernel", "cuMemAlloc_v2", "cuDeviceGetAttribute"):
+        mine = [entry for entry in calls if entry["call"] == name]
+        for key in ("round_trips", "sent_bytes", "received_bytes", "time_ns"):
+            sums = counts[name]["nr_round_trips" if key == "round_trips" else key]
+            assert sum(entry[key] for entry in mine) == sums
+    assert len({entry["thread"] for entry in calls if entry["call"] == "cuLaunchKernel"}) > 1
+    assert {entry["class"] for entry in calls if entry["call"] == "cuLaunchKernel"} == {"sent"}
+    assert {entry["class"] for entry in calls if entry["call"] == "cuMemAlloc_v2"} == {"waited"}
+    assert counts["cuDeviceGetAttribute"]["class"] == "local"
+    assert "cuLaunchKernel" in result.stderr
+    assert "names not found" in result.stderr
+
+
+def test_a_trace_tells_names_tables_and_slots(host: Host, tmp_path: Path) -> None:
+    traced = tmp_path / "trace"
+    traced.write_text("from an earlier run\n")
+    assert host.guest("vector_add", options=("--trace", str(traced))).returncode == 0
+    entries = read_trace(traced)
+    tables = {entry["table"]: entry["found"] for entry in entries if "table" in entry}
+    assert True in tables.values()
+    missing = {entry["missing"] for entry in entries if "missing" in entry}
+    assert all(name.startswith("cu") for name in missing)
+    slots = [entry for entry in entries if entry.get("call", "").endswith("]")]
+    assert slots
+    assert {entry["call"][:8] for entry in slots} <= {table[:8] for table in tables}
+    assert [entry["at_ns"] for entry in entries] == sorted(entry["at_ns"] for entry in entries)
+    lines = list(trace.trace_lines(traced.read_text().splitlines()))
+    assert len(lines) == len(entries)
+    assert any("cuLaunchKernel: CUDA_SUCCESS, sent" in line for line in lines)
+
+
+def test_counts_outlive_a_program_that_is_killed(host: Host, tmp_path: Path) -> None:
+    text = OPENS + LOOKS_UP + "cuda.cuDeviceGet(None, 0)\nos.kill(os.getpid(), signal.SIGKILL)"
+    status, counts = script(host, text, tmp_path / "counts")
+    assert status == 128 + 9
+    assert counts["cuInit"]["nr"] == 1
+    assert counts["cuDeviceGet"]["nr_errors"] == 1
+    assert counts["cuNo????"]["kind"] == "missing name"
+
+
+def test_children_are_counted(host: Host, tmp_path: Path) -> None:
+    text = OPENS + "import subprocess, sys\n"
+    text += "if os.fork() == 0:\n    cuda.cuDriverGetVersion(None)\n    os._exit(0)\nos.wait()\n"
+    text += f"subprocess.run([sys.executable, '-c', {OPENS!r}], check=True)\n"
+    status, counts = script(host, text, tmp_path / "counts")
+    assert status == 0
+    assert counts["cuInit"]["nr"] == 2
+    assert counts["cuDriverGetVersion"]["nr"] == 1
+
+
+def test_a_place_that_cannot_be_written(host: Host, tmp_path: Path) -> None:
+    result = host.guest("vector_add", options=("--trace", str(tmp_path / "nowhere" / "trace")))
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_files_that_are_no_counts(tmp_path: Path) -> None:
+    short = tmp_path / "counts"
+    for data in (b"", b"FairGV", trace.MAGIC):
+        short.write_bytes(data)
+        with pytest.raises(trace.TraceError):
+            trace.read_counts([short])
+    short.write_bytes(trace.MAGIC + b"\xff" * (112 + 128))
+    assert trace.read_counts([short]) == []
+
+
+def test_what_is_not_asked_for_is_not_there(host: Host) -> None:
+    text = OPENS + "found, status = ctypes.c_void_p(), ctypes.c_int()\n"
+    text += "look = cuda.cuGetProcAddress_v2\n"
+    text += "assert look(b'cuInit', ctypes.byref(found), 12000, ctypes.c_uint64(0), ctypes.byref(status)) == 0\n"
+    text += "print([name for name in os.environ if name in ('FAIRGV_TRACE', 'FAIRGV_COUNT')])"
+    result = host.guest(sys.executable, "-c", text)
+    assert (result.returncode, result.stdout) == (0, "[]\n"), result.stderr
