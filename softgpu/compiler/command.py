@@ -99,13 +99,13 @@ def _module_of(images: bytes, capability: int) -> Module:
     return modules[0] if len(modules) == 1 else linked_module(modules)
 
 
-def compile_image(images: bytes, capability: int, output: Path) -> None:
-    """The whole way, from an image or a set of images. Raises CompileError."""
+def compile_image(images: bytes, capability: int, output: Path, *, speed_level: int = 2) -> None:
+    """The whole way, from an image or a set of images, at one of LLVM's levels. Raises CompileError."""
     modules = _unit(_module_of(images, capability)).modules(_nr_processes())
     from softgpu.compiler import native  # noqa: PLC0415 - after much that can fail without LLVM
 
     with native.work_folder(output) as folder:
-        native.link(native.objects(modules, folder), output)
+        native.link(native.objects(modules, folder, speed_level=speed_level), output)
 
 
 def _nr_processes() -> int:

@@ -40,7 +40,7 @@ def _start_llvm() -> None:
     llvm.set_option("softgpu", "-disable-lsr")
 
 
-def object_code(text: str, *, speed_level: int = 2) -> bytes:
+def object_code(text: str, *, speed_level: int) -> bytes:
     """An ELF object of an LLVM module in text form."""
     _start_llvm()
     cpu, features = host_target()
@@ -66,7 +66,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: i
     builder.getModulePassManager().run(module, builder)
 
 
-def objects(modules: Sequence[Callable[[], str]], folder: Path) -> list[Path]:
+def objects(modules: Sequence[Callable[[], str]], folder: Path, *, speed_level: int = 2) -> list[Path]:
     """
     Object files of several modules, all but the first written and compiled by a process of its own. What such a process fails at is done
     again here, which raises what it met.
@@ -76,11 +76,11 @@ def objects(modules: Sequence[Callable[[], str]], folder: Path) -> list[Path]:
     workers: list[int] = []
     try:
         for module, file in zip(modules[1:], files[1:], strict=True):
-            workers.append(_start_worker(module, file))
-        files[0].write_bytes(object_code(modules[0]()))
+            workers.append(_start_worker(module, file, speed_level))
+        files[0].write_bytes(object_code(modules[0](), speed_level=speed_level))
         for module, file in zip(modules[1:], files[1:], strict=True):
             if os.waitpid(workers[0], 0)[1]:
-                file.write_bytes(object_code(module()))
+                file.write_bytes(object_code(module(), speed_level=speed_level))
             workers.pop(0)
     finally:
         for worker in workers:
@@ -89,14 +89,14 @@ def objects(modules: Sequence[Callable[[], str]], folder: Path) -> list[Path]:
     return files
 
 
-def _start_worker(module: Callable[[], str], file: Path) -> int:
+def _start_worker(module: Callable[[], str], file: Path, speed_level: int) -> int:
     """A copy of this process that compiles one module and ends; its exit status is 0 when the file is complete."""
     worker = os.fork()
     if worker:
         return worker
     status = 1
     try:
-        file.write_bytes(object_code(module()))
+        file.write_bytes(object_code(module(), speed_level=speed_level))
         status = 0
     finally:
         os._exit(status)

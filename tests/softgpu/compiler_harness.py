@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softgpu.compiler.command import compile_image, llvm_text
-from softgpu.compiler.native import link, object_code, work_folder
+from softgpu.compiler.command import compile_image
 
 CAPABILITY = 90
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -177,10 +176,7 @@ def compiled(ptx: str, folder: Path, name: str = "module") -> LoadedModule:
 
 def compiled_quickly(ptx: str, output: Path) -> LoadedModule:
     """With LLVM's lowest level, for hundreds of kernels that run once."""
-    with work_folder(output) as folder:
-        object_file = folder / "module.o"
-        object_file.write_bytes(object_code(llvm_text(ptx, CAPABILITY), speed_level=1))
-        link([object_file], output)
+    compile_image(ptx.encode(), CAPABILITY, output, speed_level=1)
     return LoadedModule(output)
 
 
