@@ -10,13 +10,16 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_api.image_set import split
-from cuda_api.ptx import PtxSyntaxError, format_module, parse
+from cuda_api.ptx import PtxSyntaxError, parse
 from cuda_api.ptx.syntax import Module
 from softgpu.compiler.errors import (
     CompileError,
@@ -26,20 +29,14 @@ from softgpu.compiler.errors import (
     UnsupportedPtxVersionError,
 )
 
+if TYPE_CHECKING:
+    from softgpu.compiler.unit import Unit
+
 COMPILER_VERSION = "softgpu-compile 1"
 
 
-class _VersionAction(argparse.Action):
-    """Looks LLVM's package up when asked, not at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import llvmlite  # noqa: PLC0415
-
-        print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
-        parser.exit()
-
-
 _NEWEST_PTX = (9, 99)
+_MOST_PROCESSES = 8
 
 
 def ptx_of_image(image: bytes, capability: int) -> str:
@@ -88,13 +85,13 @@ def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Mod
 
 def llvm_text(ptx: str, capability: int) -> str:
     """The LLVM module of a PTX module."""
-    return _lowered(module_of_text(ptx, capability))
+    return _unit(module_of_text(ptx, capability)).text()
 
 
-def _lowered(module: Module) -> str:
+def _unit(module: Module) -> Unit:
     from softgpu.compiler.unit import Unit  # noqa: PLC0415
 
-    return Unit(module).text()
+    return Unit(module)
 
 
 def _module_of(images: bytes, capability: int) -> Module:
@@ -102,40 +99,86 @@ def _module_of(images: bytes, capability: int) -> Module:
     return modules[0] if len(modules) == 1 else linked_module(modules)
 
 
-def compile_image(images: bytes, capability: int, output: Path) -> None:
-    """The whole way, from an image or a set of images. Raises CompileError."""
-    text = _lowered(_module_of(images, capability))
-    from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
+def compile_image(images: bytes, capability: int, output: Path, *, speed_level: int = 2) -> None:
+    """The whole way, from an image or a set of images, at one of LLVM's levels. Raises CompileError."""
+    modules = _unit(_module_of(images, capability)).modules(_nr_processes())
+    from softgpu.compiler import native  # noqa: PLC0415 - after much that can fail without LLVM
 
-    link(object_code(text), output)
+    with native.work_folder(output) as folder:
+        native.link(native.objects(modules, folder, speed_level=speed_level), output)
 
 
-def _write(options: argparse.Namespace, images: bytes) -> None:
+def _nr_processes() -> int:
+    """How many may work at once. A process with threads stays alone: a copy of it would have locks that nobody opens."""
+    return min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if threading.active_count() == 1 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; `mode` is '', 'emit_llvm', 'link' or 'check'."""
+
+    image: Path
+    capability: int
+    output: Path
+    mode: str = ""
+
+
+def _options(arguments: list[str]) -> Options:
+    """What the driver says before a launch is understood without a parser, whose import costs what a small kernel does."""
+    match arguments:
+        case ["--image", image, "--capability", capability, "--output", output] if capability.isdecimal():
+            return Options(Path(image), int(capability), Path(output))
+    return _parsed(arguments)
+
+
+def _parsed(arguments: list[str]) -> Options:
+    import argparse  # noqa: PLC0415
+
+    class Version(argparse.Action):
+        """Looks LLVM's package up when asked, not at every start."""
+
+        def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+            import llvmlite  # noqa: PLC0415
+
+            print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
+            parser.exit()
+
+    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the compiler's version and LLVM's")
+    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary, PTX text, or a set")
+    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
+    modes = {
+        "emit_llvm": "write LLVM text, before optimisation, instead",
+        "link": "write the linked PTX instead",
+        "check": "write nothing: the images may need others still",
+    }
+    instead = parser.add_mutually_exclusive_group()
+    for mode, text in modes.items():
+        instead.add_argument(f"--{mode.replace('_', '-')}", action="store_const", dest="mode", const=mode, help=text)
+    given = parser.parse_args(arguments)
+    return Options(given.image, given.capability, given.output, given.mode or "")
+
+
+def _write(options: Options, images: bytes) -> None:
     """What the options ask for; the shared object without any."""
-    output: Path = options.output
-    if options.check:
-        linked_module(modules_of(images, options.capability), is_complete=False)
-    elif options.link:
-        text = format_module(linked_module(modules_of(images, options.capability)))
-        output.write_bytes(text.encode("utf-8", "replace"))
-    elif options.emit_llvm:
-        output.write_text(_lowered(_module_of(images, options.capability)))
-    else:
-        compile_image(images, options.capability, output)
+    match options.mode:
+        case "check":
+            linked_module(modules_of(images, options.capability), is_complete=False)
+        case "link":
+            from cuda_api.ptx import format_module  # noqa: PLC0415
+
+            text = format_module(linked_module(modules_of(images, options.capability)))
+            options.output.write_bytes(text.encode("utf-8", "replace"))
+        case "emit_llvm":
+            options.output.write_text(_unit(_module_of(images, options.capability)).text())
+        case _:
+            compile_image(images, options.capability, options.output)
 
 
 def run(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
-    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the compiler's version and LLVM's")
-    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary, PTX text, or a set")
-    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
-    instead.add_argument("--link", action="store_true", help="write the linked PTX instead")
-    instead.add_argument("--check", action="store_true", help="write nothing: the images may need others still")
-    options = parser.parse_args(arguments)
+    options = _options(arguments)
     try:
         _write(options, options.image.read_bytes())
     except CompileError as error:

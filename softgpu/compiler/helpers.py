@@ -174,7 +174,7 @@ _TWO_SUM = """  %s = fadd double %a, %b
 # What LLVM calls for a conversion to bf16, where the C compiler's runtime is too old to have it.
 HELPERS["__truncsfbf2"] = Helper(
     """@llvm.used = appending global [1 x ptr] [ptr @__truncsfbf2], section "llvm.metadata"
-define hidden bfloat @__truncsfbf2(float %x) nounwind {
+define weak hidden bfloat @__truncsfbf2(float %x) nounwind {
   %i = bitcast float %x to i32
   %shifted = lshr i32 %i, 16
   %last = and i32 %shifted, 1
