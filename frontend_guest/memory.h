@@ -55,6 +55,8 @@ bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range 
 void fgv_memory_release_shared(const struct fgv_context *context);
 void fgv_memory_forget_context(struct fgv_context *context);
 void fgv_memory_forget_owner(uint64_t owner);
+/* True when all of it lies in ranges that the device reaches, one right after the other where there are several. */
+bool fgv_memory_covers(uint64_t address, uint64_t bytes);
 /* True when a REGISTERED range overlaps. */
 bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes);
 

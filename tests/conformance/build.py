@@ -53,7 +53,17 @@ def _run_all(commands: Sequence[Sequence[str | Path]]) -> None:
 
 def build_driver(nvcc: Nvcc) -> Path:
     include, objects = _include(nvcc), OUTPUT / "objects"
-    compile_c = ["cc", "-std=gnu11", "-O0", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-pthread"]
+    compile_c = [
+        "cc",
+        "-std=gnu11",
+        "-O0",
+        "-D_GNU_SOURCE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-deprecated-declarations",
+        "-pthread",
+    ]
     compile_c += ["-I", str(CASES), "-I", str(OUTPUT), "-isystem", str(include), "-c"]
     compile_ptx = [str(nvcc.path), *PTX_FLAGS, "-ptx"]
     inputs = [*_sources("*.c"), *_sources("*.h"), CASES / "embed.S", KERNELS, CALLS_TOML, include / "cuda.h"]
@@ -63,7 +73,9 @@ def build_driver(nvcc: Nvcc) -> Path:
             (OUTPUT / "names.h").write_text("\n".join(_names(include / "cuda.h")) + "\n")
             ptx = objects / "kernels.ptx"
             commands = [[*compile_ptx, "-o", str(ptx), str(KERNELS)]]
-            commands += [[*compile_c, "-o", str(objects / f"{source.stem}.o"), str(source)] for source in _sources("*.c")]
+            commands += [
+                [*compile_c, "-o", str(objects / f"{source.stem}.o"), str(source)] for source in _sources("*.c")
+            ]
             _run_all(commands)
             compiled = [objects / f"{source.stem}.o" for source in _sources("*.c")]
             embed = [f'-DKERNELS="{ptx}"', CASES / "embed.S"]

@@ -37,7 +37,10 @@ class Known:
 def read_known(path: Path = DIFFERENCES) -> list[Known]:
     """All entries; TypeError for a word that an entry cannot have."""
     entries = tomllib.loads(path.read_text()).get("difference", [])
-    return [Known(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}) for entry in entries]
+    return [
+        Known(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+        for entry in entries
+    ]
 
 
 def labelled(lines: Iterable[str]) -> dict[str, str]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.comparing import Known, compare, labelled, read_known
-from tests.conformance.launch import kinds
+from tests.conformance.comparing import compare, read_known
 from tests.conformance.running import NAMES, Outputs, run_both_ways
 from tests.end_to_end.host import Host, start_host, stop_host
 
@@ -24,7 +23,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 @pytest.fixture(scope="module")
 def outputs(host: Host, request: pytest.FixtureRequest) -> Outputs:
     """What the cases printed that were chosen for this run."""
-    chosen = [item.callspec.params["case"] for item in request.session.items if hasattr(item, "callspec") and "case" in item.callspec.params]
+    chosen = [
+        item.callspec.params["case"]
+        for item in request.session.items
+        if hasattr(item, "callspec") and "case" in item.callspec.params
+    ]
     return run_both_ways(host, chosen, host.state_dir)
 
 

@@ -18,7 +18,8 @@ CASE(array_create_and_destroy)
 
     for (unsigned int i = 0; i < 4; i++)
         for (unsigned int channels = 1; channels <= 4; channels++) {
-            CUDA_ARRAY_DESCRIPTOR descriptor = {.Width = 17, .Height = 5, .Format = formats[i], .NumChannels = channels};
+            CUDA_ARRAY_DESCRIPTOR descriptor = {
+                .Width = 17, .Height = 5, .Format = formats[i], .NumChannels = channels};
             CUDA_ARRAY_DESCRIPTOR got = {0};
             CUarray array = NULL;
 
@@ -125,11 +126,8 @@ CASE(texture_object)
 
 CASE(surface_object)
 {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = 16,
-                                          .Height = 16,
-                                          .Format = CU_AD_FORMAT_FLOAT,
-                                          .NumChannels = 1,
-                                          .Flags = CUDA_ARRAY3D_SURFACE_LDST};
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = {
+        .Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
     CUsurfObject surface = 0;
 

@@ -1,6 +1,6 @@
 /*
- * Runs cases: conformance-driver --list, or conformance-driver NAME... Cases of one process run one after the other; what
- * one printed stands between "== NAME" and "-- NAME".
+ * Runs cases: conformance-driver --list, or conformance-driver NAME... Cases of one process run one after the other;
+ * what one printed stands between "== NAME" and "-- NAME".
  */
 #include "case.h"
 

@@ -128,7 +128,8 @@ CASE(errors_of_launches)
     CUdeviceptr out = device_bytes(4096, 1);
     void *parameters[] = {&out, &(unsigned int){1}, &(unsigned int){1024}};
     void *unknown[] = {(void *)77, NULL, CU_LAUNCH_PARAM_END};
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {
+        .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
     CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)999};
 
     ROW("no function", cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);

@@ -1,12 +1,13 @@
 /* What goes wrong in kernels, and what every call answers afterwards. */
 #include "case.h"
 
-static void say_aftermath(void)
+/* `function` was found while all was well. */
+static void say_aftermath(CUfunction function)
 {
     CUdeviceptr memory = 0;
     CUstream stream = NULL;
     CUevent event = NULL;
-    CUfunction function = NULL;
+    CUfunction other = NULL;
     CUcontext context = NULL;
     size_t size = 0;
     int number = 0;
@@ -20,7 +21,7 @@ static void say_aftermath(void)
     DO(cuMemGetInfo, &size, &size);
     DO(cuStreamCreate, &stream, 0);
     DO(cuEventCreate, &event, 0);
-    DO(cuModuleGetFunction, &function, module_of_kernels(), "fill");
+    DO(cuModuleGetFunction, &other, module_of_kernels(), "fill");
     DO(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     DO(cuMemsetD8, 4096, 0, 1);
     DO(cuCtxGetCurrent, &context);
@@ -31,34 +32,38 @@ static void say_aftermath(void)
 
 ALONE(fault_illegal_address)
 {
+    CUfunction function = function_of("empty");
     unsigned long long address = 0x10;
     void *parameters[] = {&address};
 
     say("launch", launch("store_at", 1, 1, NULL, parameters));
-    say_aftermath();
+    say_aftermath(function);
 }
 
 ALONE(fault_trap)
 {
+    CUfunction function = function_of("empty");
     say("launch", launch("trap_now", 1, 1, NULL, NULL));
-    say_aftermath();
+    say_aftermath(function);
 }
 
 ALONE(fault_misaligned)
 {
+    CUfunction function = function_of("empty");
     CUdeviceptr words = device_bytes(64, 0);
     void *parameters[] = {&words};
 
     say("launch", launch("misaligned", 1, 1, NULL, parameters));
-    say_aftermath();
+    say_aftermath(function);
 }
 
 ALONE(fault_assert)
 {
+    CUfunction function = function_of("empty");
     void *parameters[] = {&(int){0}};
 
     say("launch", launch("claim", 1, 1, NULL, parameters));
-    say_aftermath();
+    say_aftermath(function);
 }
 
 CASE(fault_assert_that_holds)

@@ -1,7 +1,8 @@
 /* Functions and occupancy: what they need and how many fit. */
 #include "case.h"
 
-static const char *const names[] = {"empty", "fill", "reverse_static", "reverse_dynamic", "take_large", "bounded", "use_stack"};
+static const char *const names[] = {"empty",      "fill",    "reverse_static", "reverse_dynamic",
+                                    "take_large", "bounded", "use_stack"};
 enum { NR_NAMES = sizeof(names) / sizeof(names[0]) };
 
 CASE(function_attributes)
@@ -87,7 +88,7 @@ CASE(occupancy_blocks)
             for (unsigned int s = 0; s < 5; s++) {
                 int nr_blocks = -77;
                 CUresult result = CU(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&nr_blocks, function_of(names[n]),
-                                                                                 threads[t], shared[s]);
+                                                                                  threads[t], shared[s]);
 
                 printf("%s, %d threads, %zu bytes: %s %d\n", names[n], threads[t], shared[s], result_name(result),
                        nr_blocks);
@@ -99,8 +100,8 @@ CASE(occupancy_flags)
     int nr_blocks = -77;
 
     for (unsigned int flags = 0; flags < 4; flags++) {
-        say(text("flags %u", flags), CU(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(
-                                         &nr_blocks, function_of("fill"), 128, 0, flags));
+        say(text("flags %u", flags),
+            CU(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(&nr_blocks, function_of("fill"), 128, 0, flags));
         say_number(text("blocks with %u", flags), nr_blocks);
     }
 }
@@ -140,7 +141,8 @@ CASE(occupancy_shared_memory)
 
 CASE(occupancy_clusters)
 {
-    CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {
+        .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
     int size = -77, nr_clusters = -77;
 
     DO(cuOccupancyMaxPotentialClusterSize, &size, function_of("fill"), &config);

@@ -14,9 +14,7 @@ struct mixed {
     short list[3];
 };
 
-__global__ void empty()
-{
-}
+__global__ void empty() {}
 
 __global__ void fill(unsigned int *out, unsigned int value, unsigned int nr_words)
 {

@@ -3,7 +3,7 @@
 
 CASE(launch_shapes)
 {
-    static const unsigned int shapes[][6] = {{1, 1, 1, 1, 1, 1},   {7, 1, 1, 33, 1, 1},  {2, 3, 4, 5, 6, 7},
+    static const unsigned int shapes[][6] = {{1, 1, 1, 1, 1, 1},    {7, 1, 1, 33, 1, 1}, {2, 3, 4, 5, 6, 7},
                                              {1, 1, 1, 1024, 1, 1}, {1, 1, 1, 1, 1, 64}, {1, 5, 9, 32, 4, 1}};
     CUdeviceptr out = 0;
 
@@ -13,8 +13,8 @@ CASE(launch_shapes)
         void *parameters[] = {&out};
 
         MUST(cuMemsetD8, out, 0xff, 1 << 16);
-        say(text("launch %u", i), CU(cuLaunchKernel)(function_of("shape"), s[0], s[1], s[2], s[3], s[4], s[5], 0, NULL,
-                                                     parameters, NULL));
+        say(text("launch %u", i),
+            CU(cuLaunchKernel)(function_of("shape"), s[0], s[1], s[2], s[3], s[4], s[5], 0, NULL, parameters, NULL));
         say_device_bytes(text("result %u", i), out, 1 << 16);
     }
 }
@@ -32,10 +32,10 @@ CASE(launch_many_blocks)
 CASE(launch_limits_of_dimensions)
 {
     static const unsigned int shapes[][6] = {
-        {0, 1, 1, 1, 1, 1},     {1, 0, 1, 1, 1, 1},    {1, 1, 0, 1, 1, 1},     {1, 1, 1, 0, 1, 1},
-        {1, 1, 1, 1, 0, 1},     {1, 1, 1, 1, 1, 0},    {1, 1, 1, 1025, 1, 1},  {1, 1, 1, 1, 1025, 1},
-        {1, 1, 1, 1, 1, 65},    {1, 1, 1, 32, 33, 1},  {1, 65536, 1, 1, 1, 1}, {1, 1, 65536, 1, 1, 1},
-        {1, 1, 1, 4096, 1, 1},  {1u << 31, 1, 1, 1, 1, 1}, {1, 1, 1, 1u << 31, 2, 1},
+        {0, 1, 1, 1, 1, 1},    {1, 0, 1, 1, 1, 1},        {1, 1, 0, 1, 1, 1},        {1, 1, 1, 0, 1, 1},
+        {1, 1, 1, 1, 0, 1},    {1, 1, 1, 1, 1, 0},        {1, 1, 1, 1025, 1, 1},     {1, 1, 1, 1, 1025, 1},
+        {1, 1, 1, 1, 1, 65},   {1, 1, 1, 32, 33, 1},      {1, 65536, 1, 1, 1, 1},    {1, 1, 65536, 1, 1, 1},
+        {1, 1, 1, 4096, 1, 1}, {1u << 31, 1, 1, 1, 1, 1}, {1, 1, 1, 1u << 31, 2, 1},
     };
 
     for (unsigned int i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -151,7 +151,8 @@ CASE(launch_extended)
 {
     CUdeviceptr out = device_bytes(4096, 0);
     void *parameters[] = {&out, &(unsigned int){5}, &(unsigned int){1024}};
-    CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {
+        .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
     CUlaunchAttribute attribute = {0};
 
     DO(cuLaunchKernelEx, &config, function_of("fill"), parameters, NULL);
@@ -175,7 +176,8 @@ CASE(launch_extended)
 
 CASE(launch_cluster)
 {
-    CUlaunchConfig config = {.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {
+        .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
 
     config.attrs = &attribute;
@@ -205,7 +207,8 @@ CASE(launch_cooperative_as_attribute)
 {
     CUdeviceptr counts = device_bytes(64, 0);
     void *parameters[] = {&counts};
-    CUlaunchConfig config = {.gridDimX = 6, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig config = {
+        .gridDimX = 6, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1};
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
 
     MUST(cuMemsetD8, counts, 0, 64);

@@ -28,8 +28,7 @@ CASE(library_load_and_unload)
 
 CASE(library_load_file)
 {
-    static const char small_ptx[] =
-        ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry small() { ret; }\n";
+    static const char small_ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry small() { ret; }\n";
     char path[] = "/tmp/fairgv-conformance-XXXXXX";
     int file = mkstemp(path);
     CUlibrary library = NULL;

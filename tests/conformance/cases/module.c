@@ -3,7 +3,8 @@
 
 #include <unistd.h>
 
-static const char broken_ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry broken() { nonsense; }\n";
+static const char broken_ptx[] =
+    ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry broken() { nonsense; }\n";
 static const char newer_ptx[] = ".version 8.0\n.target sm_999\n.address_size 64\n.visible .entry newer() { ret; }\n";
 static const char small_ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry small() { ret; }\n";
 
@@ -35,15 +36,12 @@ CASE(module_load_bad_images)
 CASE(module_load_with_options)
 {
     char info[2000] = "", errors[2000] = "";
-    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,
-                              CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-                              CU_JIT_ERROR_LOG_BUFFER,
-                              CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                              CU_JIT_LOG_VERBOSE,
-                              CU_JIT_OPTIMIZATION_LEVEL,
-                              CU_JIT_MAX_REGISTERS,
-                              CU_JIT_TARGET_FROM_CUCONTEXT};
-    void *values[] = {info, (void *)sizeof(info), errors, (void *)sizeof(errors), (void *)1, (void *)4, (void *)64, NULL};
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_LOG_VERBOSE,      CU_JIT_OPTIMIZATION_LEVEL,
+                              CU_JIT_MAX_REGISTERS,    CU_JIT_TARGET_FROM_CUCONTEXT};
+    void *values[] = {info,      (void *)sizeof(info), errors, (void *)sizeof(errors), (void *)1,
+                      (void *)4, (void *)64,           NULL};
     CUmodule module = NULL;
 
     DO(cuModuleLoadDataEx, &module, kernels_ptx, 8, options, values);

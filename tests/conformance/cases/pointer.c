@@ -12,11 +12,13 @@ static void attributes_of(const char *what, CUdeviceptr pointer)
     void *host = (void *)1;
 
     CU(cuCtxGetCurrent)(&current);
-    say(text("%s, memory type", what), CU(cuPointerGetAttribute)(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
+    say(text("%s, memory type", what),
+        CU(cuPointerGetAttribute)(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
     say_number(text("%s, memory type is", what), memory_type);
     say(text("%s, context", what), CU(cuPointerGetAttribute)(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
     say_number(text("%s, context is the current one", what), context == current);
-    say(text("%s, device pointer", what), CU(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, pointer));
+    say(text("%s, device pointer", what),
+        CU(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, pointer));
     say_number(text("%s, device pointer is the same", what), device == pointer);
     say(text("%s, host pointer", what), CU(cuPointerGetAttribute)(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer));
     say_number(text("%s, host pointer is the same", what), (CUdeviceptr)(uintptr_t)host == pointer);

@@ -1,6 +1,6 @@
 /*
- * A case of the conformance suite that uses the CUDA runtime; see case.h, whose kinds of cases and whose way of printing
- * are the same. A case of kind CASE begins with a device that was just reset.
+ * A case of the conformance suite that uses the CUDA runtime; see case.h, whose kinds of cases and whose way of
+ * printing are the same. A case of kind CASE begins with a device that was just reset.
  */
 #ifndef CONFORMANCE_RUNTIME_CUH
 #define CONFORMANCE_RUNTIME_CUH

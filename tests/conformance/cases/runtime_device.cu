@@ -6,9 +6,7 @@ static __global__ void store_at(unsigned long long address)
     *reinterpret_cast<volatile unsigned int *>(address) = 1;
 }
 
-static __global__ void empty()
-{
-}
+static __global__ void empty() {}
 
 CASE(runtime_devices)
 {
@@ -39,10 +37,12 @@ CASE(runtime_properties)
     memset(&properties, 0, sizeof(properties));
     DO(cudaGetDeviceProperties(&properties, 0));
     printf("name: %s\n", properties.name);
-    printf("limits: %d %d %d %d\n", properties.maxThreadsPerBlock, properties.maxThreadsDim[0], properties.maxThreadsDim[2],
-           properties.maxGridSize[1]);
-    printf("memory: %zu %zu %zu\n", properties.sharedMemPerBlock, properties.totalConstMem, properties.sharedMemPerBlockOptin);
-    printf("processors: %d %d %d\n", properties.multiProcessorCount, properties.maxThreadsPerMultiProcessor, properties.warpSize);
+    printf("limits: %d %d %d %d\n", properties.maxThreadsPerBlock, properties.maxThreadsDim[0],
+           properties.maxThreadsDim[2], properties.maxGridSize[1]);
+    printf("memory: %zu %zu %zu\n", properties.sharedMemPerBlock, properties.totalConstMem,
+           properties.sharedMemPerBlockOptin);
+    printf("processors: %d %d %d\n", properties.multiProcessorCount, properties.maxThreadsPerMultiProcessor,
+           properties.warpSize);
     printf("capability: %d.%d\n", properties.major, properties.minor);
     DO(cudaGetDeviceProperties(&properties, 99));
 }

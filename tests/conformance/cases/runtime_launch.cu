@@ -8,9 +8,7 @@ static __global__ void fill(unsigned int *out, unsigned int value)
     out[blockIdx.x * blockDim.x + threadIdx.x] = value + blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-static __global__ void __launch_bounds__(64) bounded()
-{
-}
+static __global__ void __launch_bounds__(64) bounded() {}
 
 template <typename T> static __global__ void scale(T *values, T factor)
 {
@@ -93,7 +91,8 @@ CASE(runtime_launch_cooperative)
     DO(cudaLaunchCooperativeKernel(reinterpret_cast<const void *>(meet), dim3(8), dim3(64), arguments, 0, nullptr));
     DO(cudaDeviceSynchronize());
     say_device_bytes("met", count, 8);
-    DO(cudaLaunchCooperativeKernel(reinterpret_cast<const void *>(meet), dim3(1 << 20), dim3(64), arguments, 0, nullptr));
+    DO(cudaLaunchCooperativeKernel(reinterpret_cast<const void *>(meet), dim3(1 << 20), dim3(64), arguments, 0,
+                                   nullptr));
     DO(cudaGetLastError());
 }
 
@@ -108,8 +107,8 @@ CASE(runtime_function_attributes)
 {
     cudaFuncAttributes attributes = {};
     DO(cudaFuncGetAttributes(&attributes, fill));
-    printf("fill: %zu %zu %zu %d %d\n", attributes.sharedSizeBytes, attributes.constSizeBytes, attributes.localSizeBytes,
-           attributes.maxThreadsPerBlock, attributes.maxDynamicSharedSizeBytes);
+    printf("fill: %zu %zu %zu %d %d\n", attributes.sharedSizeBytes, attributes.constSizeBytes,
+           attributes.localSizeBytes, attributes.maxThreadsPerBlock, attributes.maxDynamicSharedSizeBytes);
     DO(cudaFuncGetAttributes(&attributes, bounded));
     say_number("bounded", attributes.maxThreadsPerBlock);
     DO(cudaFuncSetAttribute(turn_round, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));

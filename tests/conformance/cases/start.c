@@ -111,8 +111,8 @@ static void find_at(const char *name, int version, cuuint64_t flags)
     void *found = (void *)1;
     CUresult result = CU(cuGetProcAddress)(name, &found, version, flags, &status);
 
-    printf("%s at %d, %s: %s, status %d, %s\n", name, version, flags == 2 ? "per thread" : "legacy", result_name(result),
-           (int)status, found ? "found" : "not found");
+    printf("%s at %d, %s: %s, status %d, %s\n", name, version, flags == 2 ? "per thread" : "legacy",
+           result_name(result), (int)status, found ? "found" : "not found");
 }
 
 static void find_at_all(cuuint64_t flags)
