@@ -203,13 +203,25 @@ CASE(context_objects_of_another)
     DO(cuStreamSynchronize, stream);
     DO(cuStreamQuery, stream);
     DO(cuEventRecord, event, stream);
-    DO(cuEventRecord, event, NULL);
     DO(cuEventQuery, event);
     DO(cuMemsetD8Async, memory, 1, 16, stream);
+    DO(cuStreamSynchronize, stream);
     say_device_bytes("memory of the other", memory, 4096);
     DO(cuMemFree, memory);
     DO(cuStreamDestroy, stream);
     DO(cuEventDestroy, event);
+    MUST(cuCtxDestroy, own);
+}
+
+CASE(context_event_of_another)
+{
+    CUcontext own = NULL;
+    CUevent event = NULL;
+
+    MUST(cuEventCreate, &event, 0);
+    MUST(cuCtxCreate_v2, &own, 0, 0);
+    DO(cuEventRecord, event, NULL);
+    DO(cuCtxSynchronize);
     MUST(cuCtxDestroy, own);
 }
 
