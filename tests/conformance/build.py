@@ -78,8 +78,8 @@ def build_driver(nvcc: Nvcc) -> Path:
             ]
             _run_all(commands)
             compiled = [objects / f"{source.stem}.o" for source in _sources("*.c")]
-            embed = [f'-DKERNELS="{ptx}"', CASES / "embed.S"]
-            subprocess.run(["cc", "-pthread", "-o", unfinished, *compiled, *embed, "-ldl"], check=True)
+            link = ["cc", "-pthread", "-o", str(unfinished), f'-DKERNELS="{ptx}"', str(CASES / "embed.S"), "-ldl"]
+            subprocess.run([*link, *compiled], check=True)
     return DRIVER
 
 

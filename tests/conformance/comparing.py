@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CASE_DEFINITION = re.compile(r"^(?:CASE|ALONE|BARE)\((\w+)\)", re.MULTILINE)
@@ -36,11 +37,10 @@ class Known:
 
 def read_known(path: Path = DIFFERENCES) -> list[Known]:
     """All entries; TypeError for a word that an entry cannot have."""
-    entries = tomllib.loads(path.read_text()).get("difference", [])
-    return [
-        Known(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for entry in entries
-    ]
+    entries: list[dict[str, Any]] = tomllib.loads(path.read_text()).get("difference", [])
+    for entry in entries:
+        entry.update({key: tuple(value) for key, value in entry.items() if isinstance(value, list)})
+    return [Known(**entry) for entry in entries]
 
 
 def labelled(lines: Iterable[str]) -> dict[str, str]:

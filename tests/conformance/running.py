@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.build import DRIVER, RUNTIME, build_all
-from tests.conformance.comparing import case_names
+from tests.conformance.comparing import Known, case_names, compare
 from tests.end_to_end.host import Host
 
 TIMEOUT_S = 280
 NAMES = {DRIVER: case_names("*.c"), RUNTIME: case_names("*.cu")}
+ALL_NAMES = [name for names in NAMES.values() for name in names]
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,20 @@ def run_both_ways(host: Host, names: Sequence[str], state_dir: Path) -> Outputs:
             outputs.native.update(_finish(native))
             outputs.guest.update(_finish(guest))
     return outputs
+
+
+def chosen_cases(request: pytest.FixtureRequest) -> list[str]:
+    """The cases that this run of pytest wants of the asking module."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    return [str(item.callspec.params["case"]) for item in items if item.path == request.path]
+
+
+def problems(outputs: Outputs, case: str, known: Iterable[Known], device: str) -> str:
+    """What is wrong with one case; empty when nothing is."""
+    if not outputs.native[case]:
+        return "a case that prints nothing shows nothing"
+    comparison = compare(case, outputs.native[case], outputs.guest[case], known, device)
+    lines = ["differs:", *comparison.unexpected] if comparison.unexpected else []
+    if comparison.vanished:
+        lines += ["agrees now, take it out of differences.toml:", *comparison.vanished]
+    return "\n".join(lines)

@@ -1,10 +1,13 @@
 /* Before and around cuInit, versions, names of errors, and how calls are found. */
 #include "case.h"
 
-#include <cudaProfiler.h>
 #include <dlfcn.h>
 
 #include "names.h"
+
+/* Of cudaProfiler.h, which does not come with cuda.h everywhere. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 
 BARE(start_nothing_before_init)
 {
