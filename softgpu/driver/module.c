@@ -283,13 +283,15 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
+    const char *wanted;
     CUresult result = sgp_enter_driver();
 
     if (result)
         return result;
     if (!mode)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *mode = CU_MODULE_LAZY_LOADING;
+    wanted = getenv("CUDA_MODULE_LOADING");
+    *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return sgp_leave(CUDA_SUCCESS);
 }
 

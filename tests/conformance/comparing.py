@@ -24,6 +24,7 @@ class Known:
     """An entry of differences.toml."""
 
     case: str
+    """A regular expression."""
     reason: str
     lines: tuple[str, ...] = ()
     """Regular expressions for labels; none: the case as a whole."""
@@ -64,7 +65,7 @@ class Comparison:
 
 def compare(name: str, native: Iterable[str], guest: Iterable[str], known: Iterable[Known], device: str) -> Comparison:
     """Every line must be on both sides and the same, except for known differences, which must still be there."""
-    ours = [entry for entry in known if entry.case == name and device in entry.devices]
+    ours = [entry for entry in known if re.fullmatch(entry.case, name) and device in entry.devices]
     left, right = labelled(native), labelled(guest)
     differing = [label for label in dict.fromkeys([*left, *right]) if left.get(label) != right.get(label)]
     result = Comparison()

@@ -5,6 +5,7 @@ natively and once as a guest: all processes are then clients of one region, and 
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,10 @@ from pathlib import Path
 
 TIMEOUT_S = 60
 """Of one process."""
+
+
+ENVIRONMENT = {"CUDA_MODULE_LOADING": "EAGER"}
+"""A kernel that is loaded when it is first launched may wait for one that runs until it is let go."""
 
 
 def kinds(program: Path) -> dict[str, str]:
@@ -25,7 +30,13 @@ def _run(program: Path, names: Sequence[str]) -> tuple[str, str]:
     """What the process printed and how it ended."""
     try:
         result = subprocess.run(
-            [program, *names], capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
+            [program, *names],
+            env={**os.environ, **ENVIRONMENT},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as expired:
         output = expired.stdout if isinstance(expired.stdout, bytes) else b""

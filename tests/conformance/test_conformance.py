@@ -1,5 +1,6 @@
 """Small programs, one feature each: through FairGV they observe what they observe natively. The cases are in cases/."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_programs_have_the_cases_of_the_sources(outputs: Outputs) -> None:
 
 
 def test_every_known_difference_names_a_case() -> None:
-    assert {entry.case for entry in KNOWN} <= set(ALL_NAMES)
+    assert all(any(re.fullmatch(entry.case, name) for name in ALL_NAMES) for entry in KNOWN)
     assert all(entry.reason for entry in KNOWN)
 
 

@@ -167,10 +167,18 @@ CASE(event_destroyed_while_pending)
     DO(cuEventDestroy, event);
     let_go(held);
     DO(cuStreamSynchronize, stream);
+}
+
+ALONE(destroyed_event)
+{
+    CUevent event = NULL;
+
+    MUST(cuEventCreate, &event, 0);
+    MUST(cuEventDestroy, event);
     DO(cuEventQuery, event);
     DO(cuEventSynchronize, event);
-    DO(cuEventRecord, event, stream);
-    DO(cuStreamWaitEvent, stream, event, 0);
+    DO(cuEventRecord, event, NULL);
+    DO(cuStreamWaitEvent, NULL, event, 0);
     DO(cuEventDestroy, event);
 }
 

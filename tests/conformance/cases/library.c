@@ -19,11 +19,19 @@ CASE(library_load_and_unload)
     DO(cuLibraryLoadData, &library, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0);
     DO(cuLibraryGetKernel, &kernel, library, "fill");
     DO(cuLibraryUnload, library);
-    DO(cuLibraryUnload, library);
-    DO(cuLibraryGetKernel, &kernel, library, "fill");
     DO(cuLibraryLoadData, &library, "no image", NULL, NULL, 0, NULL, NULL, 0);
     DO(cuLibraryLoadData, &library, NULL, NULL, NULL, 0, NULL, NULL, 0);
     DO(cuLibraryLoadData, NULL, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+ALONE(destroyed_library)
+{
+    CUlibrary library = loaded();
+    CUkernel kernel = NULL;
+
+    MUST(cuLibraryUnload, library);
+    DO(cuLibraryGetKernel, &kernel, library, "fill");
+    DO(cuLibraryUnload, library);
 }
 
 CASE(library_load_file)

@@ -16,8 +16,6 @@ CASE(module_load_text)
     DO(cuModuleLoadData, &module, kernels_ptx);
     DO(cuModuleGetFunction, &function, module, "fill");
     DO(cuModuleUnload, module);
-    DO(cuModuleUnload, module);
-    DO(cuModuleGetFunction, &function, module, "fill");
 }
 
 CASE(module_load_bad_images)
@@ -204,7 +202,18 @@ CASE(module_loading_mode)
     DO(cuModuleGetLoadingMode, NULL);
 }
 
-CASE(module_unloaded_function)
+ALONE(destroyed_module)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+
+    MUST(cuModuleLoadData, &module, small_ptx);
+    MUST(cuModuleUnload, module);
+    DO(cuModuleGetFunction, &function, module, "small");
+    DO(cuModuleUnload, module);
+}
+
+ALONE(destroyed_module_with_function)
 {
     CUmodule module = NULL;
     CUfunction function = NULL;

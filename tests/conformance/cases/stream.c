@@ -9,13 +9,25 @@ CASE(stream_create_and_destroy)
     DO(cuStreamQuery, stream);
     DO(cuStreamSynchronize, stream);
     DO(cuStreamDestroy, stream);
-    DO(cuStreamSynchronize, stream);
-    DO(cuStreamQuery, stream);
-    DO(cuStreamDestroy, stream);
     DO(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     DO(cuStreamDestroy, stream);
     DO(cuStreamCreate, &stream, 2);
     DO(cuStreamCreate, &stream, 0xff);
+}
+
+ALONE(destroyed_stream)
+{
+    CUevent event = NULL;
+    CUstream stream = NULL;
+
+    MUST(cuEventCreate, &event, 0);
+    MUST(cuStreamCreate, &stream, 0);
+    MUST(cuStreamDestroy, stream);
+    DO(cuStreamSynchronize, stream);
+    DO(cuStreamQuery, stream);
+    DO(cuEventRecord, event, stream);
+    DO(cuStreamWaitEvent, stream, event, 0);
+    DO(cuStreamDestroy, stream);
 }
 
 CASE(stream_flags_and_priorities)

@@ -181,7 +181,6 @@ CASE(thread_waits_while_another_works)
         ;
     say("launch in another stream", fill(memory, 9, 1024, other));
     DO(cuStreamQuery, worker.stream);
-    DO(cuMemAlloc, &(CUdeviceptr){0}, 4096);
     DO(cuEventCreate, &(CUevent){NULL}, 0);
     let_go(held);
     pthread_join(worker.thread, NULL);
