@@ -202,6 +202,7 @@ CASE(context_objects_of_another)
     DO(cuStreamSynchronize, stream);
     DO(cuStreamQuery, stream);
     DO(cuEventRecord, event, stream);
+    DO(cuEventSynchronize, event);
     DO(cuEventQuery, event);
     DO(cuMemsetD8Async, memory, 1, 16, stream);
     DO(cuStreamSynchronize, stream);
