@@ -212,8 +212,13 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-/* Reads "0000:3b:00.0", "3b:00.0" or "3b:00": domain, bus and device; the function is always 0. */
-static bool pci_read(const char *text, unsigned address[3])
+static bool is_function(char letter)
+{
+    return letter >= '0' && letter <= '7';
+}
+
+/* Reads "0000:3b:00.0", "3b:00.0" or "3b:00": domain, bus, device and function. */
+static bool pci_read(const char *text, unsigned address[4])
 {
     unsigned fields[3] = {0, 0, 0};
     unsigned nr_fields = 0, nr_digits = 0;
@@ -234,11 +239,13 @@ static bool pci_read(const char *text, unsigned address[3])
         if (*text != ':' || nr_fields == 3)
             break;
     }
-    if (nr_fields < 2 || (*text != '\0' && strcmp(text, ".0") != 0))
+    bool has_function = text[0] == '.' && is_function(text[1]) && text[2] == '\0';
+    if (nr_fields < 2 || (*text != '\0' && !has_function))
         return false;
     address[0] = nr_fields == 3 ? fields[0] : 0;
     address[1] = fields[nr_fields - 2];
     address[2] = fields[nr_fields - 1];
+    address[3] = has_function ? (unsigned)(text[1] - '0') : 0;
     return true;
 }
 
@@ -247,7 +254,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     CUresult result = fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
-    unsigned wanted[3], found[3];
+    unsigned wanted[4], found[4];
     if (dev == NULL || pciBusId == NULL || !pci_read(pciBusId, wanted))
         return CUDA_ERROR_INVALID_VALUE;
     for (uint32_t i = 0; i < fgv_guest.nr_devices; i++) {

@@ -11,11 +11,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    (void)libraryOptions; /* one names the program's own functions, the other says that `code` stays: neither matters
-                             here */
-    (void)libraryOptionValues;
-    (void)numLibraryOptions;
-    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+    /* Of the options one names the program's own functions, the other says that `code` stays: neither matters here. */
+    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
+        (numLibraryOptions > 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);

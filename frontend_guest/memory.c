@@ -156,7 +156,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
-    CUresult result = fgv_call_allowed();
+    CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     if (!fgv_memory_find(dptr, &range) || range.address != dptr)
@@ -188,6 +188,20 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     if (psize != NULL)
         *psize = range.bytes;
     return CUDA_SUCCESS;
+}
+
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    uint64_t row_bytes, rows_bytes, bytes;
+    if (width == 0 || height == 0)
+        return true;
+    if (__builtin_mul_overflow((uint64_t)width, (uint64_t)element_bytes, &row_bytes) ||
+        __builtin_mul_overflow((uint64_t)height - 1, (uint64_t)pitch, &rows_bytes) ||
+        __builtin_add_overflow(rows_bytes, row_bytes, &bytes))
+        return false;
+    if (address % element_bytes != 0 || (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0)))
+        return false;
+    return fgv_memory_covers(address, bytes);
 }
 
 CUresult fgv_memory_settle(CUdeviceptr address)

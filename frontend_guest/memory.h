@@ -48,6 +48,8 @@ static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 
 /* What lies at `address`, copied; false and kind PAGEABLE when nothing known does. */
 bool fgv_memory_find(uint64_t address, struct fgv_range *range);
+/* True when all of it lies in ranges that the device reaches, one right after the other where there are several. */
+bool fgv_memory_covers(uint64_t address, uint64_t bytes);
 /* Enters a range, `context` being the current one; false without memory. A range that begins at the same address is
  * replaced. */
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner);

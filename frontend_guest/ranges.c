@@ -47,6 +47,22 @@ bool fgv_memory_find(uint64_t address, struct fgv_range *range)
     return is_found;
 }
 
+bool fgv_memory_covers(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&books);
+    for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
+        const struct fgv_range *range = &ranges[index - 1];
+        uint64_t offset = address - range->address; /* huge when the range begins behind the address */
+        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED)
+            break;
+        uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
+        address += part;
+        bytes -= part;
+    }
+    pthread_mutex_unlock(&books);
+    return bytes == 0;
+}
+
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner)
 {
     bool is_entered = true;

@@ -65,7 +65,7 @@ static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width
 {
     uint64_t bytes;
     if (__builtin_mul_overflow((uint64_t)width_bytes, (uint64_t)height, &bytes)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = reserve(bytes);
     if (result != CUDA_SUCCESS) {

@@ -39,6 +39,13 @@ static bool is_of_a_fault(const struct fgv_worker *worker, CUresult result)
     return worker->current && worker->current->fault == result;
 }
 
+static void note_fault(struct fgv_worker *worker, CUresult result)
+{
+    if (fgv_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
+        fgv_sync_fault(worker, worker->current, result);
+    }
+}
+
 static bool is_synchronisation(uint16_t call)
 {
     return call == FGV_CALL_cuCtxSynchronize || call == FGV_CALL_cuCtxSynchronize_v2 ||
@@ -50,9 +57,7 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
 {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
-        if (fgv_is_sticky(result) && worker->current && is_broken(worker)) {
-            fgv_sync_fault(worker, worker->current, result);
-        }
+        note_fault(worker, result);
     }
     if (response != FGV_NO_RESPONSE) {
         if (result == CUDA_SUCCESS && service && is_synchronisation(service->number)) {
@@ -125,6 +130,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         }
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
+        note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
         fgv_copy_settle(worker, request, stream, result);
     }
     if (service->waits != FGV_WAITS_NONE && worker->may_print) {

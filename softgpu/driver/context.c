@@ -191,10 +191,12 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     if (result)
         return result;
-    if (device->primary && device->primary->is_active)
+    /* A reset releases nothing: who retained the context has a fresh one. */
+    if (device->primary && device->primary->is_active) {
         context_empty(device->primary);
-    device->nr_primary_retains = 0;
-    return sgp_leave(CUDA_SUCCESS);
+        result = context_activate(device->primary, device->primary_flags, DEFAULT_API_VERSION);
+    }
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -312,6 +314,8 @@ SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return result;
     if (!device)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!context->is_active && !context->is_primary)
+        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     *device = context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -150,8 +150,6 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
     struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)p);
     struct CUctx_st *owner;
 
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!allocation || allocation->start != (uintptr_t)p || allocation->kind != kind)
         return not_found;
     owner = allocation->context;
@@ -169,7 +167,9 @@ SGP_EXPORT CUresult cuMemFreeHost(void *p)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    return result ? result : sgp_leave(host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE));
+    if (result)
+        return result;
+    return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)

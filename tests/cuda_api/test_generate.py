@@ -324,6 +324,24 @@ def test_a_set_of_host_memory_settles(loopback: ctypes.CDLL) -> None:
     assert loopback.cuMemsetD8_v2(ctypes.c_uint64(0xBAD), 1, ctypes.c_size_t(4)) == 700
 
 
+def test_a_doubtful_call_waits_for_its_answer(loopback: ctypes.CDLL) -> None:
+    address, some = ctypes.c_uint64(0x1000), ctypes.c_size_t
+
+    def posts(result: int) -> int:
+        assert result == 0
+        return _counter(loopback, "loopback_posts")
+
+    before = _counter(loopback, "loopback_posts")
+    assert posts(loopback.cuMemsetD32_v2(address, 1, some(0x3FC00))) == before + 1
+    assert posts(loopback.cuMemsetD32_v2(address, 1, some(0x3FC01))) == before + 1
+    assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1000), some(0xFF))) == before + 2
+    assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1001), some(0xFF))) == before + 2
+    assert posts(loopback.cuMemcpyDtoD_v2(address, ctypes.c_uint64(0x200000), some(8))) == before + 2
+    event = ctypes.c_void_p()
+    assert posts(loopback.cuEventCreate(ctypes.byref(event), 6)) == before + 2
+    assert posts(loopback.cuEventDestroy_v2(event)) == before + 3
+
+
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:
     loopback.fgv_call_info.restype = ctypes.c_void_p
     loopback.fgv_service_find.restype = ctypes.c_void_p
