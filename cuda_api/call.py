@@ -33,6 +33,7 @@ class Call:
     destroys: str = ""
     settles: str = ""
     allowed: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    unsafe: bool = False
     hook: bool = False
     through: tuple[str, ...] = ()
     request: Struct = EMPTY

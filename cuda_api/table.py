@@ -45,7 +45,8 @@ _REQUIRED = {
     "internal": _RECORD_KEYS | {"number", "wire"},
 }
 _OPTIONAL = {
-    "generated": _TWIN_KEYS | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless"},
+    "generated": _TWIN_KEYS
+    | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless", "unsafe"},
     "hand": _TWIN_KEYS | {"reply", "payload", "contextless"},
     "guest": _TWIN_KEYS | {"through"},
     "alias": frozenset[str](),
@@ -55,6 +56,7 @@ _KEY_TYPES: dict[str, type] = {
     "number": int,
     "since": int,
     "hook": bool,
+    "unsafe": bool,
     "payload": bool,
     "contextless": bool,
     "pointers": dict,
@@ -263,10 +265,14 @@ def _problems_alone(call: Call) -> Iterator[str]:
         wanted = HANDLES if key == "destroys" else ("CUdeviceptr",)
         if name and (name not in by_name or by_name[name].is_pointer or by_name[name].base not in wanted):
             yield f"{key}: parameter {name}: not a {'handle' if key == 'destroys' else 'device address'}"
-    if call.by_hand == "guest" and (call.hook or call.settles):
-        yield "hook and settles are for generated stubs"
+    if call.by_hand == "guest" and (call.hook or call.settles or call.unsafe):
+        yield "hook, settles and unsafe are for generated stubs"
     bases = {parameter.base for parameter in call.parameters}
-    if call.per_thread == "_ptsz" and not bases & {"CUstream", "CUlaunchConfig"}:
+    if call.per_thread == "_ptsz" and not bases & {
+        "CUstream",
+        "CUlaunchConfig",
+        "CUDA_GRAPH_INSTANTIATE_PARAMS",
+    }:
         yield "per_thread '_ptsz' without a stream"
     if (call.per_thread == "_ptds") != bool(call.per_thread_async):
         yield "per_thread '_ptds' and per_thread_async go together"

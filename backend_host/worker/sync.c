@@ -60,7 +60,7 @@ static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
 bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!worker->driver.cuStreamIsCapturing) {
+    if (worker->nr_captures == 0 || !worker->driver.cuStreamIsCapturing) {
         return false;
     }
     CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
@@ -179,7 +179,7 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
         fgv_turn_started(worker);
     }
     set_busy(worker, stream);
-    if (stream->nr_unmarked >= worker->mark_interval) {
+    if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
         fgv_stream_mark(worker, stream);
     }
 }

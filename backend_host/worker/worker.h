@@ -23,13 +23,15 @@
 #define FGV_MAX_REQUEST_BYTES 512u /* of a fixed struct */
 #define FGV_MAX_UNFINISHED                                                                                             \
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
-#define FGV_MAX_WAITERS       2048u
-#define FGV_BACKLOG_BYTES     (4u << 20)
-#define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
-#define FGV_MAX_BLOBS         64u
-#define FGV_MAX_RANGES        65536u /* registered host memory */
-#define FGV_MAX_DEVICE_RANGES (1u << 20)
-#define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
+#define FGV_MAX_WAITERS         2048u
+#define FGV_BACKLOG_BYTES       (4u << 20)
+#define FGV_BLOB_BYTES          (UINT64_C(2) << 30) /* module images on their way, all together */
+#define FGV_MAX_BLOBS           64u
+#define FGV_MAX_RANGES          65536u /* registered host memory */
+#define FGV_MAX_DEVICE_RANGES   (1u << 20)
+#define FGV_NODE_BYTES          16u /* of a node and its edge data in a chunk */
+#define FGV_MAX_PARAMETER_BYTES 32764u
+#define FGV_MARK_INTERVAL       32u /* submissions to a stream between two marks when nobody asks */
 
 /* Work in a stream up to `seq` is done when `event` is. */
 struct fgv_mark {
@@ -62,6 +64,8 @@ struct fgv_stream {
     uint32_t nr_waiters;
     bool is_busy;
     bool is_gone; /* destroyed by the guest; its work may still run */
+    bool is_capture_origin;
+    uint64_t capture_graph; /* number of the graph that the capture makes */
 };
 
 struct fgv_context {
@@ -144,6 +148,8 @@ struct fgv_worker {
     struct fgv_context *contexts[FGV_MAX_CONTEXTS];
     struct fgv_context *current;
     struct fgv_handles handles;
+    uint64_t last_number; /* of a graph or node */
+    uint32_t nr_captures; /* that the guest began and did not end: at least as many as the driver has */
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
     struct fgv_ranges pinned;
@@ -185,11 +191,22 @@ struct fgv_worker {
     int log_level;
 };
 
+/* The value of a conditional handle, inverted: small numbers are those of default streams. */
+#define FGV_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+/* In numbers that the worker gave. */
+#define FGV_HOST_NUMBER (UINT64_C(3) << 62)
+
 /* handles.c */
 bool fgv_handles_init(struct fgv_worker *worker);
 struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
 /* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
 struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number);
+/* What the driver's object is known as, 0: it has no number. Only for kinds that the worker numbers. */
+uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
+/* Makes fgv_handle_number find it. False: no memory. */
+bool fgv_handle_remember_native(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+/* Looks through all handles of a kind for the driver's object; NULL when it is none of them. */
+struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
 void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
 /* sync.c */
@@ -217,6 +234,10 @@ bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream);
 /* What the guest put into the stream is no work of its own, but may have to wait for other streams' work. */
 void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream);
 void fgv_stream_free_if_unused(struct fgv_stream *stream);
+
+/* capture.c */
+/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
+bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number);
 
 /* waiters.c */
 /* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */

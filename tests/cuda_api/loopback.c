@@ -25,6 +25,12 @@ uint64_t loopback_requests; /* how many records were sent */
 uint32_t loopback_bound;    /* how many handles the worker knows */
 
 static uint64_t storage[128];
+_Atomic uint32_t fgv_nr_captures;
+
+bool fgv_capture_forbids_this_thread(void)
+{
+    return true;
+}
 
 unsigned int loopback_open(void *library)
 {
