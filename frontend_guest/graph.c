@@ -6,6 +6,7 @@
 #include "call.h"
 #include "chunks.h"
 #include "client.h"
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"

@@ -27,9 +27,4 @@ void fgv_kept_drop(uint64_t node);
 /* A graph is gone, and all in it. */
 void fgv_graph_forget(uint64_t graph);
 
-/* user_object.c: owners are graphs and what was instantiated of them, by number. */
-void fgv_user_objects_copy(uint64_t from, uint64_t to);
-bool fgv_user_objects_has(uint64_t owner);
-void fgv_user_objects_drop(uint64_t owner);
-
 #endif

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "cuda_api/graph_calls.h"
 #include "graph.h"
 
 #define NR_BUCKETS 1024u

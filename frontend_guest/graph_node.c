@@ -244,7 +244,7 @@ static CUresult kernel_keep(CUDA_KERNEL_NODE_PARAMS *params, uint64_t node,
     pointers[function->nr_parameters] = NULL;
     params->kernelParams = pointers;
     params->func = reply->is_kernel != 0 ? NULL : (CUfunction)(uintptr_t)handle;
-    params->kern = reply->is_kernel != 0 ? (CUkernel)(uintptr_t)handle : NULL;
+    params->kern = (CUkernel)(uintptr_t)(reply->is_kernel != 0 ? handle : function->kernel);
     params->ctx = fgv_context_public(fgv_thread.current);
     return CUDA_SUCCESS;
 }

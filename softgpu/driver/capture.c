@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 
@@ -368,6 +369,7 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     struct CUstream_st *stream;
     struct sgp_capture *capture;
     struct CUgraph_st *graph;
+    bool is_gone;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
     if (result)
@@ -387,10 +389,14 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     else if (!is_joined(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     graph = capture->graph;
+    is_gone = result && !capture->is_into_graph;
     capture_end(capture, !result);
     if (!result)
         *phGraph = graph;
-    return sgp_leave(result);
+    sgp_unlock();
+    if (is_gone)
+        fgv_user_objects_drop((uintptr_t)graph);
+    return result;
 }
 
 SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,

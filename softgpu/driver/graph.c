@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 
 /* Handles of graphs and nodes are gone when the program says so; nothing in a queue refers to them. */
@@ -230,7 +231,9 @@ SGP_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
     if (hGraph->owner || is_being_captured(hGraph))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     sgp_graph_delete(hGraph);
-    return sgp_leave(CUDA_SUCCESS);
+    sgp_unlock();
+    fgv_user_objects_drop((uintptr_t)hGraph);
+    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
@@ -239,7 +242,10 @@ SGP_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 
     if (result)
         return result;
-    return sgp_leave(phGraphClone ? sgp_graph_clone(originalGraph, phGraphClone) : CUDA_ERROR_INVALID_VALUE);
+    result = phGraphClone ? sgp_graph_clone(originalGraph, phGraphClone) : CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        fgv_user_objects_copy((uintptr_t)originalGraph, (uintptr_t)*phGraphClone);
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)

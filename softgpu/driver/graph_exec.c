@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 
@@ -120,6 +121,7 @@ SGP_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgra
     result = exec_make(hGraph, phGraphExec);
     if (!result) {
         (*phGraphExec)->flags = instantiateParams->flags;
+        fgv_user_objects_copy((uintptr_t)hGraph, (uintptr_t)*phGraphExec);
         instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     } else if (result == CUDA_ERROR_INVALID_VALUE) {
         instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
@@ -161,8 +163,12 @@ SGP_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
     if (result)
         return result;
+    if (hGraphExec->last && fgv_user_objects_has((uintptr_t)hGraphExec))
+        sgp_queue_wait(hGraphExec->last, hGraphExec->sequence);
     exec_delete(hGraphExec); /* commands in queues have what they need */
-    return sgp_leave(CUDA_SUCCESS);
+    sgp_unlock();
+    fgv_user_objects_drop((uintptr_t)hGraphExec);
+    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
@@ -447,7 +453,11 @@ SGP_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
         free(order);
     }
     *resultInfo = info;
-    return sgp_leave(result ? result : exec_take(hGraphExec, hGraph));
+    if (!result)
+        result = exec_take(hGraphExec, hGraph);
+    if (!result)
+        fgv_user_objects_copy((uintptr_t)hGraph, (uintptr_t)hGraphExec);
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,

@@ -137,6 +137,19 @@ static void params_of_box(CUDA_MEMCPY3D *params, const struct sgp_box *box)
         params->dstHost = (void *)box->destination;
 }
 
+/* The library's kernel that a launch is one of; NULL for a module of the program's own. */
+static CUkernel kernel_of(const struct sgp_launch *launch)
+{
+    struct CUlib_st *library = sgp_driver.libraries;
+
+    while (library && library != launch->module->library)
+        library = library->next;
+    for (uint32_t i = 0; library && i < library->image->module->nr_kernels; i++)
+        if (library->kernels[i].kernel == launch->kernel)
+            return &library->kernels[i];
+    return NULL;
+}
+
 static void params_of_kernel(CUDA_KERNEL_NODE_PARAMS *params, const struct sgp_work *work)
 {
     const struct sgp_launch *launch = &work->kernel.launch;
@@ -152,7 +165,7 @@ static void params_of_kernel(CUDA_KERNEL_NODE_PARAMS *params, const struct sgp_w
         .blockDimZ = launch->block[2],
         .sharedMemBytes = launch->dynamic_shared_bytes,
         .kernelParams = work->kernel.pointers,
-        .kern = is_kernel ? (CUkernel)launch->handle : NULL,
+        .kern = kernel_of(launch),
         .ctx = work->context,
     };
 }
@@ -218,6 +231,8 @@ SGP_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, 
     result = sgp_node_add(hGraph, dependencies, numDependencies, &work, phGraphNode);
     if (result)
         sgp_work_drop(&work);
+    else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        fgv_user_objects_copy((uintptr_t)nodeParams->graph.graph, (uintptr_t)hGraph);
     return sgp_leave(result);
 }
 

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 
 struct CUuserObject_st {
     struct CUuserObject_st *next;
