@@ -173,6 +173,7 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     }
     if (kind == FGV_HANDLE_STREAM) {
         fgv_stream_destroyed(worker, handle->object);
+        handle = fgv_handle_find(worker, kind, number); /* a graph may have gone with it: places move */
     } else {
         free(handle->object);
     }

@@ -347,6 +347,10 @@ void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
     worker->nr_unfinished -= stream->nr_unmarked;
     stream->nr_unmarked = 0;
     stream->is_gone = true;
+    if (stream->is_capture_origin) {
+        worker->nr_captures--;
+        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph);
+    }
     if (stream->first_mark) {
         stream->last_seq = stream->marked_seq;
     } else {

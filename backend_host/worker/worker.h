@@ -149,7 +149,7 @@ struct fgv_worker {
     struct fgv_context *current;
     struct fgv_handles handles;
     uint64_t last_number; /* of a graph or node */
-    uint32_t nr_captures; /* that the guest began and did not end: at least as many as the driver has */
+    uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
     struct fgv_ranges pinned;

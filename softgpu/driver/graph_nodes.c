@@ -260,3 +260,126 @@ SGP_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *n
     hNode->work = work;
     return sgp_leave(CUDA_SUCCESS);
 }
+
+/* ---- attributes of kernel nodes ---- */
+
+static CUresult enter_kernel_node(CUgraphNode node)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    return sgp_object_is(node, SGP_NODE) && node->work.type == CU_GRAPH_NODE_TYPE_KERNEL
+               ? CUDA_SUCCESS
+               : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+SGP_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                                  CUkernelNodeAttrValue *value_out)
+{
+    CUresult result = enter_kernel_node(hNode);
+
+    if (result)
+        return result;
+    if (!value_out)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    memset(value_out, 0, sizeof(*value_out));
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        value_out->cooperative = hNode->work.kernel.launch.is_cooperative;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value_out->priority = hNode->work.kernel.priority;
+        return sgp_leave(CUDA_SUCCESS);
+    default:
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
+}
+
+SGP_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                                  const CUkernelNodeAttrValue *value)
+{
+    CUresult result = enter_kernel_node(hNode);
+
+    if (result)
+        return result;
+    if (!value)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        hNode->work.kernel.launch.is_cooperative = value->cooperative != 0;
+        return sgp_leave(CUDA_SUCCESS);
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: /* kept, as a stream's is: kernels of this device run one at a time */
+        hNode->work.kernel.priority = value->priority;
+        return sgp_leave(CUDA_SUCCESS);
+    default:
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
+}
+
+SGP_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+{
+    CUresult result = enter_kernel_node(src);
+
+    if (result)
+        return result;
+    if (!sgp_object_is(dst, SGP_NODE) || dst->work.type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    dst->work.kernel.launch.is_cooperative = src->work.kernel.launch.is_cooperative;
+    dst->work.kernel.priority = src->work.kernel.priority;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+/* ---- what this device does not have ---- */
+
+SGP_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
+                                                   unsigned int defaultLaunchValue, unsigned int flags)
+{
+    (void)pHandle_out;
+    (void)hGraph;
+    (void)ctx;
+    (void)defaultLaunchValue;
+    (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Graphs allocate nothing here: there is nothing to trim, and every count is 0. */
+static CUresult enter_device_of(CUdevice device)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    return sgp_device_find(device) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
+SGP_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = enter_device_of(device);
+
+    return result ? result : sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CUresult result = enter_device_of(device);
+
+    if (result)
+        return result;
+    if (!value || (unsigned int)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *(cuuint64_t *)value = 0;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CUresult result = enter_device_of(device);
+
+    if (result)
+        return result;
+    if (!value || *(cuuint64_t *)value != 0 ||
+        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(CUDA_SUCCESS);
+}

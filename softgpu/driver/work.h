@@ -16,6 +16,7 @@ struct sgp_work {
             struct sgp_launch launch;
             uint8_t *parameters; /* packed */
             void **pointers;     /* to each of them */
+            int priority;
         } kernel;
         struct sgp_box box;
         CUDA_MEMSET_NODE_PARAMS set;
