@@ -314,6 +314,24 @@ def test_a_set_of_host_memory_settles(loopback: ctypes.CDLL) -> None:
     assert loopback.cuMemsetD8_v2(ctypes.c_uint64(0xBAD), 1, ctypes.c_size_t(4)) == 700
 
 
+def test_what_is_unsafe_during_captures_is_not_sent(loopback: ctypes.CDLL) -> None:
+    captures = ctypes.c_uint32.in_dll(loopback, "fgv_nr_captures")
+    sent = _counter(loopback, "loopback_requests")
+    captures.value = 1
+    try:
+        assert loopback.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4096)) == 900
+        assert loopback.cuEventQuery(ctypes.c_void_p(0x99)) == 900
+    finally:
+        captures.value = 0
+    assert _counter(loopback, "loopback_requests") == sent
+
+
+def test_a_graph_is_the_hosts_to_look_up(loopback: ctypes.CDLL) -> None:
+    assert loopback.cuGraphDestroy(None) == INVALID_VALUE
+    assert loopback.cuGraphDestroy(ctypes.c_void_p(0x99)) != 0
+    assert loopback.cuGraphLaunch(ctypes.c_void_p(0x99), None) != 0
+
+
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:
     loopback.fgv_call_info.restype = ctypes.c_void_p
     loopback.fgv_service_find.restype = ctypes.c_void_p
