@@ -46,7 +46,7 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "generated": _TWIN_KEYS
-    | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless"}
+    | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless", "unsafe"}
     | {"within", "doubtful"},
     "hand": _TWIN_KEYS | {"reply", "payload", "contextless"},
     "guest": _TWIN_KEYS | {"through"},
@@ -57,6 +57,7 @@ _KEY_TYPES: dict[str, type] = {
     "number": int,
     "since": int,
     "hook": bool,
+    "unsafe": bool,
     "payload": bool,
     "contextless": bool,
     "pointers": dict,
@@ -270,8 +271,8 @@ def _problems_alone(call: Call) -> Iterator[str]:
         wanted = HANDLES if key == "destroys" else ("CUdeviceptr",)
         if name and (name not in by_name or by_name[name].is_pointer or by_name[name].base not in wanted):
             yield f"{key}: parameter {name}: not a {'handle' if key == 'destroys' else 'device address'}"
-    if call.by_hand == "guest" and (call.hook or call.settles or call.within or call.doubtful):
-        yield "hook, settles, within and doubtful are for generated stubs"
+    if call.by_hand == "guest" and (call.hook or call.settles or call.within or call.doubtful or call.unsafe):
+        yield "hook, settles, within, doubtful and unsafe are for generated stubs"
     if (call.within or call.doubtful) and call.answer != "async":
         yield "within and doubtful are for calls that nobody waits for otherwise"
     for name, words in call.within.items():
@@ -281,7 +282,11 @@ def _problems_alone(call: Call) -> Iterator[str]:
         elif len(words) not in (2, 4) or sizes != ["size_t"] * (len(words) - 1):
             yield f"within: parameter {name}: not a width, or a width, a height and a pitch"
     bases = {parameter.base for parameter in call.parameters}
-    if call.per_thread == "_ptsz" and not bases & {"CUstream", "CUlaunchConfig"}:
+    if call.per_thread == "_ptsz" and not bases & {
+        "CUstream",
+        "CUlaunchConfig",
+        "CUDA_GRAPH_INSTANTIATE_PARAMS",
+    }:
         yield "per_thread '_ptsz' without a stream"
     if call.per_thread_async and call.per_thread != "_ptds":
         yield "per_thread_async is for per_thread '_ptds'"

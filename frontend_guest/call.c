@@ -181,6 +181,8 @@ static void publish(struct fgv_call *call)
 
 CUresult fgv_call_post(struct fgv_call *call)
 {
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0))
+        return fgv_call_wait(call, NULL, 0);
     publish(call);
     slot_put(call);
     return CUDA_SUCCESS;

@@ -16,6 +16,7 @@
 
 #include "bulk.h"
 #include "call.h"
+#include "capture.h"
 #include "chunks.h"
 #include "client.h"
 #include "convoy.h"
@@ -175,7 +176,22 @@ static CUresult copy_on_host(uint64_t destination, uint64_t source, uint64_t byt
     return result;
 }
 
-/* Device to device is left to the generated calls. */
+static bool is_reachable(enum fgv_memory_kind kind)
+{
+    return fgv_memory_is_device(kind) || fgv_memory_is_shared(kind);
+}
+
+static bool is_one_sided(enum fgv_memory_kind one, enum fgv_memory_kind other)
+{
+    return fgv_memory_is_device(one) || fgv_memory_is_device(other);
+}
+
+/*
+ * What a captured copy reads and writes when its graph is launched must be there for the host then: device memory, and
+ * the heap. Pageable memory of the program is not, and a copy between two places on the host is made here.
+ *
+ * The copy itself, `waits` being true for the calls without a stream. Device to device is left to the generated calls.
+ */
 CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
                         CUstream stream, bool waits)
 {
@@ -183,6 +199,9 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
     if (wire == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result;
+    const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);
+    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(stream))
+        return fgv_capture_break(wire);
     if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind))
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)
                      : cuMemcpyDtoDAsync_v2(destination->address, source->address, bytes, stream);

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "call.h"
+#include "capture.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "function.h"
+#include "launch.h"
 #include "thread.h"
 
 #define FLAG_COOPERATIVE 1u
@@ -116,8 +118,7 @@ static CUresult cooperative_check(const struct launch *launch, CUfunction functi
     return (uint64_t)grid[0] * grid[1] * grid[2] > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
-/* The buffer that `extra` names instead of single parameters. */
-static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
+CUresult fgv_extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
 {
     size_t bytes = 0;
     *buffer = NULL;
@@ -132,7 +133,7 @@ static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buf
     return wanted_bytes > 0 && (*buffer == NULL || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static void parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
+void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
 {
     for (uint32_t i = 0; i < function->nr_parameters; i++) {
         const struct fgv_parameter *parameter = &function->parameters[i];
@@ -154,7 +155,7 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     if (parameters != NULL && extra != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (extra != NULL) {
-        CUresult result = extra_read(extra, function->parameter_bytes, &buffer);
+        CUresult result = fgv_extra_read(extra, function->parameter_bytes, &buffer);
         if (result != CUDA_SUCCESS)
             return result;
     } else if (parameters == NULL && function->nr_parameters > 0) {
@@ -177,7 +178,7 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     if (buffer != NULL)
         memcpy(call.payload, buffer, function->parameter_bytes);
     else if (parameters != NULL)
-        parameters_pack(call.payload, function, parameters);
+        fgv_parameters_pack(call.payload, function, parameters);
     if (attribute_bytes != 0)
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
     return __builtin_expect(launch->nr_attributes != 0, 0) && is_doubtful(launch) ? fgv_call_wait(&call, NULL, 0)
@@ -240,6 +241,8 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
     if (fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_capture_is_active(hStream))
+        return fgv_graph_host_function(fn, userData);
     CUresult result = cuStreamSynchronize(hStream);
     if (result == CUDA_SUCCESS)
         fn(userData);

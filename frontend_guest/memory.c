@@ -123,6 +123,8 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (pp == NULL || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
     CUresult result = heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
     if (result == CUDA_SUCCESS)
@@ -139,6 +141,8 @@ CUresult cuMemFreeHost(void *p)
 {
     if (p == NULL)
         return fgv_call_allowed();
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
 }
 
@@ -146,6 +150,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 {
     if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
     CUresult result = heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
     if (result == CUDA_SUCCESS)
@@ -159,6 +165,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!fgv_memory_find(dptr, &range) || range.address != dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_MANAGED)
@@ -252,6 +260,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address = (uint64_t)(uintptr_t)p;
     if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
         return CUDA_ERROR_INVALID_VALUE;
@@ -269,6 +279,8 @@ CUresult cuMemHostUnregister(void *p)
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!fgv_memory_remove((uint64_t)(uintptr_t)p, FGV_MEMORY_REGISTERED, &range))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     return CUDA_SUCCESS;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
@@ -23,6 +24,16 @@
 static _Atomic uint64_t last_id = LEGACY_ID;
 static struct fgv_stream legacy = {
     .id = LEGACY_ID}; /* of every context: the runtime asks for an address, not for what is in it */
+
+static void record_free(uint64_t handle, struct fgv_stream *record)
+{
+    fgv_capture_forget(handle);
+    if (record == NULL)
+        return;
+    free(record->captured);
+    free(record->captured_edges);
+    free(record);
+}
 
 static void record_make(uint64_t handle, uint32_t flags, int priority)
 {
@@ -75,7 +86,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
         return call.error;
     request->hStream = handle;
     result = fgv_call_post(&call);
-    free(fgv_handle_object(FGV_HANDLE_STREAM, handle));
+    record_free(handle, fgv_handle_object(FGV_HANDLE_STREAM, handle));
     fgv_handle_drop(FGV_HANDLE_STREAM, handle);
     return result;
 }
@@ -122,7 +133,7 @@ void fgv_stream_thread_ends(void)
             request->hStream = more->stream;
             fgv_call_post(&call);
         }
-        free(record);
+        record_free(more->stream, record);
         fgv_handle_drop(FGV_HANDLE_STREAM, more->stream);
     }
     more->stream = 0;
@@ -134,7 +145,7 @@ static void forget(uint64_t handle, void *object, void *context)
     if (record == NULL || record->context != context)
         return;
     fgv_handle_drop(FGV_HANDLE_STREAM, handle);
-    free(record);
+    record_free(handle, record);
 }
 
 void fgv_stream_forget_context(struct fgv_context *context)
@@ -224,69 +235,13 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-/* Captures are not carried: cuStreamBeginCapture is absent, so no stream is ever capturing. */
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
-{
-    (void)id_out; /* only written while capturing */
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)edgeData_out;
-    (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct fgv_thread_more *more = fgv_thread_more();
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (more == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUstreamCaptureMode before = more->capture_mode;
-    more->capture_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
-
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
     if (callback == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = cuStreamSynchronize(hStream);
+    if (fgv_capture_is_refusal(result))
+        return result;
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
         result == CUDA_ERROR_NOT_INITIALIZED)
         return result;

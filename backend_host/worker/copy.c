@@ -52,6 +52,9 @@ CUresult fgv_serve_cuMemcpyHtoDAsync_v2(struct fgv_worker *worker, const struct 
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
+    }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuMemcpyHtoDAsync_v2(fixed->destination, source, fixed->bytes, stream);
@@ -76,6 +79,9 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
     if (!destination || !worker->driver.cuMemcpyDtoHAsync_v2) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
     }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {

@@ -10,8 +10,7 @@
 
 #include "worker.h"
 
-#define FGV_MAX_PARAMETER_BYTES 32764u
-#define FGV_MAX_ATTRIBUTES      16u
+#define FGV_MAX_ATTRIBUTES 16u
 
 enum { FLAG_COOPERATIVE = 1, FLAG_KERNEL = 2 };
 

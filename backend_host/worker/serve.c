@@ -121,7 +121,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         fgv_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
-    if (stream && result == CUDA_SUCCESS) {
+    if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgv_stream_is_captured(worker, stream))) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
@@ -173,11 +173,24 @@ static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_b
     return true;
 }
 
+/* Nothing runs on the device for it: it becomes part of a graph, whose launches are what costs. */
+static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+{
+    uint64_t number = 0;
+    if (worker->nr_captures == 0 || fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+        memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
+    }
+    return fgv_is_recording(worker, number);
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
-    if (service->cost != FGV_COST_NONE && !fgv_turn_begin(worker)) {
+    if (service->cost != FGV_COST_NONE && !is_recorded(worker, parsed) && !fgv_turn_begin(worker)) {
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {

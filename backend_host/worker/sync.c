@@ -60,7 +60,7 @@ static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
 bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!worker->driver.cuStreamIsCapturing) {
+    if (worker->nr_captures == 0 || !worker->driver.cuStreamIsCapturing) {
         return false;
     }
     CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
@@ -181,7 +181,8 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     if (was_idle && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker);
     }
-    if (stream->nr_unmarked >= worker->mark_interval) {
+    set_busy(worker, stream);
+    if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
         fgv_stream_mark(worker, stream);
     }
 }
@@ -353,6 +354,10 @@ void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
     worker->nr_unfinished -= stream->nr_unmarked;
     stream->nr_unmarked = 0;
     stream->is_gone = true;
+    if (stream->is_capture_origin) {
+        worker->nr_captures--;
+        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph);
+    }
     if (stream->first_mark) {
         stream->last_seq = stream->marked_seq;
     } else {

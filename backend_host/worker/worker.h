@@ -38,6 +38,8 @@
 #define FGV_MAX_DEVICE_RANGES (1u << 20)
 #define FGV_MAX_RESERVATIONS  4096u
 #define FGV_ADDRESS_BYTES     (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
+#define FGV_NODE_BYTES        16u /* of a node and its edge data in a chunk */
+#define FGV_MAX_PARAMETER_BYTES 32764u
 #define FGV_MARK_INTERVAL     32u                 /* submissions to a stream between two marks when nobody asks */
 
 /* Work in a stream up to `seq` is done when `event` is. */
@@ -72,6 +74,8 @@ struct fgv_stream {
     uint32_t nr_waiters;
     bool is_busy;
     bool is_gone; /* destroyed by the guest; its work may still run */
+    bool is_capture_origin;
+    uint64_t capture_graph; /* number of the graph that the capture makes */
 };
 
 struct fgv_context {
@@ -146,6 +150,8 @@ struct fgv_worker {
     struct fgv_context *contexts[FGV_MAX_CONTEXTS];
     struct fgv_context *current;
     struct fgv_handles handles;
+    uint64_t last_number; /* of a graph or node */
+    uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
     uint32_t nr_links;
@@ -198,11 +204,22 @@ struct fgv_worker {
     int log_level;
 };
 
+/* The value of a conditional handle, inverted: small numbers are those of default streams. */
+#define FGV_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+/* In numbers that the worker gave. */
+#define FGV_HOST_NUMBER (UINT64_C(3) << 62)
+
 /* handles.c */
 bool fgv_handles_init(struct fgv_worker *worker);
 struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
 /* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
 struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number);
+/* What the driver's object is known as, 0: it has no number. Only for kinds that the worker numbers. */
+uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
+/* Makes fgv_handle_number find it. False: no memory. */
+bool fgv_handle_remember_native(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+/* Looks through all handles of a kind for the driver's object; NULL when it is none of them. */
+struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
 void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
 /* sync.c */
@@ -238,6 +255,10 @@ uint32_t fgv_nr_running(const struct fgv_worker *worker);
 void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call);
 void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const struct fgv_request *request);
 void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream);
+
+/* capture.c */
+/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
+bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number);
 
 /* waiters.c */
 /* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuda_api.c_types import HANDLES, STRUCTS
+from cuda_api.c_types import HANDLES, HOST_NUMBERED, STRUCTS
 from cuda_api.call import Call
 from cuda_api.generators.text import c_file, guarded, out_of_range, wrap
 from cuda_api.prototype import Parameter
@@ -77,6 +77,9 @@ class _Stub:
         assert self.call.prototype is not None
         yield wrap(self.call.prototype.declaration())
         yield "{"
+        if self.call.unsafe:
+            yield "    if (fgv_capture_forbids())"
+            yield "        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;"
         yield from self.checks()
         yield from self.doubts()
         yield from self.begin()
@@ -97,7 +100,10 @@ class _Stub:
             yield f"    if ({p.name}_wire == FGV_STREAM_INVALID)"
             yield "        return refuse(CUDA_ERROR_INVALID_HANDLE);"
         for p in self.call.parameters:
-            if p.base in HANDLES and not p.is_pointer and p not in self.streams:
+            if p.base in HOST_NUMBERED and not p.is_pointer:
+                yield f"    if ({p.name} == NULL)"
+                yield "        return refuse(CUDA_ERROR_INVALID_VALUE);"
+            elif p.base in HANDLES and not p.is_pointer and p not in self.streams:
                 check = f"fgv_handle_check(FGV_HANDLE_{HANDLES[p.base]}, (uint64_t)(uintptr_t){p.name})"
                 if self.call.rule(p) == "nullable":
                     check = f"{p.name} == NULL ? CUDA_SUCCESS : {check}"
@@ -198,7 +204,7 @@ class _Stub:
         if call.hook and call.prototype is not None:
             yield wrap(f"fgv_after_{call.name}(result, {call.prototype.arguments()});", "    ")
         for p in call.parameters:
-            if p.name == call.destroys:
+            if p.name == call.destroys and p.base not in HOST_NUMBERED:
                 yield f"    fgv_handle_drop(FGV_HANDLE_{HANDLES[p.base]}, (uint64_t)(uintptr_t){p.name});"
         if call.settles:
             yield f"    return fgv_memory_settle({call.settles});"

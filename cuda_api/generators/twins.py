@@ -64,6 +64,10 @@ def _stream_twin(call: Call) -> Iterator[str]:
             yield f"        {p.name} = &own_{p.name};"
             yield "    }"
             arguments.append(p.name)
+        elif p.base == "CUDA_GRAPH_INSTANTIATE_PARAMS":
+            yield f"    if ({p.name} != NULL)"
+            yield f"        {p.name}->hUploadStream = own_stream({p.name}->hUploadStream);"
+            arguments.append(p.name)
         else:
             arguments.append(p.name)
     yield wrap(f"return {call.name}({', '.join(arguments)});", "    ")

@@ -8,6 +8,7 @@
 #include "array.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
+#include "graph.h"
 #include "memory.h"
 #include "runtime/runtime.h"
 #include "texture.h"
@@ -122,6 +123,7 @@ static void context_empty(struct CUctx_st *context)
         struct CUstream_st *stream = context->streams;
 
         context->streams = stream->next;
+        sgp_capture_stream_gone(stream);
         sgp_object_remove(stream);
         sgp_object_release(stream);
     }
@@ -404,6 +406,9 @@ SGP_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
         return result;
     if (!context->is_active)
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    result = sgp_capture_forbid_context(context);
+    if (result)
+        return sgp_leave(result);
     sgp_object_hold(context);
     sgp_context_drain(context);
     result = context->error;

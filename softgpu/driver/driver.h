@@ -50,6 +50,10 @@ enum sgp_kind {
     SGP_MIPMAPPED_ARRAY,
     SGP_MEMORY_POOL,
     SGP_PHYSICAL,
+    SGP_GRAPH,
+    SGP_NODE,
+    SGP_EXEC,
+    SGP_USER_OBJECT,
 };
 
 /* First member of every object that a program holds a handle of. */
@@ -61,6 +65,8 @@ struct sgp_object {
 };
 
 struct sgp_command;
+struct sgp_capture;
+struct CUgraphNode_st;
 struct sgp_state;
 struct sgp_printf_buffer;
 
@@ -98,6 +104,9 @@ struct CUstream_st {
     bool is_ready;
     bool is_running;
     bool is_blocking; /* takes part in the legacy default stream's order */
+    struct sgp_capture *capture;
+    struct CUgraphNode_st **captured; /* what the next captured node depends on */
+    uint32_t nr_captured;
 };
 
 struct CUevent_st {
@@ -108,6 +117,9 @@ struct CUevent_st {
     uint64_t sequence;
     uint64_t time_ns;
     unsigned int flags;
+    struct sgp_capture *capture; /* recorded last in a stream that was captured: behind these nodes */
+    struct CUgraphNode_st **captured;
+    uint32_t nr_captured;
 };
 
 /* Compiled code, loaded into the process once and shared by every module made of it. */
@@ -219,6 +231,7 @@ struct sgp_driver {
     struct CUctx_st *contexts;
     struct CUlib_st *libraries;
     struct CUstream_st *pending; /* streams with commands, of all contexts */
+    struct sgp_capture *captures;
 };
 
 extern struct sgp_driver sgp_driver;
@@ -263,6 +276,13 @@ void sgp_context_drain(
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream); /* as sgp_enter */
 CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
 struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+/* What the stream does from here on waits until `other` has completed that much. */
+CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence);
+CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn function, CUstreamCallback callback,
+                         void *data);
+
+/* event.c */
+CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream);
 
 /* queue.c, all with the lock held */
 bool sgp_queue_start(void); /* the first executor thread */

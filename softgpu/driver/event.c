@@ -3,6 +3,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "driver.h"
+#include "graph.h"
 #include "runtime/runtime.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -17,6 +18,7 @@ static void event_destroy(void *object)
 {
     struct CUevent_st *event = object;
 
+    sgp_capture_event_forget(event);
     if (event->stream)
         sgp_object_release(event->stream);
     sgp_object_release(event->context);
@@ -90,12 +92,17 @@ static void record_finish(struct sgp_command *command)
     free(record);
 }
 
-static CUresult record(CUevent event, struct CUstream_st *stream)
+CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
 {
-    struct record_command *command = calloc(1, sizeof(*command));
+    struct record_command *command;
+    CUresult result = sgp_capture_gate(stream);
 
+    if (result)
+        return result;
+    command = calloc(1, sizeof(*command));
     if (!command)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    sgp_capture_event_forget(event);
     *command = (struct record_command){.command = {.finish = record_finish}, .event = event, .stream = stream};
     sgp_object_hold(event);
     sgp_object_hold(stream);
@@ -121,7 +128,9 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
     result = sgp_stream_resolve(context, hStream, &stream);
     if (!result && hEvent->context != stream->context)
         result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
-    return sgp_leave(result ? result : record(hEvent, stream));
+    if (!result)
+        result = stream->capture ? sgp_capture_event_record(stream, hEvent, flags) : sgp_event_record(hEvent, stream);
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -138,7 +147,14 @@ SGP_EXPORT CUresult cuEventQuery(CUevent hEvent)
 {
     CUresult result = enter_event(hEvent);
 
-    return result ? result : sgp_leave(is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+    if (result)
+        return result;
+    result = sgp_capture_event_check(hEvent);
+    if (!result)
+        result = sgp_capture_forbid_unsafe();
+    if (!result)
+        result = is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
@@ -148,6 +164,9 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
 
     if (result)
         return result;
+    result = sgp_capture_event_check(hEvent);
+    if (result)
+        return sgp_leave(result);
     context = hEvent->context;
     sgp_object_hold(context);
     if (!is_complete(hEvent))
@@ -168,6 +187,11 @@ SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     if (!pMilliseconds)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    result = sgp_capture_event_check(hStart);
+    if (!result)
+        result = sgp_capture_event_check(hEnd);
+    if (result)
+        return sgp_leave(result);
     if (!hStart->stream || !hEnd->stream || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     if (!is_complete(hStart) || !is_complete(hEnd))

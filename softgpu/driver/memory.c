@@ -1,4 +1,5 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
+#include "graph.h"
 #include "memory.h"
 
 #include <string.h>
@@ -22,6 +23,9 @@ SGP_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!dptr || !bytesize)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
@@ -65,6 +69,9 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!dptr)
         return sgp_leave(CUDA_SUCCESS);
     allocation = sgp_memory_find(dptr);
@@ -126,6 +133,9 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!pp || !bytesize || (Flags & ~(unsigned int)ALL_HOST_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     at = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -169,6 +179,9 @@ SGP_EXPORT CUresult cuMemFreeHost(void *p)
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
 
@@ -179,6 +192,9 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     if (sgp_memory_is_device_address((uintptr_t)p))
@@ -192,7 +208,12 @@ SGP_EXPORT CUresult cuMemHostUnregister(void *p)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    return result ? result : sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+    if (result)
+        return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
+    return sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 
 static bool is_host(const struct sgp_allocation *allocation)

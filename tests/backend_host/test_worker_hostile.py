@@ -26,7 +26,15 @@ from tests.backend_host.worker_harness import (
 )
 
 NR_ROUNDS = 3000
-HANDLES = [0, 1, 2, PRIMARY, PRIMARY + 1, *(kind << 56 | 1 << 24 | 1 for kind in range(0x41, 0x4D))]
+HANDLES = [
+    0,
+    1,
+    2,
+    PRIMARY,
+    PRIMARY + 1,
+    *(kind << 56 | 1 << 24 | 1 for kind in range(0x41, 0x50)),
+    *(kind << 56 | count for kind in (0xC8, 0xC9) for count in range(1, 6)),
+]
 NUMBERS = [
     0,
     1,

@@ -191,7 +191,7 @@ def test_it_compiles_alone(path: str) -> None:
         ("cuInit", 13000, 2, "cuInit", 0),
         ("cuLibraryLoadData", 11080, 0, None, 2),
         ("cuMemAlloc_v2", 13000, 0, None, 1),
-        ("cuGraphCreate", 13000, 0, None, 1),
+        ("cuGraphAddBatchMemOpNode", 13000, 0, None, 1),
         ("cuZ", 13000, 0, None, 1),
         ("", 13000, 0, None, 1),
     ],
@@ -340,6 +340,24 @@ def test_a_doubtful_call_waits_for_its_answer(loopback: ctypes.CDLL) -> None:
     event = ctypes.c_void_p()
     assert posts(loopback.cuEventCreate(ctypes.byref(event), 6)) == before + 2
     assert posts(loopback.cuEventDestroy_v2(event)) == before + 3
+
+
+def test_what_is_unsafe_during_captures_is_not_sent(loopback: ctypes.CDLL) -> None:
+    captures = ctypes.c_uint32.in_dll(loopback, "fgv_nr_captures")
+    sent = _counter(loopback, "loopback_requests")
+    captures.value = 1
+    try:
+        assert loopback.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4096)) == 900
+        assert loopback.cuEventQuery(ctypes.c_void_p(0x99)) == 900
+    finally:
+        captures.value = 0
+    assert _counter(loopback, "loopback_requests") == sent
+
+
+def test_a_graph_is_the_hosts_to_look_up(loopback: ctypes.CDLL) -> None:
+    assert loopback.cuGraphDestroy(None) == INVALID_VALUE
+    assert loopback.cuGraphDestroy(ctypes.c_void_p(0x99)) != 0
+    assert loopback.cuGraphLaunch(ctypes.c_void_p(0x99), None) != 0
 
 
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:

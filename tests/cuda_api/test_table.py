@@ -105,6 +105,7 @@ def test_the_example_is_accepted() -> None:
         ("payload = true", 'payload = "yes"', "cuLaunchKernel: payload = 'yes' is not a bool"),
         ("payload = true", 'reply = "uint64_t x"', "cuLaunchKernel: answer 'async', and yet there is a reply"),
         ("payload = true", "hook = true", "cuLaunchKernel: 'hook' means nothing for codec 'hand'"),
+        ("payload = true", "unsafe = true", "cuLaunchKernel: 'unsafe' means nothing for codec 'hand'"),
         ("uint32_t flags", "uint32_t flags; uint32_t more", "wire: 28 bytes are no multiple of 8"),
         ("uint64_t function; uint32_t grid[3]", "uint32_t grid[3]; uint64_t function", "wire: function at offset 12"),
         ("uint32_t flags", "size_t flags", "wire: not a member of a wire struct: 'size_t flags'"),

@@ -17,6 +17,7 @@ GUEST_SOURCES = [
         "ivshmem/src",
         "cuda_api/handshake",
         "cuda_api/managed",
+        "cuda_api/graph_calls",
     )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]
