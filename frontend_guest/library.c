@@ -11,9 +11,11 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    /* Of the options one names the program's own functions, the other says that `code` stays: neither matters here. */
+    /* Of the library options one names the program's own functions, the other says that `code` stays and has no value:
+     * neither matters here. */
+    (void)libraryOptionValues;
     if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
-        (numLibraryOptions > 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
+        (numLibraryOptions > 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);
