@@ -37,6 +37,8 @@ HANDLES: dict[str, str] = {
     "CUlinkState": "LINK",
     "CUarray": "ARRAY",
     "CUmipmappedArray": "MIPMAPPED_ARRAY",
+    "CUmemoryPool": "MEMORY_POOL",
+    "CUmemGenericAllocationHandle": "ALLOCATION",
 }
 
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.

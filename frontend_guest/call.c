@@ -95,6 +95,12 @@ CUresult fgv_call_allowed(void)
     return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
 }
 
+CUresult fgv_call_healthy(void)
+{
+    CUresult result = fgv_call_allowed();
+    return result != CUDA_SUCCESS ? result : earlier_error(fgv_guest.client);
+}
+
 static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
                             uint64_t context)
 {

@@ -15,6 +15,7 @@
 #ifndef FRONTEND_GUEST_CALL_H
 #define FRONTEND_GUEST_CALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,12 +49,17 @@ CUresult fgv_call_post(struct fgv_call *call);
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
 /* What a call gives before it looks at its arguments: not initialised, no current context. */
 CUresult fgv_call_allowed(void);
+/* The same, and the errors that earlier work left for it. */
+CUresult fgv_call_healthy(void);
 /* Gives back the response slot that the calling thread keeps. */
 void fgv_call_thread_ends(void);
 
 /* The number of a stream on the wire, or FGV_STREAM_INVALID. Makes the calling thread's own stream when it is asked for
  * first. */
 uint64_t fgv_stream_wire(CUstream stream);
+/* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
+ * program may use on the device, with its elements where they may lie. One of nothing does. */
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
 /* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
 CUresult fgv_memory_settle(CUdeviceptr address);
 

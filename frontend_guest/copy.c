@@ -162,6 +162,8 @@ CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes)
     side->kind = range.kind;
     if (range.kind == FGV_MEMORY_REGISTERED)
         return CUDA_SUCCESS; /* the program's own memory: what lies behind the range may be copied too */
+    if (range.kind == FGV_MEMORY_MAPPED)
+        return fgv_memory_is_mapped(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     return bytes > range.bytes - (address - range.address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -67,6 +67,38 @@ static bool is_cooperative(const struct launch *launch)
     return (launch->flags & FLAG_COOPERATIVE) != 0;
 }
 
+/* What the driver may refuse for its value, or does not know: such a launch waits for the answer. */
+static bool is_doubtful(const struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
+                                         attribute->value.clusterDim.z};
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
+            (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+            return true; /* CUDA 13.0 has none of these */
+        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++)
+            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0)
+                return true;
+    }
+    return false;
+}
+
+/* Clusters of more than a block need a device that has them. */
+static CUresult cluster_check(const struct launch *launch)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 ||
+             attribute->value.clusterDim.z > 1) &&
+            device[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] != 1)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* The blocks of a cooperative launch must all run at once. How many do is asked once for each shape of a block. */
 static CUresult cooperative_check(const struct launch *launch, CUfunction function)
 {
@@ -148,7 +180,8 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
         parameters_pack(call.payload, function, parameters);
     if (attribute_bytes != 0)
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
-    return fgv_call_post(&call);
+    return __builtin_expect(launch->nr_attributes != 0, 0) && is_doubtful(launch) ? fgv_call_wait(&call, NULL, 0)
+                                                                                  : fgv_call_post(&call);
 }
 
 static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
@@ -160,6 +193,8 @@ static CUresult launch_run(struct launch *launch, CUfunction function, CUstream 
         result = shape_check(launch);
     if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0)
         result = cooperative_check(launch, function);
+    if (result == CUDA_SUCCESS && launch->nr_attributes != 0)
+        result = cluster_check(launch);
     if (__builtin_expect(result != CUDA_SUCCESS, 0))
         return result;
     launch->stream = fgv_stream_wire(stream);

@@ -15,6 +15,7 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
+#include "pool_cache.h"
 #include "thread.h"
 
 #define LEGACY_ID 1u
@@ -57,10 +58,26 @@ void fgv_after_cuStreamCreateWithPriority(CUresult result, CUstream *phStream, u
     record_make((uint64_t)(uintptr_t)*phStream, flags, priority_bound(priority));
 }
 
-void fgv_after_cuStreamDestroy_v2(CUresult result, CUstream hStream)
+/* Memory that the guest keeps for the stream is freed in it, as long as there is one. */
+CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-    (void)result;
-    free(fgv_handle_object(FGV_HANDLE_STREAM, (uint64_t)(uintptr_t)hStream));
+    const uint64_t handle = (uint64_t)(uintptr_t)hStream;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = fgv_handle_check(FGV_HANDLE_STREAM, handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    fgv_pool_cache_flush_stream(handle);
+    struct fgv_call call;
+    struct fgv_request_cuStreamDestroy_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->hStream = handle;
+    result = fgv_call_post(&call);
+    free(fgv_handle_object(FGV_HANDLE_STREAM, handle));
+    fgv_handle_drop(FGV_HANDLE_STREAM, handle);
+    return result;
 }
 
 static uint64_t own_stream(void)
@@ -97,6 +114,7 @@ void fgv_stream_thread_ends(void)
         return;
     struct fgv_stream *record = fgv_handle_object(FGV_HANDLE_STREAM, more->stream);
     if (fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
+        fgv_pool_cache_flush_stream(more->stream);
         struct fgv_call call;
         struct fgv_request_cuStreamDestroy_v2 *request =
             fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, more->stream_context);

@@ -101,7 +101,7 @@ CUresult fgv_worker_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, u
         }
     }
     if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT ||
-        kind == FGV_HANDLE_LINK) {
+        kind == FGV_HANDLE_LINK || kind == FGV_HANDLE_MEMORY_POOL || kind == FGV_HANDLE_ALLOCATION) {
         handle.context = NULL; /* outlives contexts */
     }
     *place_of(&worker->handles, kind, number) = handle;

@@ -293,18 +293,27 @@ CUresult fgv_serve_cuLibraryEnumerateKernels(struct fgv_worker *worker, const st
     return result;
 }
 
+/* Of a kernel, or of a function of a module: the handle says which. */
+static CUresult name_of(struct fgv_worker *worker, uint64_t handle, const char **name)
+{
+    void *native;
+    if (fgv_worker_find(worker, FGV_HANDLE_KERNEL, handle, &native) == CUDA_SUCCESS) {
+        return worker->driver.cuKernelGetName ? worker->driver.cuKernelGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_FUNCTION, handle, &native);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    return worker->driver.cuFuncGetName ? worker->driver.cuFuncGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult fgv_serve_cuKernelGetName(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuKernelGetName *fixed = request->fixed;
     struct fgv_reply_cuKernelGetName *answer = reply;
     const char *name = NULL;
-    void *kernel;
     uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_KERNEL, fixed->kernel, &kernel);
-    if (result != CUDA_SUCCESS || !to || !worker->driver.cuKernelGetName) {
-        return result != CUDA_SUCCESS ? result : !to ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    result = worker->driver.cuKernelGetName(&name, kernel);
+    CUresult result = to ? name_of(worker, fixed->kernel, &name) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && name) {
         uint32_t room = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;
         size_t bytes = strlen(name);

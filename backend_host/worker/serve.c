@@ -39,6 +39,13 @@ static bool is_of_a_fault(const struct fgv_worker *worker, CUresult result)
     return worker->current && worker->current->fault == result;
 }
 
+static void note_fault(struct fgv_worker *worker, CUresult result)
+{
+    if (fgv_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
+        fgv_sync_fault(worker, worker->current, result);
+    }
+}
+
 static bool is_synchronisation(uint16_t call)
 {
     return call == FGV_CALL_cuCtxSynchronize || call == FGV_CALL_cuCtxSynchronize_v2 ||
@@ -50,9 +57,7 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
 {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
-        if (fgv_is_sticky(result) && worker->current && is_broken(worker)) {
-            fgv_sync_fault(worker, worker->current, result);
-        }
+        note_fault(worker, result);
     }
     if (response != FGV_NO_RESPONSE) {
         if (result == CUDA_SUCCESS && service && is_synchronisation(service->number)) {
@@ -79,8 +84,20 @@ static void refuse(struct fgv_worker *worker, uint16_t response, CUresult result
 /* Costs the GPU nothing and ends in its place among the work of a stream all the same. */
 static bool keeps_place(uint16_t call)
 {
-    return call == FGV_CALL_cuStreamWaitEvent || call == FGV_CALL_cuEventRecord ||
-           call == FGV_CALL_cuEventRecordWithFlags;
+    switch (call) {
+    case FGV_CALL_cuStreamWaitEvent:
+    case FGV_CALL_cuEventRecord:
+    case FGV_CALL_cuEventRecordWithFlags:
+    case FGV_CALL_cuStreamWaitValue32_v2:
+    case FGV_CALL_cuStreamWaitValue64_v2:
+    case FGV_CALL_cuStreamWriteValue32_v2:
+    case FGV_CALL_cuStreamWriteValue64_v2:
+    case FGV_CALL_cuStreamBatchMemOp_v2:
+    case FGV_CALL_cuMemFreeAsync:
+        return true;
+    default:
+        return false;
+    }
 }
 
 void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
@@ -98,15 +115,22 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
         fgv_sync_before_destroy(worker, request);
     }
+    if (stream && service->cost != FGV_COST_NONE) {
+        fgv_gate_submit(worker, stream);
+    } else if (stream) {
+        fgv_gate_prepare(worker, stream, service->number);
+    }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
     if (stream && result == CUDA_SUCCESS) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
             fgv_stream_touch(worker, stream);
+            fgv_gate_close(worker, stream, request);
         }
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
+        note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
         fgv_copy_settle(worker, request, stream, result);
     }
     if (service->waits != FGV_WAITS_NONE && worker->may_print) {

@@ -136,6 +136,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     mark->next = NULL;
     mark->seq = worker->seq;
     mark->nr_submissions = stream->nr_unmarked;
+    mark->is_gate = false;
     if (stream->last_mark) {
         stream->last_mark->next = mark;
     } else {
@@ -175,10 +176,11 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     }
     stream->last_seq = ++worker->seq;
     stream->nr_unmarked++;
-    if (worker->nr_unfinished++ == 0) {
+    const bool was_idle = worker->nr_unfinished++ == 0 || worker->busy_since_ns == 0;
+    set_busy(worker, stream);
+    if (was_idle && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker);
     }
-    set_busy(worker, stream);
     if (stream->nr_unmarked >= worker->mark_interval) {
         fgv_stream_mark(worker, stream);
     }
@@ -221,6 +223,7 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
     }
     stream->done_seq = mark->seq;
     worker->nr_unfinished -= mark->nr_submissions;
+    worker->nr_gates -= mark->is_gate;
     complete_due(worker, stream, mark->seq, result);
     mark->next = stream->context->free_marks;
     stream->context->free_marks = mark;
@@ -317,6 +320,9 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (before != worker->nr_unfinished) {
         fgv_turn_finished(worker, before - worker->nr_unfinished, now_ns);
+    }
+    if (worker->busy_since_ns == 0 && fgv_nr_running(worker) != 0) {
+        fgv_turn_started(worker); /* what was held up goes on */
     }
     return is_progress;
 }

@@ -66,7 +66,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         worker->mean_ns = mean_with(worker->mean_ns, sample_ns);
         worker->last_finish_ns = now_ns;
     }
-    if (worker->nr_unfinished == 0 && worker->busy_since_ns != 0) {
+    if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
         charge(worker, now_ns);
         worker->busy_since_ns = 0;
         worker->pause_since_ns = now_ns;
@@ -172,7 +172,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
-    if (worker->nr_unfinished == 0) {
+    if (fgv_nr_running(worker) == 0) {
         worker->begun_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
         if (worker->pause_since_ns != 0) {
             end_pause(worker, worker->begun_ns);
@@ -194,7 +194,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         fgv_grant_close(grantee);
         return false;
     }
-    return worker->nr_unfinished < allowance(worker, left_ns);
+    return fgv_nr_running(worker) < allowance(worker, left_ns);
 }
 
 static bool has_pending(const struct fgv_worker *worker)
@@ -205,7 +205,8 @@ static bool has_pending(const struct fgv_worker *worker)
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    if (worker->nr_unfinished != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
+    const bool is_running = fgv_nr_running(worker) != 0;
+    if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         charge(worker, now_ns);
     }
     if (worker->nr_unfinished != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
@@ -224,13 +225,13 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_grant_close(grantee);
     }
     if (!fgv_grant_has(grantee)) {
-        if (worker->nr_unfinished == 0) {
+        if (!is_running) {
             end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }
         return;
     }
-    if (worker->nr_unfinished != 0 || has_pending(worker)) {
+    if (is_running || has_pending(worker)) {
         worker->idle_since_ns = 0;
         return;
     }
@@ -245,7 +246,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 void fgv_turn_pause(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    if (grantee->is_user && worker->nr_unfinished == 0) {
+    if (grantee->is_user && fgv_nr_running(worker) == 0) {
         fgv_grant_leave(grantee, has_pending(worker), fgv_clock_ns());
         worker->idle_since_ns = 0;
     }
@@ -274,5 +275,5 @@ uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
 bool fgv_turn_may_change(const struct fgv_worker *worker)
 {
     const struct fgv_grantee *grantee = &worker->grantee;
-    return grantee->is_user && worker->nr_unfinished == 0;
+    return grantee->is_user && fgv_nr_running(worker) == 0;
 }

@@ -63,6 +63,8 @@ static bool context_of(struct fgv_worker *worker, const struct fgv_request *requ
     uint64_t number = 0;
     switch (request->header->call) {
     case FGV_CALL_cuCtxSynchronize:
+    case FGV_CALL_cuTexObjectDestroy: /* only kernels of its own context read it */
+    case FGV_CALL_cuSurfObjectDestroy:
         *context = worker->current;
         return true;
     case FGV_CALL_cuCtxSynchronize_v2:

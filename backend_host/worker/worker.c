@@ -439,6 +439,10 @@ static void take_down(struct fgv_worker *worker)
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgv_waiters_drop(worker);
+    fgv_sync_poll(worker, fgv_clock_ns());
+    if (worker->nr_gates != 0) {
+        leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */
+    }
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
             fgv_context_destroy(worker, worker->contexts[i]);

@@ -1,10 +1,13 @@
 /*
  * One worker: everything it knows of the one client it serves, private memory all of it. Which file does what:
  *
- *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
- * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
- * is charged handles.c the guest's numbers        memory.c copy.c box.c array.c
- * texture.c launch.c module.c context.c output.c handlers
+ *   worker.c   opening, the loop, sleeping, the end
+ *   serve.c    from a record to a handler to an answer; the backlog
+ *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
+ *   turn.c     when GPU work may be submitted, and what it is charged
+ *   handles.c  the guest's numbers
+ *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
+ *              context.c output.c tensor_map.c   handlers
  *
  * All of it runs on one thread.
  */
@@ -17,6 +20,8 @@
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
+#include "pool.h"
+#include "ranges.h"
 #include "serve.h"
 
 #define FGV_MAX_HANDLES       (1u << 20)
@@ -31,7 +36,9 @@
 #define FGV_MAX_LINKS         16u    /* not destroyed: each holds its logs, and in the driver its inputs */
 #define FGV_MAX_RANGES        65536u /* registered host memory */
 #define FGV_MAX_DEVICE_RANGES (1u << 20)
-#define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
+#define FGV_MAX_RESERVATIONS  4096u
+#define FGV_ADDRESS_BYTES     (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
+#define FGV_MARK_INTERVAL     32u                 /* submissions to a stream between two marks when nobody asks */
 
 /* Work in a stream up to `seq` is done when `event` is. */
 struct fgv_mark {
@@ -39,6 +46,7 @@ struct fgv_mark {
     CUevent event;
     uint64_t seq;
     uint32_t nr_submissions;
+    bool is_gate; /* stands behind a wait for a value */
 };
 
 /* An arena chunk that is completed when the work of its stream is done up to `seq`. */
@@ -118,18 +126,6 @@ struct fgv_blob {
     uint64_t filled_bytes;
 };
 
-struct fgv_range {
-    uint64_t address;
-    uint64_t bytes;
-    struct fgv_context *context; /* that it dies with; NULL for pinned memory */
-};
-
-/* Ranges sorted by address. */
-struct fgv_ranges {
-    struct fgv_range *items;
-    uint32_t nr, room;
-};
-
 struct fgv_backlog {
     uint8_t *bytes;
     uint32_t head, tail; /* a queue that is moved to the front when it is empty */
@@ -155,6 +151,10 @@ struct fgv_worker {
     uint32_t nr_links;
     struct fgv_ranges pinned;
     struct fgv_ranges allocated;
+    struct fgv_ranges reserved; /* addresses without memory */
+    struct fgv_ranges mapped;   /* physical memory at such addresses */
+    uint64_t reserved_bytes;
+    struct fgv_memory_pools pools;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
 
@@ -163,6 +163,7 @@ struct fgv_worker {
     struct fgv_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
     uint32_t nr_unfinished;
+    uint32_t nr_gates; /* waits for values that may not be over */
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
@@ -230,6 +231,14 @@ bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream);
 void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream);
 void fgv_stream_free_if_unused(struct fgv_stream *stream);
 
+/* gate.c */
+/* How many submissions may be running: not those in streams that are held up. */
+uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* Around a call after which the stream may be held up, and before a submission. */
+void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call);
+void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const struct fgv_request *request);
+void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream);
+
 /* waiters.c */
 /* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */
 bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
@@ -277,6 +286,10 @@ void fgv_memory_pin(struct fgv_worker *worker);
 void fgv_memory_unpin(struct fgv_worker *worker);
 /* The driver freed a context's memory with the context. NULL: everything is forgotten, and the quota given back. */
 void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+/* Takes from the quota, if need be after pools gave back what they keep. */
+bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes);
+/* The allocation is gone, or about to go: its quota is given back. */
+void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
 bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes);
 

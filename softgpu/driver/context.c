@@ -98,6 +98,7 @@ void sgp_context_drain(struct CUctx_st *context)
  */
 static void context_empty(struct CUctx_st *context)
 {
+    context->is_ending = true;
     sgp_context_drain(context);
     sgp_printf_flush(context);
     sgp_unlock();
@@ -105,6 +106,7 @@ static void context_empty(struct CUctx_st *context)
     sgp_lock();
     sgp_context_drain(context);
     context->is_active = false;
+    context->is_ending = false;
     while (context->modules)
         sgp_module_delete(context->modules);
     sgp_texture_delete_context(context);
@@ -189,10 +191,12 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     if (result)
         return result;
-    if (device->primary && device->primary->is_active)
+    /* A reset releases nothing: who retained the context has a fresh one. */
+    if (device->primary && device->primary->is_active) {
         context_empty(device->primary);
-    device->nr_primary_retains = 0;
-    return sgp_leave(CUDA_SUCCESS);
+        result = context_activate(device->primary, device->primary_flags, DEFAULT_API_VERSION);
+    }
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -310,6 +314,8 @@ SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return result;
     if (!device)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!context->is_active && !context->is_primary)
+        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     *device = context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }

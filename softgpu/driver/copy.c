@@ -116,7 +116,7 @@ static CUresult linear(CUdeviceptr destination, bool destination_is_device, CUde
     if (result)
         return result;
     result = sgp_stream_resolve(context, handle, &stream);
-    return sgp_leave(result ? result : sgp_copy(context, stream, &box, is_async));
+    return sgp_leave(result ? result : sgp_copy(stream->context, stream, &box, is_async));
 }
 
 static CUdeviceptr address_of(const void *pointer)

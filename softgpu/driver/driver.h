@@ -48,6 +48,8 @@ enum sgp_kind {
     SGP_LINK,
     SGP_ARRAY,
     SGP_MIPMAPPED_ARRAY,
+    SGP_MEMORY_POOL,
+    SGP_PHYSICAL,
 };
 
 /* First member of every object that a program holds a handle of. */
@@ -154,11 +156,25 @@ struct CUlib_st {
     struct CUkern_st *kernels;
 };
 
+/* A memory pool: what it holds are allocations that name it. */
+struct CUmemPoolHandle_st {
+    struct sgp_object object;
+    struct sgp_device *device;
+    uint64_t release_threshold_bytes;
+    uint64_t max_bytes; /* 0: what the device has */
+    uint64_t used_bytes, used_high_bytes;
+    uint64_t reserved_bytes, reserved_high_bytes;
+    int reuse[3]; /* kept, not used: memory is had again once its free has run */
+    bool is_destroyed;
+};
+
 struct sgp_device {
     int ordinal;  /* as this program counts */
     int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
     struct sgp_state *state;
     struct CUctx_st *primary;
+    struct CUmemPoolHandle_st default_pool;
+    struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from; NULL: the default one */
     uint32_t nr_primary_retains;
     unsigned int primary_flags;
     uint8_t *reservation;
@@ -178,6 +194,7 @@ struct CUctx_st {
     CUresult error; /* sticky: every later call of this context returns it */
     bool is_primary;
     bool is_active;
+    bool is_ending; /* waits for values are given up */
     CUfunc_cache cache_config;
     uint64_t limits[SGP_NR_LIMITS];
     struct CUstream_st *legacy;

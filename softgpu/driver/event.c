@@ -60,6 +60,7 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return sgp_leave(CUDA_SUCCESS);
 }
 
+/* An event of a context that failed goes too, and the error is told. */
 SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     CUresult result = sgp_enter_driver();
@@ -73,9 +74,10 @@ SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
             *link = hEvent->next;
             break;
         }
+    result = hEvent->context->error;
     sgp_object_remove(hEvent);
     sgp_object_release(hEvent);
-    return sgp_leave(CUDA_SUCCESS);
+    return sgp_leave(result);
 }
 
 static void record_finish(struct sgp_command *command)
@@ -114,9 +116,11 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
         return result;
     if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(hEvent, SGP_EVENT) || hEvent->context != context)
+    if (!sgp_object_is(hEvent, SGP_EVENT))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     result = sgp_stream_resolve(context, hStream, &stream);
+    if (!result && hEvent->context != stream->context)
+        result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
     return sgp_leave(result ? result : record(hEvent, stream));
 }
 

@@ -218,6 +218,8 @@ static CUresult launch_kernel(CUfunction handle, struct launch *launch, CUstream
     result = sgp_function_resolve(context, handle, &function, &settings);
     if (!result)
         result = sgp_stream_resolve(context, stream_handle, &stream);
+    if (!result && stream->context != context)
+        result = CUDA_ERROR_INVALID_HANDLE; /* a kernel belongs to a context */
     if (result)
         return sgp_leave(result);
     launch->kernel = function->kernel;

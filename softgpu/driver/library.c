@@ -235,8 +235,9 @@ SGP_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibr
     (void)bytes;
     if (result)
         return result;
-    return sgp_leave(name ? CUDA_ERROR_NOT_FOUND
-                          : CUDA_ERROR_INVALID_VALUE); /* no managed memory, so no managed variable */
+    if (name)
+        sgp_log("device", "managed variables are not supported: %s", name);
+    return sgp_leave(name ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

@@ -181,8 +181,11 @@ CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
     *data = NULL;
     if (fd < 0)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size >= MAX_FILE_BYTES ||
-        !(*data = calloc(1, (size_t)status.st_size + 64))) {
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+        close(fd);
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
+    if (status.st_size >= MAX_FILE_BYTES || !(*data = calloc(1, (size_t)status.st_size + 64))) {
         close(fd);
         return CUDA_ERROR_INVALID_IMAGE;
     }
@@ -277,18 +280,20 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
     if (result)
         return result;
-    return sgp_leave(name && (dptr || bytes) ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(name ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
+    const char *wanted;
     CUresult result = sgp_enter_driver();
 
     if (result)
         return result;
     if (!mode)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *mode = CU_MODULE_LAZY_LOADING;
+    wanted = getenv("CUDA_MODULE_LOADING");
+    *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -67,10 +67,10 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
     }
     if (handle == CU_STREAM_PER_THREAD)
         return per_thread_resolve(context, resolved);
-    if (!sgp_object_is(handle, SGP_STREAM) || handle->context != context)
+    if (!sgp_object_is(handle, SGP_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
-    *resolved = handle;
-    return CUDA_SUCCESS;
+    *resolved = handle; /* of another context too: copies, sets and waits may name any stream */
+    return handle->context->error;
 }
 
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
@@ -80,7 +80,10 @@ CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUs
     if (result)
         return result;
     result = sgp_stream_resolve(*context, handle, stream);
-    return result ? sgp_leave(result) : CUDA_SUCCESS;
+    if (result)
+        return sgp_leave(result);
+    *context = (*stream)->context;
+    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
@@ -108,7 +111,8 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 
     if (result)
         return result;
-    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy || hStream == own_stream.stream)
+    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy ||
+        (hStream == own_stream.stream && hStream->context->id == own_stream.context_id))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     context = hStream->context;
     for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next)
@@ -116,10 +120,11 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
             *link = hStream->next;
             break;
         }
+    result = context->error;
     sgp_object_remove(hStream);
     /* What is queued still runs: the queue holds on to the stream until then. */
     sgp_object_release(hStream);
-    return sgp_leave(CUDA_SUCCESS);
+    return sgp_leave(result);
 }
 
 static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *sequence);

@@ -1,15 +1,51 @@
 """Boxes, arrays and texture objects on the wire: what an honest guest asks for, and what none would."""
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ivshmem.region import ClientState
-from tests.backend_host.worker_harness import NO_CHUNK, PRIMARY, SOFTGPU, Guest, Host, Served, make_region
+from tests.backend_host.worker_harness import (
+    FUNCTION,
+    MODULE,
+    NO_CHUNK,
+    PRIMARY,
+    SOFTGPU,
+    Guest,
+    Host,
+    Served,
+    kernel_image,
+    make_region,
+)
 
+PTX = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry sum(.param .u64 out, .param .u64 texture)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<9>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [texture];
+    mov.u32 %r1, 0;
+    mov.u32 %r2, 0;
+AGAIN:
+    and.b32 %r3, %r2, 15;
+    tex.2d.v4.u32.s32 {%r4, %r5, %r6, %r7}, [%rd2, {%r3, %r3}];
+    add.u32 %r1, %r1, %r4;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 1600000;
+    @%p1 bra AGAIN;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
 ARENA, HEAP, DEVICE, ARRAY = 1, 2, 3, 4
-INVALID_VALUE, OUT_OF_MEMORY, INVALID_HANDLE, NOT_SUPPORTED = 1, 2, 400, 801
+INVALID_VALUE, OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, NOT_SUPPORTED = 1, 2, 400, 700, 801
 FLOAT, BYTE = 0x20, 0x01
 ONE = 0x48_00000001_000001
 MIPMAP = 0x49_00000001_000001
@@ -254,6 +290,24 @@ def test_an_object_is_the_clients_own(host: Host) -> None:
         for served in (mine, others):
             served.guest.close()
             assert served.worker.ended() == {"ended": "the client closed"}
+
+
+def test_what_a_kernel_reads_stays_until_it_ends(served: Served) -> None:
+    guest = served.primary()
+    assert guest.load(kernel_image(PTX)).result == 0
+    guest.ok("cuModuleGetFunction", b"sum", module=MODULE, handle=FUNCTION, name_bytes=3, chunk=1)
+    memory = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    assert array(guest) == 0
+    guest.write(guest.chunk_offset(0), bytes(range(256)))
+    assert box(guest, height=16, to_place=ARRAY, to_address=ONE, from_place=ARENA) == 0
+    read = texture(guest, flags=1)
+    assert read.result == 0
+    guest.launch(FUNCTION, struct.pack("<QQ", memory, read.object))
+    guest.cast_off("cuTexObjectDestroy", object=read.object)
+    guest.ok("cuArrayDestroy", handle=ONE)
+    assert guest.from_device(memory, 4) == struct.pack("<I", 100000 * sum(17 * i for i in range(16)))
+    guest.launch(FUNCTION, struct.pack("<QQ", memory, read.object))
+    assert guest.call("cuCtxSynchronize").result == ILLEGAL_ADDRESS, "the object is gone"
 
 
 TEXTURE_LIES: list[dict[str, Any]] = [

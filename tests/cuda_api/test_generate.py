@@ -53,7 +53,8 @@ def _device_call(call: Call) -> str:
     values = [
         p
         for p in call.parameters
-        if not p.is_pointer and not p.base.startswith(("CUhostFn", "CUstreamCallback", "CUocc"))
+        if not p.is_pointer
+        and not p.base.startswith(("CUhostFn", "CUstreamCallback", "CUocc", "CUmemLocation", "CUipc"))
     ]
     lines = [f"{call.prototype.declaration()}", "{", f'    char *end = journal + sprintf(journal, "{call.name}(");']
     lines += [f'    end += sprintf(end, "%llx ", {_argument(p)});' for p in values]
@@ -255,12 +256,11 @@ def test_a_handle_lives_from_create_to_destroy(device: ctypes.CDLL, loopback: ct
     assert loopback.cuStreamWaitEvent(stream, event, 1) == 0
     assert _journal(device) == f"cuStreamWaitEvent({OUT:x} {OUT:x} 1 )"
     assert loopback.cuStreamWaitEvent(event, event, 1) == INVALID_HANDLE
-    assert loopback.cuStreamDestroy_v2(stream) == 0
     assert loopback.cuEventDestroy_v2(event) == 0
-    assert bound.value == 0
-    assert _counter(loopback, "loopback_handles") == handles
-    assert ctypes.c_int.in_dll(loopback, "hooks").value == hooks + 4
-    assert loopback.cuStreamQuery(stream) == INVALID_HANDLE
+    assert bound.value == 1
+    assert _counter(loopback, "loopback_handles") == handles + 1
+    assert ctypes.c_int.in_dll(loopback, "hooks").value == hooks + 3
+    assert loopback.cuEventQuery(event) == INVALID_HANDLE
 
 
 def test_values_that_are_not_allowed_stop_at_both_ends(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
@@ -322,6 +322,24 @@ def test_a_call_the_device_library_lacks_is_not_supported(
 def test_a_set_of_host_memory_settles(loopback: ctypes.CDLL) -> None:
     assert loopback.cuMemsetD8_v2(ctypes.c_uint64(0x1000), 1, ctypes.c_size_t(4)) == 0
     assert loopback.cuMemsetD8_v2(ctypes.c_uint64(0xBAD), 1, ctypes.c_size_t(4)) == 700
+
+
+def test_a_doubtful_call_waits_for_its_answer(loopback: ctypes.CDLL) -> None:
+    address, some = ctypes.c_uint64(0x1000), ctypes.c_size_t
+
+    def posts(result: int) -> int:
+        assert result == 0
+        return _counter(loopback, "loopback_posts")
+
+    before = _counter(loopback, "loopback_posts")
+    assert posts(loopback.cuMemsetD32_v2(address, 1, some(0x3FC00))) == before + 1
+    assert posts(loopback.cuMemsetD32_v2(address, 1, some(0x3FC01))) == before + 1
+    assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1000), some(0xFF))) == before + 2
+    assert posts(loopback.cuMemsetD2D8_v2(address, some(0x1000), 1, some(0x1001), some(0xFF))) == before + 2
+    assert posts(loopback.cuMemcpyDtoD_v2(address, ctypes.c_uint64(0x200000), some(8))) == before + 2
+    event = ctypes.c_void_p()
+    assert posts(loopback.cuEventCreate(ctypes.byref(event), 6)) == before + 2
+    assert posts(loopback.cuEventDestroy_v2(event)) == before + 3
 
 
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:

@@ -11,7 +11,13 @@ from tests.frontend_guest.conftest import BUILD, PROGRAMS, ROOT, RunScene, compi
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 GUEST_SOURCES = [
     path
-    for folder in ("frontend_guest", "frontend_guest/generated", "ivshmem/src", "cuda_api/handshake")
+    for folder in (
+        "frontend_guest",
+        "frontend_guest/generated",
+        "ivshmem/src",
+        "cuda_api/handshake",
+        "cuda_api/managed",
+    )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]
 

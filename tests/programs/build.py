@@ -18,7 +18,7 @@ OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
-DRIVER_API = ("bad_image", "boxes", "link_ptx")
+DRIVER_API = ("bad_image", "boxes", "link_ptx", "sharing", "stream_values", "virtual_memory")
 EXTRA_FLAGS = {
     "per_thread_stream": ("--default-stream", "per-thread"),
     "linked": ("-rdc=true", "-cudadevrt", "none"),

@@ -1,4 +1,4 @@
-// Textures and surfaces against a reference on the CPU that follows the CUDA programming guide's page on texture
+// Textures against a reference on the CPU that follows the CUDA programming guide's page on texture
 // fetching. Coordinates are multiples of 1/256 of a texel, which every device represents, so that only the last bits of
 // sums may differ. With --values it prints what was read, for comparing devices line by line.
 #include <cuda_fp16.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "check.h"
+#include "texture_reference.h"
 
 namespace
 {
@@ -20,90 +21,6 @@ namespace
 bool prints_values;
 bool is_right = true;
 const double kTolerance = 2e-5;
-
-struct Point {
-    float x, y, z;
-    int layer;
-};
-
-/* Values of one channel, as a read gives them. */
-struct Image {
-    int extent[3];
-    int layers;
-    std::vector<double> texels;
-
-    double at(int x, int y, int z, int layer) const
-    {
-        return texels[((static_cast<size_t>(layer) * extent[2] + z) * extent[1] + y) * extent[0] + x];
-    }
-};
-
-struct Sampler {
-    cudaTextureAddressMode mode;
-    bool filters;
-    bool normalized;
-    double border;
-};
-
-/* The number of a texel inside the image; -1: border. */
-int fold(long index, int extent, cudaTextureAddressMode mode)
-{
-    if (index >= 0 && index < extent)
-        return static_cast<int>(index);
-    const long period = 2L * extent;
-    switch (mode) {
-    case cudaAddressModeWrap:
-        return static_cast<int>((index % extent + extent) % extent);
-    case cudaAddressModeMirror:
-        index = (index % period + period) % period;
-        return static_cast<int>(index < extent ? index : period - 1 - index);
-    case cudaAddressModeClamp:
-        return index < 0 ? 0 : extent - 1;
-    default:
-        return -1;
-    }
-}
-
-double texel(const Image &image, const Sampler &sampler, const long index[3], int layer)
-{
-    int folded[3];
-    for (int axis = 0; axis < 3; axis++) {
-        folded[axis] = fold(index[axis], image.extent[axis], sampler.mode);
-        if (folded[axis] < 0)
-            return sampler.border;
-    }
-    return image.at(folded[0], folded[1], folded[2], layer);
-}
-
-double reference(const Image &image, const Sampler &sampler, const Point &point, int axes)
-{
-    const float given[3] = {point.x, point.y, point.z};
-    long first[3] = {0, 0, 0};
-    double weight[3] = {0, 0, 0};
-    for (int axis = 0; axis < axes; axis++) {
-        double at = given[axis] * (sampler.normalized ? image.extent[axis] : 1.0);
-        if (sampler.filters) {
-            const double fixed = std::floor((at - 0.5) * 256 + 0.5);
-            first[axis] = static_cast<long>(std::floor(fixed / 256));
-            weight[axis] = fixed / 256 - static_cast<double>(first[axis]);
-        } else {
-            first[axis] = static_cast<long>(std::floor(at));
-        }
-    }
-    double sum = 0;
-    for (int corner = 0; corner < (sampler.filters ? 1 << axes : 1); corner++) {
-        double share = 1;
-        long index[3] = {0, 0, 0};
-        for (int axis = 0; axis < axes; axis++) {
-            const bool second = corner >> axis & 1;
-            index[axis] = first[axis] + second;
-            share *= second ? weight[axis] : 1 - weight[axis];
-        }
-        if (share != 0)
-            sum += share * texel(image, sampler, index, point.layer);
-    }
-    return sum;
-}
 
 /* ---- kernels ---- */
 
@@ -505,84 +422,6 @@ void check_gather()
     CHECK(cudaFreeArray(array));
 }
 
-/* ---- surfaces ---- */
-
-__global__ void surface_write(cudaSurfaceObject_t surface, int axes, int width, int height)
-{
-    const int x = threadIdx.x, y = blockIdx.x, z = blockIdx.y;
-    const float value = static_cast<float>(x + 100 * y + 10000 * z);
-    if (axes == 1)
-        surf1Dwrite(value, surface, x * 4);
-    else if (axes == 2)
-        surf2Dwrite(value, surface, x * 4, y);
-    else if (axes == 3)
-        surf3Dwrite(value, surface, x * 4, y, z);
-    else
-        surf2DLayeredwrite(value, surface, x * 4, y, z);
-    if (axes == 2 && x == 0 && y == 0) { /* outside: dropped, and brought to the last texel */
-        surf2Dwrite(-1.0f, surface, width * 4, 0, cudaBoundaryModeZero);
-        surf2Dwrite(-2.0f, surface, 4, height + 3, cudaBoundaryModeZero);
-    }
-}
-
-__global__ void surface_add(cudaSurfaceObject_t surface, int axes, float *outside)
-{
-    const int x = threadIdx.x, y = blockIdx.x, z = blockIdx.y;
-    if (axes == 1) {
-        surf1Dwrite(surf1Dread<float>(surface, x * 4) + 0.5f, surface, x * 4);
-    } else if (axes == 2) {
-        surf2Dwrite(surf2Dread<float>(surface, x * 4, y) + 0.5f, surface, x * 4, y);
-        if (x == 0 && y == 0) {
-            outside[0] = surf2Dread<float>(surface, -4, 0, cudaBoundaryModeZero);
-            outside[1] = surf2Dread<float>(surface, 4 * 1000, 2, cudaBoundaryModeZero);
-        }
-    } else if (axes == 3) {
-        surf3Dwrite(surf3Dread<float>(surface, x * 4, y, z) + 0.5f, surface, x * 4, y, z);
-    } else {
-        surf2DLayeredwrite(surf2DLayeredread<float>(surface, x * 4, y, z) + 0.5f, surface, x * 4, y, z);
-    }
-}
-
-void check_surface(const char *name, int axes, int width, int height, int depth)
-{
-    const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
-    const bool layered = axes == 4;
-    cudaArray_t array;
-    CHECK(cudaMalloc3DArray(&array, &format, make_cudaExtent(width, axes > 1 ? height : 0, axes > 2 ? depth : 0),
-                            cudaArraySurfaceLoadStore | (layered ? cudaArrayLayered : 0)));
-    cudaResourceDesc resource = {};
-    resource.resType = cudaResourceTypeArray;
-    resource.res.array.array = array;
-    cudaSurfaceObject_t surface;
-    CHECK(cudaCreateSurfaceObject(&surface, &resource));
-    float *outside, seen[2];
-    CHECK(cudaMalloc(&outside, sizeof(seen)));
-    CHECK(cudaMemset(outside, 255, sizeof(seen)));
-    surface_write<<<dim3(height, depth), width>>>(surface, axes, width, height);
-    surface_add<<<dim3(height, depth), width>>>(surface, axes, outside);
-    CHECK(cudaMemcpy(seen, outside, sizeof(seen), cudaMemcpyDeviceToHost));
-    std::vector<float> found(static_cast<size_t>(width) * height * depth);
-    cudaMemcpy3DParms copy = {};
-    copy.srcArray = array;
-    copy.dstPtr = make_cudaPitchedPtr(found.data(), width * sizeof(float), width, height);
-    copy.extent = make_cudaExtent(width, height, depth);
-    copy.kind = cudaMemcpyDeviceToHost;
-    CHECK(cudaMemcpy3D(&copy));
-    size_t wrong = 0;
-    for (size_t i = 0; i < found.size(); i++) {
-        const int x = static_cast<int>(i) % width, y = static_cast<int>(i) / width % height;
-        const int z = static_cast<int>(i) / width / height;
-        wrong += found[i] != static_cast<float>(x + 100 * y + 10000 * z) + 0.5f;
-    }
-    if (axes == 2)
-        wrong += seen[0] != 0 || seen[1] != 0;
-    is_right = is_right && wrong == 0;
-    std::printf("%-32s %s\n", name, wrong ? "WRONG" : "as computed");
-    CHECK(cudaDestroySurfaceObject(surface));
-    CHECK(cudaFreeArray(array));
-    CHECK(cudaFree(outside));
-}
-
 /* ---- questions ---- */
 
 void check_questions()
@@ -624,10 +463,6 @@ int main(int argc, char **argv)
     check_levels();
     check_faces();
     check_gather();
-    check_surface("surf1D", 1, 100, 1, 1);
-    check_surface("surf2D", 2, 50, 20, 1);
-    check_surface("surf3D", 3, 16, 8, 4);
-    check_surface("surf2DLayered", 4, 16, 8, 3);
     check_questions();
     return verdict(is_right);
 }

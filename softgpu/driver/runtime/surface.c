@@ -31,7 +31,7 @@ void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form
     int64_t last_layer = surface->nr_layers ? (int64_t)surface->nr_layers - 1 : 0;
     bool is_inside = row_bytes >= nr_bytes;
 
-    is_inside &= inside(&x, row_bytes - nr_bytes, form);
+    is_inside &= inside(&x, (row_bytes / nr_bytes - 1) * nr_bytes, form);
     is_inside &= inside(&y, (int64_t)level->extent[1] - 1, form);
     is_inside &= inside(&z, (int64_t)level->extent[2] - 1, form);
     is_inside &= inside(&layer, last_layer, form);

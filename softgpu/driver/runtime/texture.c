@@ -39,6 +39,30 @@ static const struct sgp_texture *find(struct sgp_thread *self, uint64_t value, e
     return texture;
 }
 
+/* ---- numbers: what a library call for each texel would take too long for ---- */
+
+#define FIRST_WHOLE 4503599627370496.0 /* 2^52: from here on all numbers are whole */
+
+static double floor_of(double value)
+{
+    if (!(fabs(value) < FIRST_WHOLE))
+        return value;
+    double whole = (double)(int64_t)value;
+
+    return whole > value ? whole - 1 : whole;
+}
+
+/* Neither is a NaN. */
+static double least_of(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double greatest_of(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- texels ---- */
 
 static double half_value(uint16_t bits)
@@ -84,7 +108,7 @@ static double fraction_of(double value, uint32_t bytes, bool is_signed)
 {
     double largest = (double)((1u << (8 * bytes - is_signed)) - 1);
 
-    return fmax(value / largest, -1);
+    return greatest_of(value / largest, -1);
 }
 
 static double channel_read(const struct sgp_texture *texture, const uint8_t *at, uint32_t channel)
@@ -166,19 +190,19 @@ static double in_texels(const struct place *place, uint32_t axis)
         return isnan(at) ? 0 : at < 0 ? -2 : extent + 2;
     if (place->is_normalized) {
         if (place->mode[axis] == CU_TR_ADDRESS_MODE_WRAP)
-            at -= floor(at);
+            at -= floor_of(at);
         else if (place->mode[axis] == CU_TR_ADDRESS_MODE_MIRROR)
-            at -= 2 * floor(at / 2);
+            at -= 2 * floor_of(at / 2);
         at *= extent;
     }
     at += place->offset[axis];
-    return fmin(fmax(at, -16), 2 * extent + 16);
+    return least_of(greatest_of(at, -16), 2 * extent + 16);
 }
 
 /* The first texel of a footprint along an axis, and the weight of the second in 1/256. */
 static int64_t footprint(const struct place *place, uint32_t axis, uint32_t *weight)
 {
-    int64_t fixed = (int64_t)floor((in_texels(place, axis) - 0.5) * WEIGHT_ONE + 0.5);
+    int64_t fixed = (int64_t)floor_of((in_texels(place, axis) - 0.5) * WEIGHT_ONE + 0.5);
 
     *weight = (uint32_t)(fixed & (WEIGHT_ONE - 1));
     return fixed >> 8;
@@ -191,7 +215,7 @@ static void read_nearest(const struct place *place, struct texel *texel)
     int64_t index[3] = {0, 0, 0};
 
     for (uint32_t axis = 0; axis < place->nr_axes; axis++)
-        index[axis] = (int64_t)floor(in_texels(place, axis));
+        index[axis] = (int64_t)floor_of(in_texels(place, axis));
     texel_folded(place, index, texel);
 }
 
@@ -255,13 +279,13 @@ static void read_levels(struct place *place, double level, struct texel *texel)
         read_level(place, 0, texel);
         return;
     }
-    level = fmin(fmax(level + texture->level_bias, texture->least_level), texture->greatest_level);
+    level = fmin(fmax(level + texture->level_bias, texture->least_level), texture->greatest_level); /* of any numbers */
     level = fmin(fmax(level, 0), last);
     if (!texture->mixes_levels) {
-        read_level(place, (uint32_t)floor(level + 0.5), texel);
+        read_level(place, (uint32_t)floor_of(level + 0.5), texel);
         return;
     }
-    uint32_t fixed = (uint32_t)floor(level * WEIGHT_ONE + 0.5), weight = fixed % WEIGHT_ONE;
+    uint32_t fixed = (uint32_t)floor_of(level * WEIGHT_ONE + 0.5), weight = fixed % WEIGHT_ONE;
     struct texel next;
 
     read_level(place, fixed / WEIGHT_ONE, texel);
@@ -359,7 +383,9 @@ static void read_whole(const struct place *place, struct texel *texel)
     int64_t index[3] = {0, 0, 0};
 
     for (uint32_t axis = 0; axis < place->nr_axes; axis++) {
-        index[axis] = (int64_t)place->at[axis] + place->offset[axis];
+        bool is_near = fabs(place->at[axis]) < UINT32_MAX; /* else it is nowhere, or no number */
+
+        index[axis] = is_near ? (int64_t)place->at[axis] + place->offset[axis] : -1;
         if (index[axis] < 0 || index[axis] >= place->level->extent[axis]) {
             memset(texel, 0, sizeof(*texel));
             return;
