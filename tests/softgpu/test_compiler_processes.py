@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +141,17 @@ def test_a_folder_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> N
     with native.work_folder(tmp_path / "module.so") as folder:
         assert folder.name == f".softgpu-{os.getpid()}-1"
     assert not folder.exists()
+
+
+def test_the_command_finds_its_packages_without_site(tmp_path: Path) -> None:
+    image, output = tmp_path / "k.ptx", tmp_path / "k.so"
+    image.write_text(HEADER + ".visible .entry k() { ret; }")
+    command_line = [sys.executable, "-S", "-P", "-m", "softgpu.compiler"]
+    arguments = ["--image", str(image), "--capability", str(CAPABILITY), "--output", str(output)]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([*command_line, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(LoadedModule(output).kernels) == ["k"]
 
 
 def test_the_number_of_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
