@@ -1,7 +1,8 @@
 """Compiles the test programs with nvcc into build/programs, each with the static runtime, as nvcc does by default.
 
-A program is one file, and those of a folder of its name, if there is one. Those of `SHARED` get a twin NAME.shared that loads libcudart.so. A program is compiled again when its source, a header
-here, nvcc or its command changed. Needs nvcc: CUDA_HOME, PATH, or the compiler wheels in the virtual environment.
+A program is one file, and those of a folder of its name, if there is one. Those of `SHARED` get a twin NAME.shared that
+loads libcudart.so. A program is compiled again when its source, a header here, nvcc or its command changed. Needs nvcc:
+CUDA_HOME, PATH, or the compiler wheels in the virtual environment.
 """
 
 import argparse
