@@ -185,6 +185,56 @@ static void check_surfaces()
     OK(cudaFreeArray(array));
 }
 
+__global__ void viewed(cudaTextureObject_t texture, float *out)
+{
+    const uchar4 c = tex2DLayered<uchar4>(texture, 1.5f, 0.5f, 1);
+    out[0] = c.x, out[1] = c.y, out[2] = c.z, out[3] = c.w;
+}
+
+/* Whole numbers of 32 bits read as four bytes, from the second layer on. */
+static void check_view()
+{
+    unsigned texels[4][1][2] = {};
+    texels[2][0][1] = 0xff330011;
+    const cudaChannelFormatDesc format = cudaCreateChannelDesc<unsigned>();
+    cudaArray_t array;
+    OK(cudaMalloc3DArray(&array, &format, make_cudaExtent(2, 1, 4), cudaArrayLayered));
+    cudaMemcpy3DParms copy = {};
+    copy.srcPtr = make_cudaPitchedPtr(texels, 8, 2, 1);
+    copy.dstArray = array;
+    copy.extent = make_cudaExtent(2, 1, 4);
+    copy.kind = cudaMemcpyHostToDevice;
+    OK(cudaMemcpy3D(&copy));
+    cudaResourceDesc resource = {};
+    resource.resType = cudaResourceTypeArray;
+    resource.res.array.array = array;
+    cudaTextureDesc wanted = {};
+    wanted.addressMode[0] = wanted.addressMode[1] = cudaAddressModeClamp;
+    wanted.readMode = cudaReadModeElementType;
+    cudaResourceViewDesc view = {};
+    view.format = cudaResViewFormatUnsignedChar4;
+    view.width = 2;
+    view.height = 1;
+    view.firstLayer = 1;
+    view.lastLayer = 3;
+    cudaTextureObject_t texture;
+    OK(cudaCreateTextureObject(&texture, &resource, &wanted, &view));
+    cudaResourceViewDesc told;
+    OK(cudaGetTextureObjectResourceViewDesc(&told, texture));
+    expect("view", 0, told.firstLayer, 1);
+    float *out = managed<float>(4);
+    viewed<<<1, 1>>>(texture, out);
+    const float *found = fetched(out, 4);
+    const int wanted_channels[] = {0x11, 0, 0x33, 0xff};
+    for (int i = 0; i < 4; i++)
+        expect("viewed", i, found[i], wanted_channels[i]);
+    OK(cudaDestroyTextureObject(texture));
+    OK(cudaFreeArray(array));
+    size_t widest;
+    OK(cudaDeviceGetTexture1DLinearMaxWidth(&widest, &format, 0));
+    expect("widest", 0, widest, 1 << 28);
+}
+
 static void check_faults()
 {
     cudaArray_t array = make_array(cudaCreateChannelDesc<int>(), 8, 6, cudaArraySurfaceLoadStore);
@@ -212,6 +262,7 @@ int main()
 {
     check_textures();
     check_surfaces();
+    check_view();
     check_faults();
     return finish();
 }
