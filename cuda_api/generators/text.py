@@ -24,6 +24,12 @@ def wrap(text: str, indent: str = "", hanging: int | None = None) -> str:
             continue
         if hanging is None:
             hanging = _open_column(line[:cut])
+        if lines and cut <= hanging:  # what is left has no place to break: it goes further to the left, where it can
+            if hanging <= len(indent) + 4:
+                break
+            hanging = len(indent) + 4
+            line = " " * hanging + line.lstrip()
+            continue
         lines.append(line[:cut].rstrip())
         line = " " * hanging + line[cut:]
     return "\n".join([*lines, line])

@@ -208,6 +208,22 @@ static CUresult resource_set(struct sgp_texture *texture, const CUDA_RESOURCE_DE
     }
 }
 
+SGP_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
+                                                       unsigned int numChannels, CUdevice dev)
+{
+    struct fgv_texel texel;
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    if (!sgp_device_find(dev))
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (!maxWidthInElements || !fgv_channel_bytes(format) || !fgv_texel_of(format, numChannels, &texel))
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    *maxWidthInElements = MAX_LINEAR_TEXELS;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
 /* ---- how it is read ---- */
 
 static CUresult sampler_set(struct sgp_texture *texture, const CUDA_TEXTURE_DESC *wanted)

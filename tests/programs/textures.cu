@@ -43,6 +43,8 @@ template <int Kind> __device__ float read(cudaTextureObject_t texture, Point p)
         return tex2DGrad<float>(texture, p.x, p.y, make_float2(p.z, 0), make_float2(0, p.z));
     case 30:
         return texCubemap<float>(texture, p.x, p.y, p.z);
+    case 31:
+        return texCubemapLayered<float>(texture, p.x, p.y, p.z, p.layer / 6);
     case 40:
         return tex1Dfetch<float>(texture, p.layer);
     default:
@@ -361,28 +363,25 @@ void check_levels()
     CHECK(cudaFreeMipmappedArray(mipmap));
 }
 
-void check_faces()
+/* The layer of a point counts six faces for each cube. */
+template <int Kind> void check_faces(const char *name, int cubes)
 {
-    const Image image = noise(8, 8, 1, 6);
-    cudaArray_t array = array_of(image, 2, true, cudaArrayCubemap);
+    const Image image = noise(8, 8, 1, 6 * cubes);
+    cudaArray_t array = array_of(image, 2, true, cudaArrayCubemap | (cubes > 1 ? cudaArrayLayered : 0));
     const Sampler sampler = {cudaAddressModeClamp, false, true, 0};
     cudaTextureObject_t texture = texture_of(array, description(sampler, cudaReadModeElementType));
     std::vector<Point> points;
-    for (int face = 0; face < 6; face++)
+    for (int layer = 0; layer < 6 * cubes; layer++)
         for (int i = 0; i < 16; i++) {
+            const int face = layer % 6, axis = face / 2;
             const float s = (i % 4 - 1.5f) / 2, t = (i / 4 - 1.5f) / 2, sign = face % 2 ? -1.0f : 1.0f;
-            Point point = {face / 2 == 0 ? sign : s,
-                           face / 2 == 1   ? sign
-                           : face / 2 == 0 ? s
-                                           : t,
-                           face / 2 == 2 ? sign : t, face};
-            points.push_back(point);
+            points.push_back({axis == 0 ? sign : s, axis == 1 ? sign : axis == 0 ? s : t, axis == 2 ? sign : t, layer});
         }
-    compare("cube map", points, run<30>(texture, points), [&](const Point &p) {
+    compare(name, points, run<Kind>(texture, points), [&](const Point &p) {
         const double s[6] = {-p.z, p.z, p.x, p.x, p.x, -p.x};
         const double t[6] = {-p.y, -p.y, p.z, -p.z, -p.y, -p.y};
-        const Point on = {static_cast<float>((s[p.layer] + 1) / 2), static_cast<float>((t[p.layer] + 1) / 2), 0,
-                          p.layer};
+        const int face = p.layer % 6;
+        const Point on = {static_cast<float>((s[face] + 1) / 2), static_cast<float>((t[face] + 1) / 2), 0, p.layer};
         return reference(image, sampler, on, 2);
     });
     CHECK(cudaDestroyTextureObject(texture));
@@ -461,7 +460,8 @@ int main(int argc, char **argv)
     check_linear_memory();
     check_pitched_memory();
     check_levels();
-    check_faces();
+    check_faces<30>("cube map", 1);
+    check_faces<31>("layers of cube maps", 3);
     check_gather();
     check_questions();
     return verdict(is_right);

@@ -185,6 +185,52 @@ static void check_surfaces()
     OK(cudaFreeArray(array));
 }
 
+__global__ void viewed(cudaTextureObject_t texture, float *out)
+{
+    *out = tex2DLayered<float>(texture, 1.5f, 0.5f, 1);
+}
+
+/* Whole numbers of 32 bits read as floats, from the second layer on. */
+static void check_view()
+{
+    unsigned texels[4][1][2] = {};
+    texels[2][0][1] = 0x3fc00000;
+    const cudaChannelFormatDesc format = cudaCreateChannelDesc<unsigned>();
+    cudaArray_t array;
+    OK(cudaMalloc3DArray(&array, &format, make_cudaExtent(2, 1, 4), cudaArrayLayered));
+    cudaMemcpy3DParms copy = {};
+    copy.srcPtr = make_cudaPitchedPtr(texels, 8, 2, 1);
+    copy.dstArray = array;
+    copy.extent = make_cudaExtent(2, 1, 4);
+    copy.kind = cudaMemcpyHostToDevice;
+    OK(cudaMemcpy3D(&copy));
+    cudaResourceDesc resource = {};
+    resource.resType = cudaResourceTypeArray;
+    resource.res.array.array = array;
+    cudaTextureDesc wanted = {};
+    wanted.addressMode[0] = wanted.addressMode[1] = cudaAddressModeClamp;
+    wanted.readMode = cudaReadModeElementType;
+    cudaResourceViewDesc view = {};
+    view.format = cudaResViewFormatFloat1;
+    view.width = 2;
+    view.height = 1;
+    view.firstLayer = 1;
+    view.lastLayer = 3;
+    cudaTextureObject_t texture;
+    OK(cudaCreateTextureObject(&texture, &resource, &wanted, &view));
+    cudaResourceViewDesc told;
+    OK(cudaGetTextureObjectResourceViewDesc(&told, texture));
+    expect("view", 0, told.firstLayer, 1);
+    float *out = managed<float>(1);
+    viewed<<<1, 1>>>(texture, out);
+    expect("viewed", 0, *fetched(out, 1), 1.5);
+    OK(cudaDestroyTextureObject(texture));
+    OK(cudaFreeArray(array));
+    size_t widest;
+    OK(cudaDeviceGetTexture1DLinearMaxWidth(&widest, &format, 0));
+    expect("widest", 0, widest, 1 << 28);
+}
+
 static void check_faults()
 {
     cudaArray_t array = make_array(cudaCreateChannelDesc<int>(), 8, 6, cudaArraySurfaceLoadStore);
@@ -212,6 +258,7 @@ int main()
 {
     check_textures();
     check_surfaces();
+    check_view();
     check_faults();
     return finish();
 }
