@@ -171,6 +171,10 @@ static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_b
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
+    if ((service->cost != FGV_COST_NONE || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
+        worker->is_gated = true;
+        return false;
+    }
     if (service->cost != FGV_COST_NONE && !fgv_turn_begin(worker)) {
         return false;
     }
@@ -246,6 +250,7 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
 {
     struct fgv_backlog *backlog = &worker->backlog;
     bool is_progress = false;
+    worker->is_gated = false;
     while (has_backlog(worker)) {
         struct fgv_backlog_entry entry;
         struct fgv_parsed parsed;
