@@ -5,10 +5,14 @@
  * A mark with no submission before it tells: while it is the first that is open, all that ran in the stream has ended
  * and nothing behind it has begun. One is set behind each wait for a value. While any of those is open, streams may be
  * held up by each other as well (by events, by the default stream), so one is set before each submission, and behind
- * each wait for an event, until the last has passed.
+ * everything else that has a place in a stream, until the last has passed.
  *
- * Wrong when: what was held up begins to run while another vGPU has its turn. It is charged from then on, so the
- * account is right, but it ran out of turn; a client can have at most FGV_MAX_UNFINISHED submissions do that.
+ * A driver's queue that is full blocks who puts more into it, and here nothing may empty it. So while a stream waits,
+ * less is queued, and what is too much stays in the backlog, for which no grant is asked.
+ *
+ * Wrong when: the value is to be written by work that is queued behind more than FGV_MAX_HELD_UP others: a driver takes
+ * some more. And when what was held up begins to run while another vGPU has its turn: it is charged from then on, so
+ * the account is right, but it ran out of turn.
  */
 #include <string.h>
 
@@ -47,7 +51,12 @@ static bool is_wait_for_value(uint16_t call)
 
 static bool may_hold_up(const struct fgv_worker *worker, uint16_t call)
 {
-    return is_wait_for_value(call) || (worker->nr_gates != 0 && call == FGV_CALL_cuStreamWaitEvent);
+    return is_wait_for_value(call) || worker->nr_gates != 0;
+}
+
+bool fgv_gate_is_full(const struct fgv_worker *worker)
+{
+    return worker->nr_gates != 0 && (worker->nr_unfinished >= FGV_MAX_HELD_UP || worker->nr_marks >= FGV_MAX_HELD_UP);
 }
 
 void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call)
@@ -76,6 +85,7 @@ void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream)
     if (worker->nr_gates == 0) {
         return;
     }
+    fgv_sync_poll(worker, fgv_clock_ns()); /* what runs behind a gate is charged from when nothing did */
     if (stream->nr_unmarked == 0) {
         fgv_stream_touch(worker, stream); /* a mark here, though nothing is before it */
     }

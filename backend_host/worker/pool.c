@@ -31,16 +31,15 @@ static uint64_t attribute(struct fgv_worker *worker, const struct fgv_memory_poo
     return value;
 }
 
-static uint64_t held_bytes(struct fgv_worker *worker, const struct fgv_memory_pool *pool)
+static uint64_t less_a_step(uint64_t reserved_bytes)
 {
-    uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     return reserved_bytes > FGV_POOL_STEP_BYTES ? reserved_bytes - FGV_POOL_STEP_BYTES : 0;
 }
 
 /* Charges what the pool holds now; false when it is more than the quota has left: then less is charged. */
 static bool charge(struct fgv_worker *worker, struct fgv_memory_pool *pool)
 {
-    uint64_t held = held_bytes(worker, pool);
+    uint64_t held = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     uint64_t due_bytes = held > pool->live_bytes ? held : pool->live_bytes;
     if (due_bytes <= pool->charged_bytes) {
         fgv_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
@@ -134,8 +133,8 @@ static bool take_ahead(struct fgv_worker *worker, struct fgv_memory_pool *pool, 
     if (bytes > UINT64_MAX / 4) {
         return false;
     }
-    uint64_t held = held_bytes(worker, pool);
     uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t held = less_a_step(reserved_bytes);
     uint64_t used_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
     bool has_room = held <= pool->charged_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
     uint64_t wanted_bytes = pool->live_bytes + bytes;

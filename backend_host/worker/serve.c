@@ -190,7 +190,12 @@ static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *pars
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
-    if (service->cost != FGV_COST_NONE && !is_recorded(worker, parsed) && !fgv_turn_begin(worker)) {
+    const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
+    if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
+        worker->is_gated = true;
+        return false;
+    }
+    if (runs && !fgv_turn_begin(worker)) {
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {
@@ -265,6 +270,7 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
 {
     struct fgv_backlog *backlog = &worker->backlog;
     bool is_progress = false;
+    worker->is_gated = false;
     while (has_backlog(worker)) {
         struct fgv_backlog_entry entry;
         struct fgv_parsed parsed;

@@ -143,6 +143,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
         stream->first_mark = mark;
     }
     stream->last_mark = mark;
+    worker->nr_marks++;
     stream->marked_seq = worker->seq;
     stream->nr_unmarked = 0;
     set_busy(worker, stream);
@@ -225,6 +226,7 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
     stream->done_seq = mark->seq;
     worker->nr_unfinished -= mark->nr_submissions;
     worker->nr_gates -= mark->is_gate;
+    worker->nr_marks--;
     complete_due(worker, stream, mark->seq, result);
     mark->next = stream->context->free_marks;
     stream->context->free_marks = mark;
@@ -320,8 +322,12 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_stream_free_if_unused(stream);
     }
     if (before != worker->nr_unfinished) {
+        if (worker->busy_since_ns == 0) {
+            worker->busy_since_ns = worker->polled_ns; /* it began and ended since nothing ran */
+        }
         fgv_turn_finished(worker, before - worker->nr_unfinished, now_ns);
     }
+    worker->polled_ns = now_ns;
     if (worker->busy_since_ns == 0 && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker); /* what was held up goes on */
     }

@@ -199,7 +199,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
 
 static bool has_pending(const struct fgv_worker *worker)
 {
-    return worker->backlog.head != worker->backlog.tail;
+    return worker->backlog.head != worker->backlog.tail && !worker->is_gated;
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)

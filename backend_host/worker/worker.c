@@ -299,7 +299,7 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (worker->region.wake != FGV_WAKE_FUTEX) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->first_waiter || is_held_up) {
+    if (worker->nr_unfinished != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }

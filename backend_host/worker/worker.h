@@ -29,6 +29,8 @@
 #define FGV_MAX_REQUEST_BYTES 512u /* of a fixed struct */
 #define FGV_MAX_UNFINISHED                                                                                             \
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
+#define FGV_MAX_HELD_UP                                                                                                \
+    256u /* submissions, and marks, while a stream waits for a value: the same queue, and no end in sight */
 #define FGV_MAX_WAITERS       2048u
 #define FGV_BACKLOG_BYTES     (4u << 20)
 #define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
@@ -170,9 +172,12 @@ struct fgv_worker {
     uint32_t nr_waiters;
     uint32_t nr_unfinished;
     uint32_t nr_gates; /* waits for values that may not be over */
+    uint32_t nr_marks; /* that are open */
+    bool is_gated;     /* the backlog waits for a gate, not for the grant */
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
+    uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
     uint64_t mean_ns;          /* of one submission, 0: unknown */
     uint64_t idle_since_ns;    /* holding the grant with nothing to do */
@@ -251,6 +256,8 @@ void fgv_stream_free_if_unused(struct fgv_stream *stream);
 /* gate.c */
 /* How many submissions may be running: not those in streams that are held up. */
 uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* No more may be queued before a stream that waits for a value goes on. */
+bool fgv_gate_is_full(const struct fgv_worker *worker);
 /* Around a call after which the stream may be held up, and before a submission. */
 void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call);
 void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const struct fgv_request *request);

@@ -45,8 +45,10 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
 {
     struct sgp_allocation *kept;
 
+    sgp_object_hold(pool); /* a destroyed one goes with its last memory */
     while (pool->reserved_bytes > keep_bytes && (kept = sgp_memory_search(is_kept_by, pool)))
         sgp_memory_delete(kept);
+    sgp_object_release(pool);
 }
 
 void sgp_pool_deleted(const struct sgp_allocation *allocation)

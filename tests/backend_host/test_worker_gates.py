@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,37 @@ def test_streams_that_wait_for_a_waiting_stream(host: Host) -> None:
         guest.cast_off("cuStreamWriteValue64_v2", stream=0, addr=flags, value=1 << 40)
         assert guest.finish("cuStreamSynchronize", slot).result == 0
         assert word(guest, flags + 8) == 6
+        assert guest.take_error() == 0
+
+
+@pytest.mark.parametrize("call", ["cuMemsetD32Async", "cuEventRecord", "cuStreamWaitValue32_v2"])
+def test_much_behind_a_wait_asks_for_no_grant(host: Host, call: str) -> None:
+    with make_region() as region, make_region() as other_region:
+        _, guest, memory = begin(host, region)
+        page = guest.allocate(4096)
+        value = guest.address + page
+        guest.ok("host_register", address=value, bytes=4096)
+        guest.cast_off("cuEventCreate", phEvent=EVENT, Flags=2)
+        guest.cast_off("cuMemsetD32Async", dstDevice=memory + 8, ui=3, N=1, hStream=STREAM + 1)
+        guest.cast_off("cuStreamWaitValue32_v2", stream=STREAM, addr=value, value=1, flags=GEQ)
+        fields: dict[str, Any] = {
+            "cuMemsetD32Async": {"dstDevice": memory + 4, "ui": 7, "N": 1, "hStream": STREAM},
+            "cuEventRecord": {"hEvent": EVENT, "hStream": STREAM},
+            "cuStreamWaitValue32_v2": {"stream": STREAM, "addr": value, "value": 1, "flags": GEQ},
+        }[call]
+        for _ in range(1000):
+            guest.cast_off(call, **fields)
+        guest.ok("cuMemGetInfo_v2")  # in the ring behind them
+        wait_until(lambda: host.control.holder().vgpu is None, "nobody holds the grant")
+        _, neighbour, its = begin(host, other_region)
+        neighbour.cast_off("cuMemsetD32_v2", dstDevice=its, ui=5, N=1)
+        assert word(neighbour, its, 0) == 5
+        slot = guest.begin("cuStreamSynchronize", hStream=STREAM)
+        guest.ok("cuMemGetInfo_v2")
+        assert not guest.is_answered(slot)
+        guest.write(page, struct.pack("<I", 1))
+        assert guest.finish("cuStreamSynchronize", slot).result == 0
+        assert word(guest, memory + 4, 0) == (7 if call == "cuMemsetD32Async" else 0)
         assert guest.take_error() == 0
 
 

@@ -52,7 +52,9 @@ def guest(checked_guest: Path) -> Path:
     return checked_guest
 
 
-@pytest.mark.parametrize("scene", ["copies", "errors", "death", "launch", "output", "fork", "threads", "reset"])
+@pytest.mark.parametrize(
+    "scene", ["copies", "errors", "death", "launch", "pools", "output", "fork", "threads", "reset"]
+)
 def test_scenes_under_sanitizers(run_answered: RunScene, scene: str) -> None:
     done = run_answered(scene, FAIRGV_LOG="off")
     assert done.status == 0
