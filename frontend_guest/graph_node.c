@@ -134,11 +134,11 @@ static void write_params(uint8_t *to, const struct outgoing *outgoing)
 }
 
 /* The graphs of a conditional node, where the program looks for them. */
-static CUresult bodies_keep(CUgraphNodeParams *params, uint64_t graph, const struct fgv_reply_graph_add_node *reply)
+static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_graph_add_node *reply)
 {
     const unsigned int nr = params->conditional.size;
-    CUgraph *bodies = fgv_kept_block(reply->node, graph, nr * sizeof(*bodies));
-    if (bodies == NULL || nr > FGV_MAX_BODIES)
+    CUgraph *bodies = nr > FGV_MAX_BODIES ? NULL : fgv_kept_block(reply->node, reply->root, nr * sizeof(*bodies));
+    if (bodies == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned int i = 0; i < nr; i++)
         bodies[i] = (CUgraph)(uintptr_t)reply->bodies[i];
@@ -176,8 +176,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
     *phGraphNode = (CUgraphNode)(uintptr_t)reply.node;
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         fgv_user_objects_copy(number_of(nodeParams->graph.graph), number_of(hGraph));
-    return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, number_of(hGraph), &reply)
-                                                              : CUDA_SUCCESS;
+    return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,

@@ -9,6 +9,9 @@
 
 #include "graph.h"
 
+/* Default streams have no object that goes with them; the guest makes an ordinary stream of each thread's own. */
+#define LAST_DEFAULT_STREAM 2u
+
 static CUresult begin(struct fgv_worker *worker, const struct fgv_request *request, CUstream stream)
 {
     const struct fgv_request_capture_begin *fixed = request->fixed;
@@ -74,6 +77,9 @@ CUresult fgv_serve_capture_begin(struct fgv_worker *worker, const struct fgv_req
     struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (fixed->stream <= LAST_DEFAULT_STREAM) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     fgv_sync_mark_all(worker);
     CUresult result = begin(worker, request, stream->native);

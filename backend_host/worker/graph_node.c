@@ -206,6 +206,16 @@ static CUresult tell_bodies(struct fgv_worker *worker, const CUDA_CONDITIONAL_NO
     return result;
 }
 
+/* The graph at the top of what the node is in. */
+static uint64_t root_of(struct fgv_worker *worker, const struct fgv_handle *node)
+{
+    const struct fgv_handle *above = node;
+    while (above->parent != 0) {
+        above = fgv_handle_find(worker, above->parent_kind, above->parent);
+    }
+    return above->number;
+}
+
 CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_graph_add_node *fixed = request->fixed;
@@ -233,6 +243,9 @@ CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_re
     }
     if (result == CUDA_SUCCESS) {
         result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
+    }
+    if (result == CUDA_SUCCESS) {
+        answer->root = root_of(worker, fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, answer->node));
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = tell_bodies(worker, &params.native.conditional, answer->node, answer->bodies);
@@ -422,16 +435,6 @@ static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *h
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-}
-
-/* The graph at the top of what the node is in. */
-static uint64_t root_of(struct fgv_worker *worker, const struct fgv_handle *node)
-{
-    const struct fgv_handle *above = node;
-    while (above->parent != 0) {
-        above = fgv_handle_find(worker, above->parent_kind, above->parent);
-    }
-    return above->number;
 }
 
 CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)

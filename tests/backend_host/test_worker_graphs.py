@@ -277,6 +277,12 @@ def test_kinds_that_are_not_carried(guest: Guest) -> None:
     assert guest.call("graph_instantiate", flags=4, **flags).result == NOT_SUPPORTED, "launches from the device"
 
 
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_default_streams_are_not_captured(guest: Guest, stream: int) -> None:
+    assert guest.call("capture_begin", stream=stream).result == UNSUPPORTED
+    assert guest.ok("capture_info", stream=stream, chunk=NO_CHUNK).status == 0
+
+
 def test_a_capture_whose_stream_is_destroyed(guest: Guest) -> None:
     out = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
     guest.ok("capture_begin", stream=STREAM)
