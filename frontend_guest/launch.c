@@ -200,13 +200,3 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
                             .nr_attributes = config->numAttrs};
     return launch_run(&launch, f, config->hStream, kernelParams, extra);
 }
-
-CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
-{
-    if (fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamSynchronize(hStream);
-    if (result == CUDA_SUCCESS)
-        fn(userData);
-    return result;
-}

@@ -263,15 +263,3 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     *mode = before;
     return CUDA_SUCCESS;
 }
-
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
-{
-    if (callback == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamSynchronize(hStream);
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-        result == CUDA_ERROR_NOT_INITIALIZED)
-        return result;
-    callback(hStream, result, userData); /* it learns of an execution error; the call itself has done its work */
-    return CUDA_SUCCESS;
-}

@@ -80,7 +80,7 @@ static void refuse(struct fgv_worker *worker, uint16_t response, CUresult result
 static bool keeps_place(uint16_t call)
 {
     return call == FGV_CALL_cuStreamWaitEvent || call == FGV_CALL_cuEventRecord ||
-           call == FGV_CALL_cuEventRecordWithFlags;
+           call == FGV_CALL_cuEventRecordWithFlags || fgv_host_is_launch(call);
 }
 
 void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
@@ -98,11 +98,15 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
         fgv_sync_before_destroy(worker, request);
     }
+    if (stream) {
+        fgv_host_before(worker, service, stream);
+    }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
     if (stream && result == CUDA_SUCCESS) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
+            fgv_host_after(worker, service, request, stream);
             fgv_stream_touch(worker, stream);
         }
     }
@@ -153,7 +157,10 @@ static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_b
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
-    if (service->cost != FGV_COST_NONE && !fgv_turn_begin(worker)) {
+    if (service->cost != FGV_COST_NONE && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
+        return false;
+    }
+    if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {

@@ -123,6 +123,11 @@ static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
     return left_ns;
 }
 
+bool fgv_turn_has_room(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished + worker->nr_held < FGV_MAX_UNFINISHED;
+}
+
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
@@ -153,9 +158,10 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     return worker->nr_unfinished < allowance(worker, left_ns);
 }
 
+/* What a grant is wanted for. A backlog that a host function of the guest holds up is not. */
 static bool has_pending(const struct fgv_worker *worker)
 {
-    return worker->backlog.head != worker->backlog.tail;
+    return worker->hosts.wants_turn || (worker->backlog.head != worker->backlog.tail && fgv_turn_has_room(worker));
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)

@@ -105,6 +105,7 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
     worker->spin_ns = SPIN_NS;
     worker->yield_after_ns = sysconf(_SC_NPROCESSORS_ONLN) > CROWDED_CPUS ? YIELD_AFTER_NS : YIELD_CROWDED_NS;
     worker->mark_interval = FGV_MARK_INTERVAL;
+    fgv_host_init(worker);
     if (!fgv_output_open(worker)) {
         snprintf(error, error_bytes, "no file for what kernels print: %s", strerror(errno));
         return NULL;
@@ -281,7 +282,7 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t quiet_ns, bool is_h
     if (worker->region.wake != FGV_WAKE_FUTEX) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->first_waiter || is_held_up) {
+    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up) {
         uint64_t busy_ns = bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
@@ -367,8 +368,9 @@ static void loop(struct fgv_worker *worker)
         bool is_news = worker->backlog.head != worker->backlog.tail && fgv_serve_backlog(worker);
         bool is_record = serve_ring(worker, &is_held_up);
         is_news |= is_record;
+        fgv_host_round(worker);
         if (is_record && !worker->busy && !worker->first_waiter && !worker->grantee.is_waiting &&
-            ++nr_hurried < ROUNDS_UNWATCHED) {
+            worker->hosts.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
             news(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
         }
@@ -378,6 +380,9 @@ static void loop(struct fgv_worker *worker)
             is_news |= fgv_sync_poll(worker, now_ns);
             is_news |= fgv_waiters_run(worker);
             worker->next_poll_ns = worker->quiet_since_ns ? now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART : 0;
+        }
+        if (worker->hosts.nr != 0) {
+            is_news |= fgv_host_poll(worker);
         }
         fgv_turn_poll(worker, now_ns);
         if (now_ns - worker->looked_ns > LOOK_NS) {
@@ -406,6 +411,7 @@ static void take_down(struct fgv_worker *worker)
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgv_waiters_drop(worker);
+    fgv_host_end(worker);
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
             fgv_context_destroy(worker, worker->contexts[i]);

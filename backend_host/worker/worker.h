@@ -4,15 +4,16 @@
  *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
  * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
  * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
- * handlers
+ * handlers; host_function.c has the one part that the device library's threads run
  *
- * All of it runs on one thread.
+ * All else of it runs on one thread.
  */
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
 #include "face.h"
 #include "grant.h"
+#include "host_function.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -36,6 +37,7 @@ struct fgv_mark {
     struct fgv_mark *next;
     CUevent event;
     uint64_t seq;
+    uint64_t held_by; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
 };
 
@@ -56,6 +58,7 @@ struct fgv_stream {
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
+    uint64_t held_by;             /* the host function that what is not marked yet waits for, 0: none */
     struct fgv_mark *first_mark, *last_mark;
     struct fgv_chunk_due *first_due, *last_due;
     uint32_t nr_unmarked; /* submissions since the newest mark */
@@ -80,6 +83,7 @@ struct fgv_handle {
     void *native;
     void *object;
     uint64_t parent;
+    uint64_t held_by; /* of an event: the host function that what it was recorded behind waits for */
     struct fgv_context *context;
     uint32_t nr_children;
     uint8_t kind;
@@ -155,7 +159,9 @@ struct fgv_worker {
     struct fgv_stream *busy;
     struct fgv_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
-    uint32_t nr_unfinished;
+    uint32_t nr_unfinished; /* submissions that the device may be working on */
+    uint32_t nr_held;       /* submissions that wait for a host function of the guest: no use of the device */
+    struct fgv_hosts hosts;
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
@@ -228,7 +234,15 @@ bool fgv_waiters_run(struct fgv_worker *worker);
 void fgv_waiters_drop(struct fgv_worker *worker);
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
+/* What `nr` submissions count among: those that are held, or those that the device may be working on. */
+static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_by)
+{
+    return held_by != 0 ? &worker->nr_held : &worker->nr_unfinished;
+}
+
 /* turn.c */
+/* Whether one more submission fits into the driver's queue. */
+bool fgv_turn_has_room(const struct fgv_worker *worker);
 /* Whether one more submission may be made now. */
 bool fgv_turn_begin(struct fgv_worker *worker);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
