@@ -52,6 +52,7 @@
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
 #define LOOK_NS         UINT64_C(50000000)
+#define SHOW_NS         UINT64_C(1000000000)
 #define END_SECONDS     10 /* a device library that takes longer to let go is left behind */
 
 struct fgv_worker *fgv_the_worker;
@@ -214,6 +215,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
         return (int)result;
     }
     worker->slot = worker->grantee.slot;
+    worker->grantee.client = worker->client;
     atomic_store(&worker->slot->client, assignment->client);
     atomic_store(&worker->slot->pid, (uint32_t)getpid());
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
@@ -222,6 +224,21 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
     atomic_store(&worker->slot->state, FGV_WORKER_SERVING);
     announce_state(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
     return CUDA_SUCCESS;
+}
+
+/* Tells the guest how much of the last second its work was on the device. */
+static void show_use(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t passed_ns = now_ns - worker->shown_ns;
+    if (passed_ns < SHOW_NS) {
+        return;
+    }
+    uint64_t gpu_ns = atomic_load_explicit(&worker->slot->gpu_ns, memory_order_relaxed);
+    uint64_t permille = worker->shown_ns == 0 ? 0 : (gpu_ns - worker->shown_gpu_ns) * 1000 / passed_ns;
+    atomic_store_explicit(&worker->client->gpu_permille, permille < 1000 ? (uint32_t)permille : 1000,
+                          memory_order_relaxed);
+    worker->shown_ns = now_ns;
+    worker->shown_gpu_ns = gpu_ns;
 }
 
 /* Whether there is still somebody to serve; looked at now and then. */
@@ -387,6 +404,7 @@ static void loop(struct fgv_worker *worker)
         fgv_turn_poll(worker, now_ns);
         if (now_ns - worker->looked_ns > LOOK_NS) {
             look_after_client(worker, now_ns);
+            show_use(worker, now_ns);
         }
         if (is_news) {
             news(worker);

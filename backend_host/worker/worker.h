@@ -186,8 +186,9 @@ struct fgv_worker {
     uint64_t quiet_since_ns;
     uint64_t next_poll_ns;
     uint64_t beat, beat_changed_ns;
-    uint64_t looked_ns; /* when the client was last looked after */
-    const char *ended;  /* why the loop is over */
+    uint64_t shown_ns, shown_gpu_ns; /* when the guest was last told of its use of the device, and what it was */
+    uint64_t looked_ns;              /* when the client was last looked after */
+    const char *ended;               /* why the loop is over */
     int log_level;
 };
 
