@@ -26,6 +26,7 @@ build: $(STAMP)
 	@$(BIN)/python -m ivshmem.build_ffi
 	@$(BIN)/python -m backend_host.worker.build_ffi
 	@$(BIN)/python -m tests.programs.build
+	@$(BIN)/python -m tests.conformance.build >/dev/null
 
 demo: setup
 	@$(BIN)/python -m backend_host.demo

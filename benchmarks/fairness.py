@@ -1,8 +1,9 @@
 """What shares vGPUs get of one device: `python -m benchmarks.fairness [--policy NAME,...] [--weights 1:2:3] [--kernel-us US,...]`.
 
 Each vGPU runs `benchmarks/programs/spin.cu` through the rings, all at once, and kernels are counted in one common window. The min-max
-ratio is that of the FairGV paper's section 5.4.1: the least over the greatest of what each got over its weight, 1 when all is fair. It stands
-twice: over kernel time that programs counted themselves, and over GPU time that was charged, which tells policy from accounting.
+ratio is that of the FairGV paper's section 5.4.1: of each vGPU's throughput over its fair part of what its program reaches alone, the least
+over the greatest; 1 when all is fair. Alone each program ran before, in the same way. Beside it stand the same ratio over kernel time, and
+over GPU time that was charged, which tells policy from accounting.
 
 Wrong when guests, workers and the device's threads have no core each: a guest that is not run cannot ask for its share.
 """
@@ -32,7 +33,9 @@ from benchmarks.build import build
 from benchmarks.command import command_line
 from scheduler.registry import POLICIES
 
-DERIVED = ("min_max_ratio", "charged_min_max_ratio", "utilisation")
+DERIVED = ("min_max_ratio", "kernel_min_max_ratio", "charged_min_max_ratio", "utilisation")
+ALONE_PART = 0.5
+"""Of the window, for each program alone."""
 START_S = 120.0
 """A program that has not run its first kernel by then will not."""
 LEAD_S = 0.5
@@ -45,7 +48,7 @@ class Mixture:
 
     weights: tuple[int, ...]
     kernel_us: tuple[float, ...]
-    queue: tuple[int, ...]
+    queue: tuple[float, ...]
     sleep_us: tuple[float, ...] = (0.0,)
 
     def options(self, index: int) -> list[str]:
@@ -53,15 +56,25 @@ class Mixture:
         values = {"--kernel-us": self.kernel_us, "--queue": self.queue, "--sleep-us": self.sleep_us}
         return [word for name, each in values.items() for word in (name, str(each[index % len(each)]))]
 
+    def alone(self, index: int) -> "Mixture":
+        """One vGPU of it, and nobody else."""
+
+        def one(each: tuple[float, ...]) -> tuple[float, ...]:
+            return (each[index % len(each)],)
+
+        return Mixture((1,), one(self.kernel_us), one(self.queue), one(self.sleep_us))
+
 
 @dataclass(frozen=True)
 class Share:
-    """What one vGPU got in the window: `kernel_s` its program counted, `charged_s` the daemon; `nr_grants` turns."""
+    """What one vGPU got in the window: `kernel_s` its program counted, `charged_s` the daemon; `nr_grants` turns. Alone its program would have
+    counted `alone_s`."""
 
     weight: int
     kernel_s: float
     charged_s: float
     nr_grants: int
+    alone_s: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,12 @@ class Result:
 
     @property
     def min_max_ratio(self) -> float:
-        """Over what the programs counted."""
+        """Over throughput, each beside the same program alone."""
+        return min_max_ratio([share.kernel_s / share.alone_s / share.weight for share in self.shares])
+
+    @property
+    def kernel_min_max_ratio(self) -> float:
+        """Over kernel time, whatever a program would do with the device alone."""
         return min_max_ratio([share.kernel_s / share.weight for share in self.shares])
 
     @property
@@ -92,8 +110,29 @@ def min_max_ratio(normalised: Sequence[float]) -> float:
     return min(normalised) / max(normalised) if max(normalised) > 0 else 0.0
 
 
-def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, window_s: float) -> Result:
-    """One run of all vGPUs together, under a daemon of its own."""
+def measure_alone(mixture: Mixture, device: str, window_s: float) -> tuple[float, ...]:
+    """Kernel seconds for each second, of each vGPU's program with the device to itself."""
+    found: dict[Mixture, float] = {}
+    for index in range(len(mixture.weights)):
+        alone = mixture.alone(index)
+        if alone not in found:
+            found[alone] = measure("first-come", alone, device, None, window_s, (1.0,)).utilisation
+    return tuple(found[mixture.alone(index)] for index in range(len(mixture.weights)))
+
+
+def measure(
+    policy: str,
+    mixture: Mixture,
+    device: str,
+    slice_ms: float | None,
+    window_s: float,
+    alone: Sequence[float],
+    logs: Path | None = None,
+) -> Result:
+    """One run of all vGPUs together, under a daemon of its own; `alone` is what `measure_alone` found.
+
+    With `logs` each program leaves there when its kernels began and ended: see `log_path`.
+    """
     program = build("spin")
     slice_ns = round(slice_ms * 1e6) if slice_ms is not None else None
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
@@ -106,6 +145,7 @@ def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, 
                     *(sys.executable, "-m", "backend_host.run", "--state-dir", directory),
                     *("--vgpu", f"vgpu-{index}", "--weight", str(weight), "--"),
                     *(str(program), *mixture.options(index), "--together"),
+                    *(("--log", str(log_path(logs, index))) if logs else ()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -128,7 +168,12 @@ def measure(policy: str, mixture: Mixture, device: str, slice_ms: float | None, 
                 child.wait()
             _stop(state_dir)
     shares = (
-        Share(weight, counted[index], *_difference(*(account[f"vgpu-{index}"] for account in accounts)))
+        Share(
+            weight,
+            counted[index],
+            *_difference(*(account[f"vgpu-{index}"] for account in accounts)),
+            alone_s=alone[index] * window_s,
+        )
         for index, weight in enumerate(mixture.weights)
     )
     return Result(policy, tuple(shares), window_s)
@@ -148,6 +193,11 @@ def _tell(child: subprocess.Popen[str], line: str) -> None:
     assert child.stdin is not None
     child.stdin.write(line)
     child.stdin.flush()
+
+
+def log_path(logs: Path, index: int) -> Path:
+    """Of one vGPU's program: pairs of 64-bit ns of the device's clock."""
+    return logs / f"vgpu-{index}.spans"
 
 
 def _accounts(state_dir: Path, at_s: float) -> dict[str, Any]:
@@ -179,27 +229,33 @@ def _stop(state_dir: Path) -> None:
 def table(results: Sequence[Result], mixture: Mixture) -> Table:
     """One row for each policy."""
     weights = ":".join(map(str, mixture.weights))
-    found = Table("policy", "min-max ratio", "of charges", "utilisation", "kernel s / weight", "turns")
+    found = Table("policy", "min-max ratio", "of kernel s", "of charges", "utilisation", "kernel s / weight", "turns")
     kernels, rows = (", ".join(f"{number:g}" for number in each) for each in (mixture.kernel_us, mixture.queue))
     found.title = f"weights {weights}; kernels of {kernels} us, {rows} in a row"
     for result in results:
         each = " ".join(f"{share.kernel_s / share.weight:.3g}" for share in result.shares)
         turns = " ".join(str(share.nr_grants) for share in result.shares)
-        ratios = (result.min_max_ratio, result.charged_min_max_ratio, result.utilisation)
+        ratios = tuple(getattr(result, name) for name in DERIVED)
         found.add_row(result.policy, *(f"{ratio:.3f}" for ratio in ratios), each, turns)
     return found
 
 
-def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
-    """Everything that was measured, with how."""
-    document = {
+def head_of_document(options: argparse.Namespace) -> dict[str, Any]:
+    """Where, when and how something was measured."""
+    return {
         "device": "softgpu" if options.device == "soft" else options.device,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         "load_before": options.load,
         "command": options.command,
-        "mixture": asdict(mixture),
         "slice_ms": options.slice_ms,
+    }
+
+
+def write_json(path: Path, options: argparse.Namespace, mixture: Mixture, results: Sequence[Result]) -> None:
+    """Everything that was measured, with how."""
+    document = head_of_document(options) | {
+        "mixture": asdict(mixture),
         "results": [asdict(result) | {name: getattr(result, name) for name in DERIVED} for result in results],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,13 +282,15 @@ def main() -> int:
     options.load = os.getloadavg()[0]
     options.command = command_line("benchmarks.fairness", options.json)
     weights = tuple(int(word) for word in options.weights.split(":"))
-    mixture = Mixture(weights, options.kernel_us, tuple(int(number) for number in options.queue), options.sleep_us)
+    mixture = Mixture(weights, options.kernel_us, tuple(round(number) for number in options.queue), options.sleep_us)
     results = []
+    Console(stderr=True).print("each program alone")
+    alone = measure_alone(mixture, options.device, options.seconds * ALONE_PART)
     for policy in options.policy.split(","):
         if policy not in POLICIES:
             parser.error(f"there is no policy {policy}; there are {', '.join(sorted(POLICIES))}")
         Console(stderr=True).print(f"{policy}: {options.seconds:.0f} s")
-        results.append(measure(policy, mixture, options.device, options.slice_ms, options.seconds))
+        results.append(measure(policy, mixture, options.device, options.slice_ms, options.seconds, alone))
     Console().print(table(results, mixture))
     if options.json:
         write_json(options.json, options, mixture, results)

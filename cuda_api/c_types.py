@@ -34,10 +34,22 @@ HANDLES: dict[str, str] = {
     "CUfunction": "FUNCTION",
     "CUlibrary": "LIBRARY",
     "CUkernel": "KERNEL",
+    "CUlinkState": "LINK",
+    "CUarray": "ARRAY",
+    "CUmipmappedArray": "MIPMAPPED_ARRAY",
+    "CUmemoryPool": "MEMORY_POOL",
+    "CUmemGenericAllocationHandle": "ALLOCATION",
+    "CUgraph": "GRAPH",
+    "CUgraphNode": "GRAPH_NODE",
+    "CUgraphExec": "GRAPH_EXEC",
 }
 
+#: Handles that the host numbers, in its answers: the driver makes graphs and nodes that no call of the guest's named.
+#: The guest has no table of them, so the host alone says which are good.
+HOST_NUMBERED = frozenset({"CUgraph", "CUgraphNode"})
+
 #: Structs that travel as they are: no pointer of the program's in them. Name -> bytes, all aligned to 8.
-STRUCTS: dict[str, int] = {"CUstreamAttrValue": 64, "CUlaunchAttributeValue": 64}
+STRUCTS: dict[str, int] = {"CUstreamAttrValue": 64, "CUlaunchAttributeValue": 64, "CUkernelNodeAttrValue": 64}
 
 WIRE_BYTES: dict[str, int] = {
     "uint8_t": 1,
@@ -73,7 +85,7 @@ class Field:
 def enumerations() -> frozenset[str]:
     """The names of all enumerations in our headers."""
     texts = [(INCLUDE / name).read_text() for name in ("enums.h", "device_attributes.h", "results.h")]
-    aliases = {"CUstreamAttrID"}
+    aliases = {"CUstreamAttrID", "CUkernelNodeAttrID"}
     return frozenset(re.findall(r"^} (CU\w+);", "\n".join(texts), re.MULTILINE)) | aliases
 
 

@@ -33,6 +33,9 @@ class Call:
     destroys: str = ""
     settles: str = ""
     allowed: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    doubtful: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    unsafe: bool = False
     hook: bool = False
     through: tuple[str, ...] = ()
     request: Struct = EMPTY

@@ -21,9 +21,6 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
-import lz4.block
-import zstandard
-
 WRAPPER_MAGIC = 0x466243B1
 HEADER_MAGIC = 0xBA55ED50
 ELF_MAGIC = b"\x7fELF"
@@ -112,6 +109,8 @@ class FatbinEntry:
         return self.sm <= capability
 
     def _unpack_zstd(self) -> bytes:
+        import zstandard  # noqa: PLC0415 - most images need neither this nor LZ4, and a first launch waits for imports
+
         try:
             # The frame's own idea of its size decides what is allocated, whatever max_output_size says.
             frame_bytes = zstandard.frame_content_size(self.stored)
@@ -124,6 +123,8 @@ class FatbinEntry:
     def _unpack_lz4(self) -> bytes:
         if self.uncompressed_bytes > _LZ4_MAX_RATIO * len(self.stored):
             raise FatbinError(f"{len(self.stored)} bytes of LZ4 cannot hold {self.uncompressed_bytes}")
+        import lz4.block  # noqa: PLC0415
+
         try:
             content: bytes = lz4.block.decompress(self.stored, uncompressed_size=self.uncompressed_bytes)
         except (lz4.block.LZ4BlockError, ValueError) as error:

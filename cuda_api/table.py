@@ -45,7 +45,9 @@ _REQUIRED = {
     "internal": _RECORD_KEYS | {"number", "wire"},
 }
 _OPTIONAL = {
-    "generated": _TWIN_KEYS | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless"},
+    "generated": _TWIN_KEYS
+    | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless", "unsafe"}
+    | {"within", "doubtful"},
     "hand": _TWIN_KEYS | {"reply", "payload", "contextless"},
     "guest": _TWIN_KEYS | {"through"},
     "alias": frozenset[str](),
@@ -55,10 +57,13 @@ _KEY_TYPES: dict[str, type] = {
     "number": int,
     "since": int,
     "hook": bool,
+    "unsafe": bool,
     "payload": bool,
     "contextless": bool,
     "pointers": dict,
     "allowed": dict,
+    "within": dict,
+    "doubtful": dict,
     "through": list,
 }  # every other key is a string
 
@@ -139,11 +144,13 @@ class _Reader:
         values: dict[str, Any] = {
             key: self.word(key) if key in _WORDS else value
             for key, value in self.entry.items()
-            if key not in ("c", "wire", "reply", "pointers", "allowed", "through", "codec")
+            if key not in ("c", "wire", "reply", "pointers", "allowed", "doubtful", "within", "through", "codec")
         }
         values["through"] = tuple(self.entry.get("through", ()))
         values["rules"] = dict(self.entry.get("pointers", {}))
-        values["allowed"] = {name: self.ranges(name, text) for name, text in self.entry.get("allowed", {}).items()}
+        for key in ("allowed", "doubtful"):
+            values[key] = {name: self.ranges(name, text) for name, text in self.entry.get(key, {}).items()}
+        values["within"] = {name: tuple(str(text).split()) for name, text in self.entry.get("within", {}).items()}
         if codec == "generated" and prototype is not None:
             values["request"], values["reply"] = self.generated_structs(prototype)
         elif codec in ("hand", "internal"):
@@ -194,14 +201,15 @@ class _Reader:
 
     def generated_structs(self, prototype: Prototype) -> tuple[layout.Struct, layout.Struct]:
         rules: dict[str, Any] = self.entry.get("pointers", {})
-        for key in ("pointers", "allowed"):
+        for key in ("pointers", "allowed", "doubtful", "within"):
             for name in self.entry.get(key, {}):
                 if name not in {parameter.name for parameter in prototype.parameters}:
                     raise self.error(f"{key} names a parameter that is not there", name)
         for parameter in prototype.parameters:
             is_flags = not parameter.is_pointer and scalar_wire(parameter.base, self.enums) == "uint32_t"
-            if parameter.name in self.entry.get("allowed", {}) and not is_flags:
-                raise self.error("allowed is for enumerations and flags", parameter.name)
+            for key in ("allowed", "doubtful"):
+                if parameter.name in self.entry.get(key, {}) and not is_flags:
+                    raise self.error(f"{key} is for enumerations and flags", parameter.name)
         request: list[Field] = []
         reply: list[Field] = []
         for parameter in prototype.parameters:
@@ -263,13 +271,27 @@ def _problems_alone(call: Call) -> Iterator[str]:
         wanted = HANDLES if key == "destroys" else ("CUdeviceptr",)
         if name and (name not in by_name or by_name[name].is_pointer or by_name[name].base not in wanted):
             yield f"{key}: parameter {name}: not a {'handle' if key == 'destroys' else 'device address'}"
-    if call.by_hand == "guest" and (call.hook or call.settles):
-        yield "hook and settles are for generated stubs"
+    if call.by_hand == "guest" and (call.hook or call.settles or call.within or call.doubtful or call.unsafe):
+        yield "hook, settles, within, doubtful and unsafe are for generated stubs"
+    if (call.within or call.doubtful) and call.answer != "async":
+        yield "within and doubtful are for calls that nobody waits for otherwise"
+    for name, words in call.within.items():
+        sizes = [by_name[word].base for word in words[1:] if word in by_name and not by_name[word].is_pointer]
+        if by_name[name].base != "CUdeviceptr" or words[:1] not in (("1",), ("2",), ("4",)):
+            yield f"within: parameter {name}: not a device address and the bytes of an element"
+        elif len(words) not in (2, 4) or sizes != ["size_t"] * (len(words) - 1):
+            yield f"within: parameter {name}: not a width, or a width, a height and a pitch"
     bases = {parameter.base for parameter in call.parameters}
-    if call.per_thread == "_ptsz" and not bases & {"CUstream", "CUlaunchConfig"}:
+    if call.per_thread == "_ptsz" and not bases & {
+        "CUstream",
+        "CUlaunchConfig",
+        "CUDA_GRAPH_INSTANTIATE_PARAMS",
+    }:
         yield "per_thread '_ptsz' without a stream"
-    if (call.per_thread == "_ptds") != bool(call.per_thread_async):
-        yield "per_thread '_ptds' and per_thread_async go together"
+    if call.per_thread_async and call.per_thread != "_ptds":
+        yield "per_thread_async is for per_thread '_ptds'"
+    if call.per_thread == "_ptds" and not call.per_thread_async and call.codec != "guest":
+        yield "per_thread '_ptds' without per_thread_async is for codec 'guest'"
 
 
 def _problems_together(table: Table) -> Iterator[str]:

@@ -95,6 +95,12 @@ CUresult fgv_call_allowed(void)
     return result != CUDA_SUCCESS ? result : fgv_context_usable(fgv_thread.context, fgv_thread.current);
 }
 
+CUresult fgv_call_healthy(void)
+{
+    CUresult result = fgv_call_allowed();
+    return result != CUDA_SUCCESS ? result : earlier_error(fgv_guest.client);
+}
+
 static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
                             uint64_t context)
 {
@@ -175,6 +181,8 @@ static void publish(struct fgv_call *call)
 
 CUresult fgv_call_post(struct fgv_call *call)
 {
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0))
+        return fgv_call_wait(call, NULL, 0);
     publish(call);
     slot_put(call);
     return CUDA_SUCCESS;

@@ -15,6 +15,7 @@
 #ifndef FRONTEND_GUEST_CALL_H
 #define FRONTEND_GUEST_CALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,18 +43,34 @@ void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t r
 /* The same for a context that need not be current, nor exist on the worker yet (0: none), and past earlier errors. */
 void *fgv_call_begin_for(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
                          uint64_t context);
-/* Publishes a call that nobody waits for. Always CUDA_SUCCESS. */
+/* Publishes a call that nobody waits for: CUDA_SUCCESS, unless a stream is captured; then it waits. */
 CUresult fgv_call_post(struct fgv_call *call);
 /* Publishes a call and waits for its result. `reply` is filled when that is CUDA_SUCCESS. */
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
 /* What a call gives before it looks at its arguments: not initialised, no current context. */
 CUresult fgv_call_allowed(void);
+/* The same, and the errors that earlier work left for it. */
+CUresult fgv_call_healthy(void);
 /* Gives back the response slot that the calling thread keeps. */
 void fgv_call_thread_ends(void);
+
+/* Streams that the program is capturing. While there are any, every call is answered: CUDA's rules about captures are
+ * kept by the device library, and its word is due at once. */
+extern _Atomic uint32_t fgv_nr_captures;
+bool fgv_capture_forbids_this_thread(void);
+/* Whether CUDA forbids the calling thread what is potentially unsafe during captures; they are invalid then. */
+static inline bool fgv_capture_forbids(void)
+{
+    return __builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0) &&
+           fgv_capture_forbids_this_thread();
+}
 
 /* The number of a stream on the wire, or FGV_STREAM_INVALID. Makes the calling thread's own stream when it is asked for
  * first. */
 uint64_t fgv_stream_wire(CUstream stream);
+/* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
+ * program may use on the device, with its elements where they may lie. One of nothing does. */
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
 /* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
 CUresult fgv_memory_settle(CUdeviceptr address);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "call.h"
 #include "client.h"
 #include "cuda_api/handshake.h"
@@ -12,7 +13,9 @@
 #include "event.h"
 #include "memory.h"
 #include "module.h"
+#include "pool_cache.h"
 #include "stream.h"
+#include "texture.h"
 #include "thread.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -132,6 +135,9 @@ static CUresult context_unmake(struct fgv_context *context)
     fgv_event_forget_context(context);
     fgv_module_forget_context(context);
     fgv_memory_forget_context(context);
+    fgv_array_forget_context(context);
+    fgv_texture_forget_context(context);
+    fgv_pool_cache_forget_context(handle);
     context_reset(context);
     return result;
 }
@@ -177,14 +183,19 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+bool fgv_context_flags_are_sound(unsigned int flags)
+{
+    const unsigned int schedule = flags & (unsigned)CU_CTX_SCHED_MASK;
+    return (flags & ~(unsigned)CU_CTX_FLAGS_MASK) == 0 && schedule != 3 && schedule <= CU_CTX_SCHED_BLOCKING_SYNC;
+}
+
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || (flags & (unsigned)CU_CTX_SCHED_MASK) == 3 ||
-        (flags & (unsigned)CU_CTX_SCHED_MASK) > CU_CTX_SCHED_BLOCKING_SYNC)
+    if (!fgv_context_flags_are_sound(flags))
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags;
     return CUDA_SUCCESS;
@@ -221,7 +232,7 @@ static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev
     CUresult result = fgv_device_check(dev);
     if (result != CUDA_SUCCESS)
         return result;
-    if (pctx == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
+    if (pctx == NULL || !fgv_context_flags_are_sound(flags))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&books);
     struct fgv_context *context = free_contexts;

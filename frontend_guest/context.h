@@ -41,6 +41,8 @@ static inline bool fgv_context_is_ready(const struct fgv_context *context, uint6
 /* CUDA_ERROR_INVALID_CONTEXT for none, CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or a primary one that
  * nobody retains. */
 CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle);
+/* Whether a context may be made with these flags: known ones, and one way to wait. */
+bool fgv_context_flags_are_sound(unsigned int flags);
 /* Makes it on the worker if it is not there yet. */
 CUresult fgv_context_make(struct fgv_context *context, uint64_t handle);
 /* The object of a handle; NULL: the current one. NULL when bad. */

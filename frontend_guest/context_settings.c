@@ -57,7 +57,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
     CUresult result = fgv_context_current(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
+    if (!fgv_context_flags_are_sound(flags))
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags; /* how a thread waits is decided here, so the host need not know */
     return CUDA_SUCCESS;
@@ -111,9 +111,9 @@ CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
     CUresult result = fgv_context_current(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (pvalue == NULL)
+    if (pvalue == NULL || (unsigned)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((unsigned)limit >= CU_LIMIT_MAX || (unsigned)limit >= FGV_FACTS_NR_LIMITS)
+    if ((unsigned)limit >= FGV_FACTS_NR_LIMITS)
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     uint32_t bit = 1u << (unsigned)limit;
     if ((atomic_load_explicit(&context->limits_known, memory_order_acquire) & bit) == 0) {

@@ -12,44 +12,19 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "copy.h"
+
 #include "bulk.h"
 #include "call.h"
+#include "capture.h"
 #include "chunks.h"
 #include "client.h"
+#include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
-#include "memory.h"
 #include "output.h"
 
 #define INLINE_MAX_BYTES 32768u
-#define MAX_ON_THEIR_WAY 4u /* chunks of one copy: enough to keep the device busy, few enough to stay in the cache */
-
-enum place { PLACE_INLINE = 0, PLACE_ARENA = 1, PLACE_HEAP = 2 };
-
-/* Chunks on their way, oldest first. */
-struct convoy {
-    uint32_t chunks[MAX_ON_THEIR_WAY];
-    uint32_t bytes[MAX_ON_THEIR_WAY];
-    uint32_t first;
-    uint32_t nr;
-};
-
-static void convoy_add(struct convoy *convoy, uint32_t chunk, uint32_t bytes)
-{
-    uint32_t last = (convoy->first + convoy->nr++) % MAX_ON_THEIR_WAY;
-    convoy->chunks[last] = chunk;
-    convoy->bytes[last] = bytes;
-}
-
-static uint32_t convoy_remove(struct convoy *convoy, uint32_t *bytes)
-{
-    uint32_t chunk = convoy->chunks[convoy->first];
-    *bytes = convoy->bytes[convoy->first];
-    convoy->first = (convoy->first + 1) % MAX_ON_THEIR_WAY;
-    convoy->nr--;
-    return chunk;
-}
-
 /* ---- to the device ---- */
 
 static CUresult send_inline(uint64_t destination, const uint8_t *source, uint32_t bytes, uint64_t stream)
@@ -60,12 +35,12 @@ static CUresult send_inline(uint64_t destination, const uint8_t *source, uint32_
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_cuMemcpyHtoDAsync_v2){
-        .destination = destination, .stream = stream, .bytes = bytes, .place = PLACE_INLINE, .chunk = FGV_NO_CHUNK};
+        .destination = destination, .stream = stream, .bytes = bytes, .place = FGV_PLACE_INLINE, .chunk = FGV_NO_CHUNK};
     memcpy(call.payload, source, bytes);
     return fgv_call_post(&call);
 }
 
-static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum place place,
+static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum fgv_place place,
                           uint32_t chunk)
 {
     struct fgv_call call;
@@ -78,47 +53,29 @@ static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes,
     return fgv_call_post(&call);
 }
 
-/* A chunk to fill: a free one, else the oldest of our own when it comes back. */
-static CUresult chunk_for_sending(struct convoy *convoy, uint32_t *chunk)
-{
-    if (convoy->nr < MAX_ON_THEIR_WAY && fgv_chunk_try(chunk))
-        return CUDA_SUCCESS;
-    if (convoy->nr == 0)
-        return fgv_chunk_take(chunk) ? CUDA_SUCCESS : fgv_client_lost();
-    uint32_t bytes;
-    *chunk = convoy_remove(convoy, &bytes);
-    CUresult result = fgv_chunk_wait(*chunk);
-    if (result != CUDA_SUCCESS)
-        fgv_chunk_leave_behind(*chunk);
-    return result;
-}
-
 static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_t bytes, uint64_t stream)
 {
-    struct convoy convoy = {.nr = 0};
+    struct fgv_convoy convoy = {.nr = 0};
     CUresult result = CUDA_SUCCESS;
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
-        result = chunk_for_sending(&convoy, &chunk);
+        result = fgv_convoy_chunk(&convoy, &chunk);
         if (result != CUDA_SUCCESS)
             break;
         memcpy(fgv_chunk_memory(chunk), source, part);
         fgv_chunk_arm(chunk);
-        result = send_from(destination, fgv_chunk_offset(chunk), part, stream, PLACE_ARENA, chunk);
+        result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        convoy_add(&convoy, chunk, part);
+        fgv_convoy_add(&convoy, chunk, part);
         destination += part;
         source += part;
         bytes -= part;
     }
-    while (convoy.nr > 0) {
-        uint32_t part;
-        fgv_chunk_leave_behind(convoy_remove(&convoy, &part));
-    }
+    fgv_convoy_leave_behind(&convoy);
     return result;
 }
 
@@ -132,7 +89,7 @@ static CUresult send_pageable(uint64_t destination, const void *source, uint64_t
 
 /* ---- from the device ---- */
 
-static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum place place,
+static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, uint64_t stream, enum fgv_place place,
                          uint32_t chunk)
 {
     struct fgv_call call;
@@ -146,10 +103,10 @@ static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, 
 }
 
 /* Waits for the oldest chunk and copies it out. */
-static CUresult convoy_unload(struct convoy *convoy, uint8_t **destination)
+static CUresult convoy_unload(struct fgv_convoy *convoy, uint8_t **destination)
 {
     uint32_t part;
-    uint32_t chunk = convoy_remove(convoy, &part);
+    uint32_t chunk = fgv_convoy_remove(convoy, &part);
     CUresult result = fgv_chunk_wait(chunk);
     if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE)
         return result; /* the worker is gone; nobody will use this chunk again */
@@ -162,12 +119,12 @@ static CUresult convoy_unload(struct convoy *convoy, uint8_t **destination)
 
 static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t bytes, uint64_t stream)
 {
-    struct convoy convoy = {.nr = 0};
+    struct fgv_convoy convoy = {.nr = 0};
     CUresult result = fgv_client_await();
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
-        if (convoy.nr == MAX_ON_THEIR_WAY || !fgv_chunk_try(&chunk)) {
+        if (convoy.nr == FGV_CONVOY_MAX || !fgv_chunk_try(&chunk)) {
             if (convoy.nr > 0) {
                 result = convoy_unload(&convoy, &destination);
                 continue;
@@ -176,12 +133,12 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
                 return fgv_client_lost();
         }
         fgv_chunk_arm(chunk);
-        result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, PLACE_ARENA, chunk);
+        result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        convoy_add(&convoy, chunk, part);
+        fgv_convoy_add(&convoy, chunk, part);
         source += part;
         bytes -= part;
     }
@@ -197,21 +154,17 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
 
 /* ---- what is what ---- */
 
-struct side {
-    uint64_t address;
-    enum fgv_memory_kind kind;
-};
-
-/* Looks an address up; CUDA_ERROR_INVALID_VALUE when the copy would leave what lies there. */
-static CUresult side_find(struct side *side, uint64_t address, uint64_t bytes)
+CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes)
 {
     struct fgv_range range;
-    *side = (struct side){.address = address};
+    *side = (struct fgv_side){.address = address};
     if (!fgv_memory_find(address, &range))
         return CUDA_SUCCESS;
     side->kind = range.kind;
     if (range.kind == FGV_MEMORY_REGISTERED)
         return CUDA_SUCCESS; /* the program's own memory: what lies behind the range may be copied too */
+    if (range.kind == FGV_MEMORY_MAPPED)
+        return fgv_memory_is_mapped(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     return bytes > range.bytes - (address - range.address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -223,16 +176,32 @@ static CUresult copy_on_host(uint64_t destination, uint64_t source, uint64_t byt
     return result;
 }
 
+static bool is_reachable(enum fgv_memory_kind kind)
+{
+    return fgv_memory_is_device(kind) || fgv_memory_is_shared(kind);
+}
+
+static bool is_one_sided(enum fgv_memory_kind one, enum fgv_memory_kind other)
+{
+    return fgv_memory_is_device(one) || fgv_memory_is_device(other);
+}
+
 /*
+ * What a captured copy reads and writes when its graph is launched must be there for the host then: device memory, and
+ * the heap. Pageable memory of the program is not, and a copy between two places on the host is made here.
+ *
  * The copy itself, `waits` being true for the calls without a stream. Device to device is left to the generated calls.
  */
-static CUresult copy(const struct side *destination, const struct side *source, uint64_t bytes, CUstream stream,
-                     bool waits)
+CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                        CUstream stream, bool waits)
 {
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result;
+    const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);
+    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(stream))
+        return fgv_capture_break(wire);
     if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind))
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)
                      : cuMemcpyDtoDAsync_v2(destination->address, source->address, bytes, stream);
@@ -240,12 +209,12 @@ static CUresult copy(const struct side *destination, const struct side *source, 
         fgv_count(FGV_COUNT_TO_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(source->kind))
             return send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
-        result = send_from(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
+        result = send_from(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else if (fgv_memory_is_device(source->kind)) {
         fgv_count(FGV_COUNT_FROM_DEVICE_BYTES, bytes);
         if (!fgv_memory_is_shared(destination->kind))
             return fetch_pageable((uint8_t *)(uintptr_t)destination->address, source->address, bytes, wire);
-        result = fetch_to(destination->address, source->address, bytes, wire, PLACE_HEAP, FGV_NO_CHUNK);
+        result = fetch_to(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else {
         return copy_on_host(destination->address, source->address, bytes, stream);
     }
@@ -258,15 +227,15 @@ enum claim { CLAIM_NONE = 0, CLAIM_DESTINATION = 1, CLAIM_SOURCE = 2 };
 static CUresult copy_claimed(uint64_t destination, uint64_t source, uint64_t bytes, CUstream stream, bool waits,
                              enum claim claim)
 {
-    struct side to, from;
+    struct fgv_side to, from;
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS || bytes == 0)
         return result;
     if (destination == 0 || source == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    result = side_find(&to, destination, bytes);
+    result = fgv_side_find(&to, destination, bytes);
     if (result == CUDA_SUCCESS)
-        result = side_find(&from, source, bytes);
+        result = fgv_side_find(&from, source, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     const enum fgv_memory_kind claimed = claim == CLAIM_DESTINATION ? to.kind
@@ -274,7 +243,7 @@ static CUresult copy_claimed(uint64_t destination, uint64_t source, uint64_t byt
                                                                     : FGV_MEMORY_DEVICE;
     if (claimed == FGV_MEMORY_PAGEABLE || claimed == FGV_MEMORY_REGISTERED)
         return CUDA_ERROR_INVALID_VALUE;
-    return copy(&to, &from, bytes, stream, waits);
+    return fgv_copy_range(&to, &from, bytes, stream, waits);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)

@@ -101,16 +101,13 @@ static bool is_not_carried(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
     case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
+    case CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES:
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
@@ -119,7 +116,6 @@ static bool is_not_carried(CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
     case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
@@ -216,8 +212,13 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-/* Reads "0000:3b:00.0", "3b:00.0" or "3b:00": domain, bus and device; the function is always 0. */
-static bool pci_read(const char *text, unsigned address[3])
+static bool is_function(char letter)
+{
+    return letter >= '0' && letter <= '7';
+}
+
+/* Reads "0000:3b:00.0", "3b:00.0" or "3b:00": domain, bus, device and function. */
+static bool pci_read(const char *text, unsigned address[4])
 {
     unsigned fields[3] = {0, 0, 0};
     unsigned nr_fields = 0, nr_digits = 0;
@@ -238,11 +239,13 @@ static bool pci_read(const char *text, unsigned address[3])
         if (*text != ':' || nr_fields == 3)
             break;
     }
-    if (nr_fields < 2 || (*text != '\0' && strcmp(text, ".0") != 0))
+    bool has_function = text[0] == '.' && is_function(text[1]) && text[2] == '\0';
+    if (nr_fields < 2 || (*text != '\0' && !has_function))
         return false;
     address[0] = nr_fields == 3 ? fields[0] : 0;
     address[1] = fields[nr_fields - 2];
     address[2] = fields[nr_fields - 1];
+    address[3] = has_function ? (unsigned)(text[1] - '0') : 0;
     return true;
 }
 
@@ -251,7 +254,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     CUresult result = fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
-    unsigned wanted[3], found[3];
+    unsigned wanted[4], found[4];
     if (dev == NULL || pciBusId == NULL || !pci_read(pciBusId, wanted))
         return CUDA_ERROR_INVALID_VALUE;
     for (uint32_t i = 0; i < fgv_guest.nr_devices; i++) {

@@ -133,7 +133,7 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-/* The name of an enumerated kernel comes from the worker, into a chunk. */
+/* The name of an enumerated kernel or function comes from the worker, into a chunk. */
 static CUresult name_fetch(struct fgv_function *kernel, uint32_t chunk)
 {
     struct fgv_call call;
@@ -193,7 +193,6 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     return result;
 }
 
-/* Functions that were enumerated have no name here: only kernels can be asked for theirs. */
 CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
     CUresult result = fgv_client_is_open();
@@ -206,8 +205,8 @@ CUresult cuFuncGetName(const char **name, CUfunction hfunc)
         return CUDA_ERROR_INVALID_VALUE;
     if (function->name == NULL && function->kernel != 0)
         return cuKernelGetName(name, (CUkernel)(uintptr_t)function->kernel);
-    if (function->name == NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    *name = function->name;
-    return CUDA_SUCCESS;
+    result = name_get(function);
+    if (result == CUDA_SUCCESS)
+        *name = function->name;
+    return result;
 }

@@ -82,7 +82,9 @@ CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle)
 {
     if (fgv_handle_entry(kind, handle) != NULL)
         return CUDA_SUCCESS;
-    return kind == FGV_HANDLE_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+    return kind == FGV_HANDLE_CONTEXT      ? CUDA_ERROR_INVALID_CONTEXT
+           : kind == FGV_HANDLE_GRAPH_EXEC ? CUDA_ERROR_INVALID_VALUE
+                                           : CUDA_ERROR_INVALID_HANDLE;
 }
 
 void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "capture.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
 
@@ -221,6 +222,8 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     uint64_t stream = fgv_stream_wire(hStream);
     if (stream == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (fgv_capture_is_active(hStream))
+        return fgv_graph_host_function(fn, userData);
     struct fgv_call call;
     uint64_t number;
     const struct function what = {.function = fn, .data = userData};
@@ -240,6 +243,8 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     uint64_t stream = fgv_stream_wire(hStream);
     if (stream == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (fgv_capture_is_active(hStream))
+        return fgv_capture_break(stream);
     struct fgv_call call;
     uint64_t number;
     const struct function what = {.callback = callback, .stream = hStream, .data = userData};

@@ -59,37 +59,100 @@ static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *byte
     return CUDA_SUCCESS;
 }
 
-static CUresult blob_send(uint64_t blob, const uint8_t *bytes, uint64_t nr_bytes)
+static CUresult blob_begin(uint64_t blob, uint64_t nr_bytes)
 {
     struct fgv_call call;
     struct fgv_request_blob_begin *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_begin, sizeof(*request), 0);
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_blob_begin){.blob = blob, .bytes = nr_bytes};
-    CUresult result = fgv_call_post(&call);
-    for (uint64_t offset = 0; offset < nr_bytes && result == CUDA_SUCCESS;) {
-        uint64_t left = nr_bytes - offset;
+    return fgv_call_post(&call);
+}
+
+/* The bytes of a blob from `begin` on. */
+static CUresult blob_append(uint64_t blob, uint64_t begin, const uint8_t *bytes, uint64_t nr_bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t done = 0; done < nr_bytes && result == CUDA_SUCCESS;) {
+        uint64_t left = nr_bytes - done;
         uint32_t part = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
-        result = left <= INLINE_MAX_BYTES ? append_inline(blob, offset, bytes + offset, (uint32_t)left)
-                                          : append_chunk(blob, offset, bytes + offset, part);
-        offset += left <= INLINE_MAX_BYTES ? left : part;
+        result = left <= INLINE_MAX_BYTES ? append_inline(blob, begin + done, bytes + done, (uint32_t)left)
+                                          : append_chunk(blob, begin + done, bytes + done, part);
+        done += left <= INLINE_MAX_BYTES ? left : part;
     }
     return result;
 }
 
-static CUresult load(enum fgv_handle_kind kind, const uint8_t *bytes, uint64_t nr_bytes, uint64_t *handle)
+CUresult fgv_blob_send(const void *bytes, uint64_t nr_bytes, uint64_t *blob)
 {
-    uint64_t blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
+    *blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
+    CUresult result = blob_begin(*blob, nr_bytes);
+    return result != CUDA_SUCCESS ? result : blob_append(*blob, 0, bytes, nr_bytes);
+}
+
+/* Where the images of a set lie in the blob: the fat binary behind the wrapper, then those that it was linked from. */
+struct image_set {
+    uint32_t nr_prelinked;
+    const void *const *prelinked;
+    const uint8_t *start;
+    uint64_t start_bytes;
+    uint64_t bytes; /* of all */
+};
+
+static CUresult set_measure(const void *image, struct image_set *set)
+{
+    enum fgv_image_kind kind;
+    size_t nr_bytes;
+    CUresult result = fgv_image_bytes(image, &nr_bytes, &kind);
+    if (result == CUDA_SUCCESS)
+        result = fgv_image_prelinked(image, &set->prelinked, &set->nr_prelinked);
+    if (result != CUDA_SUCCESS)
+        return result;
+    set->start = fgv_image_start(image);
+    set->start_bytes = set->bytes = nr_bytes;
+    for (uint32_t i = 0; i < set->nr_prelinked && result == CUDA_SUCCESS; i++) {
+        result = fgv_image_bytes(set->prelinked[i], &nr_bytes, &kind);
+        set->bytes = fgv_set_offset(set->bytes) + nr_bytes;
+    }
+    return result;
+}
+
+static CUresult set_send(const struct image_set *set, uint64_t *blob)
+{
+    static const uint8_t padding[FGV_SET_ALIGNMENT_BYTES] = {0};
+    *blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
+    CUresult result = blob_begin(*blob, set->bytes);
+    if (result == CUDA_SUCCESS)
+        result = blob_append(*blob, 0, set->start, set->start_bytes);
+    uint64_t end = set->start_bytes;
+    for (uint32_t i = 0; i < set->nr_prelinked && result == CUDA_SUCCESS; i++) {
+        enum fgv_image_kind kind;
+        size_t nr_bytes;
+        uint64_t offset = fgv_set_offset(end);
+        result = fgv_image_bytes(set->prelinked[i], &nr_bytes, &kind);
+        if (result == CUDA_SUCCESS)
+            result = blob_append(*blob, end, padding, offset - end);
+        if (result == CUDA_SUCCESS)
+            result = blob_append(*blob, offset, set->prelinked[i], nr_bytes);
+        end = offset + nr_bytes;
+    }
+    return result;
+}
+
+static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, uint64_t *handle)
+{
+    uint64_t blob;
     CUresult result = fgv_handle_new(kind, handle);
     if (result != CUDA_SUCCESS)
         return result;
-    result = blob_send(blob, bytes, nr_bytes);
+    result = set_send(set, &blob);
     if (result == CUDA_SUCCESS) {
         uint16_t number = kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx;
         struct fgv_call call;
         struct fgv_request_cuModuleLoadDataEx *request = fgv_call_begin_anywhere(&call, number, sizeof(*request), 0);
         if (request != NULL)
-            *request = (struct fgv_request_cuModuleLoadDataEx){.blob = blob, .handle = *handle};
+            *request = (struct fgv_request_cuModuleLoadDataEx){
+                .blob = blob, .handle = *handle, .prelinked = set->nr_prelinked};
         result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
     }
     if (result == CUDA_SUCCESS && fgv_code_make(kind, *handle) == NULL)
@@ -101,18 +164,16 @@ static CUresult load(enum fgv_handle_kind kind, const uint8_t *bytes, uint64_t n
 
 CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *handle)
 {
-    size_t nr_bytes;
-    enum fgv_image_kind image_kind;
+    struct image_set set;
     CUresult result = fgv_code_allowed(kind);
     if (result == CUDA_SUCCESS)
-        result = fgv_image_bytes(image, &nr_bytes, &image_kind);
+        result = set_measure(image, &set);
     if (result == CUDA_SUCCESS)
         result = fgv_client_await();
-    return result != CUDA_SUCCESS ? result : load(kind, fgv_image_start(image), nr_bytes, handle);
+    return result != CUDA_SUCCESS ? result : load(kind, &set, handle);
 }
 
-/* A file's bytes and a terminating zero, which makes text of PTX. NULL: not readable. */
-static uint8_t *file_read(const char *path)
+uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
@@ -130,8 +191,10 @@ static uint8_t *file_read(const char *path)
         done += got;
     }
     close(file);
-    if (content != NULL)
+    if (content != NULL) {
         content[bytes] = 0;
+        *nr_bytes = (size_t)bytes;
+    }
     return content;
 }
 
@@ -142,7 +205,8 @@ CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64
     CUresult result = fgv_code_allowed(kind);
     if (result != CUDA_SUCCESS)
         return result;
-    uint8_t *content = file_read(path);
+    size_t nr_bytes;
+    uint8_t *content = fgv_file_read(path, &nr_bytes);
     if (content == NULL)
         return CUDA_ERROR_FILE_NOT_FOUND;
     result = fgv_image_load(kind, content, handle);

@@ -10,6 +10,7 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "function.h"
+#include "launch.h"
 #include "thread.h"
 
 #define FLAG_COOPERATIVE 1u
@@ -67,6 +68,38 @@ static bool is_cooperative(const struct launch *launch)
     return (launch->flags & FLAG_COOPERATIVE) != 0;
 }
 
+/* What the driver may refuse for its value, or does not know: such a launch waits for the answer. */
+static bool is_doubtful(const struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
+                                         attribute->value.clusterDim.z};
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
+            (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+            return true; /* CUDA 13.0 has none of these */
+        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++)
+            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0)
+                return true;
+    }
+    return false;
+}
+
+/* Clusters of more than a block need a device that has them. */
+static CUresult cluster_check(const struct launch *launch)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 ||
+             attribute->value.clusterDim.z > 1) &&
+            device[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] != 1)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* The blocks of a cooperative launch must all run at once. How many do is asked once for each shape of a block. */
 static CUresult cooperative_check(const struct launch *launch, CUfunction function)
 {
@@ -84,8 +117,7 @@ static CUresult cooperative_check(const struct launch *launch, CUfunction functi
     return (uint64_t)grid[0] * grid[1] * grid[2] > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
-/* The buffer that `extra` names instead of single parameters. */
-static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
+CUresult fgv_extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
 {
     size_t bytes = 0;
     *buffer = NULL;
@@ -100,7 +132,7 @@ static CUresult extra_read(void **extra, uint32_t wanted_bytes, const void **buf
     return wanted_bytes > 0 && (*buffer == NULL || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static void parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
+void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
 {
     for (uint32_t i = 0; i < function->nr_parameters; i++) {
         const struct fgv_parameter *parameter = &function->parameters[i];
@@ -122,7 +154,7 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     if (parameters != NULL && extra != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (extra != NULL) {
-        CUresult result = extra_read(extra, function->parameter_bytes, &buffer);
+        CUresult result = fgv_extra_read(extra, function->parameter_bytes, &buffer);
         if (result != CUDA_SUCCESS)
             return result;
     } else if (parameters == NULL && function->nr_parameters > 0) {
@@ -145,10 +177,11 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     if (buffer != NULL)
         memcpy(call.payload, buffer, function->parameter_bytes);
     else if (parameters != NULL)
-        parameters_pack(call.payload, function, parameters);
+        fgv_parameters_pack(call.payload, function, parameters);
     if (attribute_bytes != 0)
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
-    return fgv_call_post(&call);
+    return __builtin_expect(launch->nr_attributes != 0, 0) && is_doubtful(launch) ? fgv_call_wait(&call, NULL, 0)
+                                                                                  : fgv_call_post(&call);
 }
 
 static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
@@ -160,6 +193,8 @@ static CUresult launch_run(struct launch *launch, CUfunction function, CUstream 
         result = shape_check(launch);
     if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0)
         result = cooperative_check(launch, function);
+    if (result == CUDA_SUCCESS && launch->nr_attributes != 0)
+        result = cluster_check(launch);
     if (__builtin_expect(result != CUDA_SUCCESS, 0))
         return result;
     launch->stream = fgv_stream_wire(stream);

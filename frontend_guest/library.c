@@ -3,6 +3,7 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
+#include "log.h"
 #include "module.h"
 #include "thread.h"
 
@@ -10,11 +11,11 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    (void)libraryOptions; /* one names the program's own functions, the other says that `code` stays: neither matters
-                             here */
+    /* Of the library options one names the program's own functions, the other says that `code` stays and has no value:
+     * neither matters here. */
     (void)libraryOptionValues;
-    (void)numLibraryOptions;
-    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
+        (numLibraryOptions > 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);
@@ -130,6 +131,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 }
 
 /* __managed__ variables would have to lie in the heap, where the host's driver does not put them. */
+/* A managed variable lies where the host's driver put it, in the worker, and the program could not reach it there. The
+ * runtime asks for each one, and goes on without a word when there is none. */
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     (void)dptr;
@@ -139,7 +142,11 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
         result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
     if (result != CUDA_SUCCESS)
         return result;
-    return name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    fgv_log_cause(FGV_CAUSE_MANAGED_VARIABLE,
+                  "the program has a __managed__ variable (%s): not supported; cudaMallocManaged is", name);
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

@@ -15,6 +15,7 @@
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "ivshmem/heap.h"
+#include "managed.h"
 
 static uint64_t page_round(uint64_t bytes)
 {
@@ -76,6 +77,8 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
 
 static void heap_free(const struct fgv_range *range)
 {
+    if (range->kind == FGV_MEMORY_MANAGED)
+        fgv_managed_forget(range->address, range->bytes);
     fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
                   range->bytes);
 }
@@ -120,6 +123,8 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (pp == NULL || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
     CUresult result = heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
     if (result == CUDA_SUCCESS)
@@ -136,6 +141,8 @@ CUresult cuMemFreeHost(void *p)
 {
     if (p == NULL)
         return fgv_call_allowed();
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
 }
 
@@ -143,6 +150,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 {
     if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
     CUresult result = heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
     if (result == CUDA_SUCCESS)
@@ -153,14 +162,16 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
-    CUresult result = fgv_call_allowed();
+    CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!fgv_memory_find(dptr, &range) || range.address != dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_MANAGED)
         return heap_return(dptr, FGV_MEMORY_MANAGED);
-    if (range.kind != FGV_MEMORY_DEVICE)
+    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED)
         return CUDA_ERROR_INVALID_VALUE;
     struct fgv_call call;
     struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
@@ -168,7 +179,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return call.error;
     request->dptr = dptr;
     /* Removed before the host can give the address to another thread's allocation. */
-    fgv_memory_remove(dptr, FGV_MEMORY_DEVICE, &range);
+    fgv_memory_remove(dptr, range.kind, &range);
     return fgv_call_wait(&call, NULL, 0);
 }
 
@@ -185,6 +196,20 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     if (psize != NULL)
         *psize = range.bytes;
     return CUDA_SUCCESS;
+}
+
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    uint64_t row_bytes, rows_bytes, bytes;
+    if (width == 0 || height == 0)
+        return true;
+    if (__builtin_mul_overflow((uint64_t)width, (uint64_t)element_bytes, &row_bytes) ||
+        __builtin_mul_overflow((uint64_t)height - 1, (uint64_t)pitch, &rows_bytes) ||
+        __builtin_add_overflow(rows_bytes, row_bytes, &bytes))
+        return false;
+    if (address % element_bytes != 0 || (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0)))
+        return false;
+    return fgv_memory_covers(address, bytes);
 }
 
 CUresult fgv_memory_settle(CUdeviceptr address)
@@ -235,6 +260,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address = (uint64_t)(uintptr_t)p;
     if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
         return CUDA_ERROR_INVALID_VALUE;
@@ -252,6 +279,8 @@ CUresult cuMemHostUnregister(void *p)
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
+    if (fgv_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!fgv_memory_remove((uint64_t)(uintptr_t)p, FGV_MEMORY_REGISTERED, &range))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     return CUDA_SUCCESS;

@@ -20,22 +20,26 @@ enum fgv_memory_kind {
     FGV_MEMORY_PINNED,     /* in the heap: the same address in the program, in the worker, and on the device */
     FGV_MEMORY_MANAGED,    /* likewise */
     FGV_MEMORY_REGISTERED, /* the program's own, by cuMemHostRegister */
+    FGV_MEMORY_POOLED,     /* of a memory pool */
+    FGV_MEMORY_MAPPED,     /* physical memory at reserved addresses; outlives contexts */
 };
 
 struct fgv_range {
     uint64_t address;
     uint64_t bytes;
     enum fgv_memory_kind kind;
-    uint32_t flags; /* with which it was allocated or registered */
+    uint32_t flags; /* with which it was allocated or registered; of MAPPED: its CUmemAccess_flags */
+    bool is_sync_memops;
     struct fgv_context *context;
     uint64_t context_handle;
-    uint64_t owner; /* module or library of a GLOBAL */
+    uint64_t owner; /* handle: module or library of a GLOBAL, pool of POOLED, allocation of MAPPED */
     uint64_t id;    /* never used twice in a process */
 };
 
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)
 {
-    return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL;
+    return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL || kind == FGV_MEMORY_POOLED ||
+           kind == FGV_MEMORY_MAPPED;
 }
 static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 {
@@ -44,6 +48,8 @@ static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 
 /* What lies at `address`, copied; false and kind PAGEABLE when nothing known does. */
 bool fgv_memory_find(uint64_t address, struct fgv_range *range);
+/* True when all of it lies in ranges that the device reaches, one right after the other where there are several. */
+bool fgv_memory_covers(uint64_t address, uint64_t bytes);
 /* Enters a range, `context` being the current one; false without memory. A range that begins at the same address is
  * replaced. */
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner);
@@ -55,6 +61,13 @@ bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range 
 void fgv_memory_release_shared(const struct fgv_context *context);
 void fgv_memory_forget_context(struct fgv_context *context);
 void fgv_memory_forget_owner(uint64_t owner);
+/* Whether mapped memory, side by side, is all of these bytes. */
+bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes);
+/* Removes the mappings that make up these bytes; false, and nothing done, when whole ones do not. Each is shown. */
+bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const struct fgv_range *range));
+/* Sets what a mapping's flags are; the same condition. */
+bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access);
+void fgv_memory_set_sync(uint64_t address, bool is_sync);
 /* True when a REGISTERED range overlaps. */
 bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes);
 

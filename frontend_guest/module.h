@@ -14,8 +14,12 @@ struct fgv_code {
 
 /* Whether a call about a module or library may be made: libraries need no current context. */
 CUresult fgv_code_allowed(enum fgv_handle_kind kind);
+/* Sends bytes to the worker, which keeps them under a number until a call takes them. */
+CUresult fgv_blob_send(const void *bytes, uint64_t nr_bytes, uint64_t *blob);
 /* Sends the image to the worker and has it loaded under a new handle. */
 CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *handle);
+/* A file's bytes and a terminating zero, which makes text of PTX; the caller frees. NULL: not readable. */
+uint8_t *fgv_file_read(const char *path, size_t *nr_bytes);
 CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64_t *handle);
 /* The record of a module or library; NULL without memory. */
 struct fgv_code *fgv_code_make(enum fgv_handle_kind kind, uint64_t handle);

@@ -122,7 +122,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
         result = fgv_function_know(function);
     if (result != CUDA_SUCCESS)
         return result;
-    if (minGridSize == NULL || blockSize == NULL)
+    if (minGridSize == NULL || blockSize == NULL || blockSizeLimit < 0)
         return CUDA_ERROR_INVALID_VALUE;
     const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
     const int warp = device[CU_DEVICE_ATTRIBUTE_WARP_SIZE] > 0 ? device[CU_DEVICE_ATTRIBUTE_WARP_SIZE] : 32;

@@ -35,6 +35,8 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(void **)data = (void *)(uintptr_t)address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(int *)data = range->is_sync_memops;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -65,10 +67,12 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(int *)data = is_device || is_shared;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(int *)data =
+            range->kind == FGV_MEMORY_MAPPED ? (int)range->flags : (int)CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = NULL;
+        *(CUmemoryPool *)data =
+            range->kind == FGV_MEMORY_POOLED ? (CUmemoryPool)(uintptr_t)range->owner : (CUmemoryPool)NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         break;
@@ -138,7 +142,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
     return CUDA_SUCCESS;
 }
 
-/* Copies that begin on this memory already wait as CUDA's do; the flag asks for nothing more. */
+/* Copies that begin on this memory already wait as CUDA's do; the flag changes no more than the answer. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct fgv_range range;
@@ -146,7 +150,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (result != CUDA_SUCCESS)
         return result;
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !fgv_memory_find(ptr, &range) ||
-        !fgv_memory_is_device(range.kind))
+        (!fgv_memory_is_device(range.kind) && range.kind != FGV_MEMORY_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
+    fgv_memory_set_sync(ptr, *(const unsigned int *)value != 0);
     return CUDA_SUCCESS;
 }

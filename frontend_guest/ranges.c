@@ -47,6 +47,22 @@ bool fgv_memory_find(uint64_t address, struct fgv_range *range)
     return is_found;
 }
 
+bool fgv_memory_covers(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&books);
+    for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
+        const struct fgv_range *range = &ranges[index - 1];
+        uint64_t offset = address - range->address; /* huge when the range begins behind the address */
+        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED)
+            break;
+        uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
+        address += part;
+        bytes -= part;
+    }
+    pthread_mutex_unlock(&books);
+    return bytes == 0;
+}
+
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner)
 {
     bool is_entered = true;
@@ -97,7 +113,8 @@ static void forget(const struct fgv_context *context, uint64_t owner)
     pthread_mutex_lock(&books);
     size_t kept = 0;
     for (size_t i = 0; i < nr_ranges; i++) {
-        bool is_gone = context != NULL ? ranges[i].context == context && ranges[i].kind != FGV_MEMORY_REGISTERED
+        const bool outlives = ranges[i].kind == FGV_MEMORY_REGISTERED || ranges[i].kind == FGV_MEMORY_MAPPED;
+        bool is_gone = context != NULL ? ranges[i].context == context && !outlives
                                        : ranges[i].kind == FGV_MEMORY_GLOBAL && ranges[i].owner == owner;
         if (!is_gone)
             ranges[kept++] = ranges[i];
@@ -138,4 +155,72 @@ bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
             overlaps || (ranges[i].kind == FGV_MEMORY_REGISTERED && address < ranges[i].address + ranges[i].bytes);
     pthread_mutex_unlock(&books);
     return overlaps;
+}
+
+/* Whether whole mappings, side by side, make up the bytes. Under the lock. */
+static bool is_filled(uint64_t address, uint64_t bytes)
+{
+    for (size_t i = first_after(address); bytes > 0; i++) {
+        if (i == 0 || i > nr_ranges || ranges[i - 1].kind != FGV_MEMORY_MAPPED || ranges[i - 1].address != address ||
+            ranges[i - 1].bytes > bytes)
+            return false;
+        address += ranges[i - 1].bytes;
+        bytes -= ranges[i - 1].bytes;
+    }
+    return true;
+}
+
+bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
+{
+    bool is_mapped = true;
+    pthread_mutex_lock(&books);
+    for (size_t i = first_after(address); bytes > 0 && is_mapped; i++) {
+        const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
+        is_mapped = range != NULL && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
+        if (is_mapped) {
+            uint64_t part = range->bytes - (address - range->address);
+            part = part < bytes ? part : bytes;
+            address += part;
+            bytes -= part;
+        }
+    }
+    pthread_mutex_unlock(&books);
+    return is_mapped;
+}
+
+bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const struct fgv_range *range))
+{
+    pthread_mutex_lock(&books);
+    const bool is_whole = is_filled(address, bytes);
+    while (is_whole && bytes > 0) {
+        const size_t index = first_after(address) - 1;
+        const struct fgv_range range = ranges[index];
+        remove_at(index);
+        visit(&range);
+        address += range.bytes;
+        bytes -= range.bytes;
+    }
+    pthread_mutex_unlock(&books);
+    return is_whole;
+}
+
+bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access)
+{
+    pthread_mutex_lock(&books);
+    const bool is_whole = is_filled(address, bytes);
+    for (size_t i = first_after(address); is_whole && bytes > 0; i++) {
+        ranges[i - 1].flags = access;
+        bytes -= ranges[i - 1].bytes;
+    }
+    pthread_mutex_unlock(&books);
+    return is_whole;
+}
+
+void fgv_memory_set_sync(uint64_t address, bool is_sync)
+{
+    pthread_mutex_lock(&books);
+    size_t index = first_after(address);
+    if (index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes)
+        ranges[index - 1].is_sync_memops = is_sync;
+    pthread_mutex_unlock(&books);
 }

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
+#include "pool_cache.h"
 #include "thread.h"
 
 #define LEGACY_ID 1u
@@ -22,6 +24,16 @@
 static _Atomic uint64_t last_id = LEGACY_ID;
 static struct fgv_stream legacy = {
     .id = LEGACY_ID}; /* of every context: the runtime asks for an address, not for what is in it */
+
+static void record_free(uint64_t handle, struct fgv_stream *record)
+{
+    fgv_capture_forget(handle);
+    if (record == NULL)
+        return;
+    free(record->captured);
+    free(record->captured_edges);
+    free(record);
+}
 
 static void record_make(uint64_t handle, uint32_t flags, int priority)
 {
@@ -57,10 +69,26 @@ void fgv_after_cuStreamCreateWithPriority(CUresult result, CUstream *phStream, u
     record_make((uint64_t)(uintptr_t)*phStream, flags, priority_bound(priority));
 }
 
-void fgv_after_cuStreamDestroy_v2(CUresult result, CUstream hStream)
+/* Memory that the guest keeps for the stream is freed in it, as long as there is one. */
+CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-    (void)result;
-    free(fgv_handle_object(FGV_HANDLE_STREAM, (uint64_t)(uintptr_t)hStream));
+    const uint64_t handle = (uint64_t)(uintptr_t)hStream;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = fgv_handle_check(FGV_HANDLE_STREAM, handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    fgv_pool_cache_flush_stream(handle);
+    struct fgv_call call;
+    struct fgv_request_cuStreamDestroy_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->hStream = handle;
+    result = fgv_call_post(&call);
+    record_free(handle, fgv_handle_object(FGV_HANDLE_STREAM, handle));
+    fgv_handle_drop(FGV_HANDLE_STREAM, handle);
+    return result;
 }
 
 static uint64_t own_stream(void)
@@ -97,6 +125,7 @@ void fgv_stream_thread_ends(void)
         return;
     struct fgv_stream *record = fgv_handle_object(FGV_HANDLE_STREAM, more->stream);
     if (fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
+        fgv_pool_cache_flush_stream(more->stream);
         struct fgv_call call;
         struct fgv_request_cuStreamDestroy_v2 *request =
             fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, more->stream_context);
@@ -104,7 +133,7 @@ void fgv_stream_thread_ends(void)
             request->hStream = more->stream;
             fgv_call_post(&call);
         }
-        free(record);
+        record_free(more->stream, record);
         fgv_handle_drop(FGV_HANDLE_STREAM, more->stream);
     }
     more->stream = 0;
@@ -116,7 +145,7 @@ static void forget(uint64_t handle, void *object, void *context)
     if (record == NULL || record->context != context)
         return;
     fgv_handle_drop(FGV_HANDLE_STREAM, handle);
-    free(record);
+    record_free(handle, record);
 }
 
 void fgv_stream_forget_context(struct fgv_context *context)
@@ -203,63 +232,5 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
-    return CUDA_SUCCESS;
-}
-
-/* Captures are not carried: cuStreamBeginCapture is absent, so no stream is ever capturing. */
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
-{
-    (void)id_out; /* only written while capturing */
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                   CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                   const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)edgeData_out;
-    (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct fgv_thread_more *more = fgv_thread_more();
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (more == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUstreamCaptureMode before = more->capture_mode;
-    more->capture_mode = *mode;
-    *mode = before;
     return CUDA_SUCCESS;
 }

@@ -14,6 +14,8 @@ struct fgv_stream {
     uint64_t id;
     uint32_t flags;
     int32_t priority;
+    CUgraphNode *captured; /* what cuStreamGetCaptureInfo gave last: the program may read it until it asks again */
+    CUgraphEdgeData *captured_edges;
 };
 
 /* The record of a stream, special ones included; NULL when bad or without memory. Readable for as long as the stream

@@ -21,7 +21,7 @@ PAUSE_NS = 10_000_000
 """Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
 what they are still owed at every pause."""
 
-OWED_NS = 30_000_000
+OWED_NS = 100_000_000
 """Whoever wakes from a pause keeps what it is owed, up to this much GPU time: one that is to run several slices for one of another's may pause
 in the first of them."""
 

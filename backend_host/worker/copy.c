@@ -52,6 +52,9 @@ CUresult fgv_serve_cuMemcpyHtoDAsync_v2(struct fgv_worker *worker, const struct 
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
+    }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuMemcpyHtoDAsync_v2(fixed->destination, source, fixed->bytes, stream);
@@ -77,6 +80,9 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
+    }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuMemcpyDtoHAsync_v2(destination, fixed->source, fixed->bytes, stream);
@@ -100,6 +106,10 @@ static uint32_t chunk_of(const struct fgv_request *request, bool *is_urgent)
         const struct fgv_request_cuMemcpyDtoHAsync_v2 *fixed = request->fixed;
         *is_urgent = true;
         return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+    }
+    if (request->header->call == FGV_CALL_cuMemcpy3DAsync_v2) {
+        *is_urgent = true;
+        return fgv_box_chunk(request->fixed);
     }
     if (request->header->call == FGV_CALL_blob_append) {
         const struct fgv_request_blob_append *fixed = request->fixed;

@@ -161,6 +161,12 @@ static uint32_t choose(struct fgv_control *control, uint32_t other_than)
     return best;
 }
 
+static void ring(struct fgv_vgpu_slot *vgpu)
+{
+    atomic_fetch_add(&vgpu->bell, 1);
+    futex_wake_all(&vgpu->bell);
+}
+
 /* What goes with a hand-over that has just succeeded. */
 static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
 {
@@ -168,8 +174,7 @@ static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
     struct fgv_vgpu_slot *vgpu = vgpu_of(control, next);
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
-        atomic_fetch_add(&vgpu->bell, 1);
-        futex_wake_all(&vgpu->bell);
+        ring(vgpu);
         fgv_control_ring_bell(control);
     }
 }
@@ -428,11 +433,21 @@ bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns)
            atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
 }
 
+/* Whoever should be next wakes up while our queue runs dry. Waking takes longer than handing over. */
+static void alert_next(struct fgv_grantee *grantee)
+{
+    struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
+    if (next) {
+        ring(next);
+    }
+}
+
 void fgv_grant_close(struct fgv_grantee *grantee)
 {
     uint64_t word = atomic_load(&grantee->control->grant);
     while (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
         if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGV_GRANT_CLOSED)) {
+            alert_next(grantee);
             break;
         }
     }

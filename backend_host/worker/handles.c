@@ -8,6 +8,9 @@
 
 #include "worker.h"
 
+/* Beside a kind: an entry whose number is the driver's object, and which leads to the number of that. */
+#define BY_NATIVE 0x40
+
 static uint32_t hash(uint64_t number, uint8_t kind)
 {
     uint64_t mixed = (number ^ ((uint64_t)kind << 56)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -75,6 +78,12 @@ static void remove_place(struct fgv_handles *handles, struct fgv_handle *handle)
     handles->nr--;
 }
 
+static bool is_of_graphs(uint8_t kind)
+{
+    return kind == FGV_HANDLE_GRAPH || kind == FGV_HANDLE_GRAPH_NODE || kind == FGV_HANDLE_GRAPH_EXEC ||
+           kind == FGV_HANDLE_GRAPH_CONDITION || (kind & BY_NATIVE) != 0;
+}
+
 CUresult fgv_worker_can_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     struct fgv_handles *handles = &worker->handles;
@@ -100,7 +109,9 @@ CUresult fgv_worker_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, u
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT) {
+    if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT ||
+        kind == FGV_HANDLE_LINK || kind == FGV_HANDLE_MEMORY_POOL || kind == FGV_HANDLE_ALLOCATION ||
+        is_of_graphs(kind)) {
         handle.context = NULL; /* outlives contexts */
     }
     *place_of(&worker->handles, kind, number) = handle;
@@ -162,12 +173,45 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     if (above) {
         above->nr_children--;
     }
+    worker->nr_links -= kind == FGV_HANDLE_LINK;
     if (kind == FGV_HANDLE_STREAM) {
         fgv_stream_destroyed(worker, handle->object);
+    } else if (kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
+        fgv_array_delete(worker, handle->object);
+        handle = fgv_handle_find(worker, kind, number); /* a graph may have gone with it: places move */
     } else {
         free(handle->object);
     }
+    uint64_t native = (uint64_t)(uintptr_t)handle->native;
     remove_place(&worker->handles, handle);
+    struct fgv_handle *twin = is_of_graphs(kind) ? fgv_handle_find(worker, kind | BY_NATIVE, native) : NULL;
+    if (twin) {
+        remove_place(&worker->handles, twin);
+    }
+}
+
+uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native)
+{
+    struct fgv_handle *twin = fgv_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
+    return twin ? (uint64_t)(uintptr_t)twin->native : 0;
+}
+
+bool fgv_handle_remember_native(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
+    return fgv_worker_bind(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)handle->native, (void *)(uintptr_t)number) ==
+           CUDA_SUCCESS;
+}
+
+struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native)
+{
+    for (uint32_t i = 0; i <= worker->handles.mask; i++) {
+        struct fgv_handle *handle = &worker->handles.places[i];
+        if (handle->number != 0 && handle->kind == (uint8_t)kind && handle->native == native) {
+            return handle;
+        }
+    }
+    return NULL;
 }
 
 void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context)
@@ -193,7 +237,9 @@ CUresult fgv_worker_find(struct fgv_worker *worker, enum fgv_handle_kind kind, u
     }
     struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
     if (!handle) {
-        return kind == FGV_HANDLE_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+        return kind == FGV_HANDLE_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT
+               : is_of_graphs(kind)       ? CUDA_ERROR_INVALID_VALUE
+                                          : CUDA_ERROR_INVALID_HANDLE;
     }
     *native = handle->native;
     return CUDA_SUCCESS;

@@ -197,7 +197,7 @@ static void hold(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t 
 
 void fgv_host_before(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream)
 {
-    if (worker->hosts.nr == 0) {
+    if (worker->hosts.nr == 0 || fgv_stream_is_captured(worker, stream)) {
         return;
     }
     if (service->cost == FGV_COST_NONE) {
@@ -251,12 +251,12 @@ static void release(struct fgv_worker *worker, uint64_t order)
             }
         }
     }
-    uint32_t nr_live = nr_held - worker->nr_held;
-    if (nr_live != 0 && worker->nr_unfinished == 0) {
+    const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
+    worker->nr_unfinished += nr_held - worker->nr_held;
+    if (was_idle && fgv_nr_running(worker) != 0) {
         worker->begun_ns = fgv_clock_ns();
         fgv_turn_started(worker);
     }
-    worker->nr_unfinished += nr_live;
 }
 
 static bool poll_one(struct fgv_worker *worker, struct fgv_host *host)
@@ -354,6 +354,9 @@ static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64
     }
     if (is_callback ? !driver->cuStreamAddCallback : !driver->cuLaunchHostFunc) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (stream != &stream->context->legacy && fgv_stream_is_captured(worker, stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a graph would run it again, which this one is not for */
     }
     if (atomic_load(&worker->hosts.mailbox) < 0) {
         fgv_count(&worker->slot->nr_refused, 1);

@@ -10,8 +10,7 @@
 
 #include "worker.h"
 
-#define FGV_MAX_PARAMETER_BYTES 32764u
-#define FGV_MAX_ATTRIBUTES      16u
+#define FGV_MAX_ATTRIBUTES 16u
 
 enum { FLAG_COOPERATIVE = 1, FLAG_KERNEL = 2 };
 
@@ -48,8 +47,10 @@ CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
             result = translate_event(worker, &attributes[i].value.launchCompletionEvent.event);
             break;
-        default:
+        case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
             return CUDA_ERROR_NOT_SUPPORTED;
+        default:
+            return CUDA_ERROR_INVALID_VALUE; /* as a driver of CUDA 13.0 */
         }
     }
     return result;

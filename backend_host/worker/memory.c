@@ -2,7 +2,8 @@
  * Device memory under the vGPU's quota, and host memory of the region registered with the driver.
  *
  * The quota stands in front of the driver's own calls: the generated handlers call through a table of functions in
- * which these four are replaced. Sizes are those that were asked for; what the driver rounds up is the host's affair.
+ * which these four are replaced. Pools and physical memory take from the same quota: pool.c, virtual_memory.c. Sizes
+ * are those that were asked for; what the driver rounds up is the host's affair.
  *
  * Registered memory lies in the region at the same address as in the guest program, so a device address of it is the
  * program's own pointer.
@@ -10,75 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool.h"
+#include "ranges.h"
+#include "virtual_memory.h"
 #include "worker.h"
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
-/* Index of the first range that begins after `address`. */
-static uint32_t upper_bound(const struct fgv_ranges *ranges, uint64_t address)
+bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes)
 {
-    uint32_t low = 0;
-    uint32_t high = ranges->nr;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (ranges->items[middle].address <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static struct fgv_range *find_range(struct fgv_ranges *ranges, uint64_t address)
-{
-    uint32_t index = upper_bound(ranges, address);
-    return index != 0 && ranges->items[index - 1].address == address ? &ranges->items[index - 1] : NULL;
-}
-
-static bool overlaps(const struct fgv_ranges *ranges, uint64_t address, uint64_t bytes)
-{
-    uint32_t index = upper_bound(ranges, address);
-    if (index < ranges->nr && ranges->items[index].address - address < bytes) {
+    if (fgv_quota_take(&worker->grantee, bytes)) {
         return true;
     }
-    return index != 0 && address - ranges->items[index - 1].address < ranges->items[index - 1].bytes;
-}
-
-static bool make_room(struct fgv_ranges *ranges, uint32_t limit)
-{
-    if (ranges->nr < ranges->room) {
-        return true;
-    }
-    uint32_t room = ranges->room ? ranges->room * 2 : 64;
-    struct fgv_range *items = ranges->nr < limit ? realloc(ranges->items, room * sizeof(*items)) : NULL;
-    if (!items) {
-        return false;
-    }
-    ranges->items = items;
-    ranges->room = room;
-    return true;
-}
-
-static void insert(struct fgv_ranges *ranges, struct fgv_range range)
-{
-    uint32_t index = upper_bound(ranges, range.address);
-    memmove(&ranges->items[index + 1], &ranges->items[index], (ranges->nr - index) * sizeof(range));
-    ranges->items[index] = range;
-    ranges->nr++;
-}
-
-static void erase(struct fgv_ranges *ranges, struct fgv_range *range)
-{
-    uint32_t index = (uint32_t)(range - ranges->items);
-    memmove(range, range + 1, (ranges->nr - index - 1) * sizeof(*range));
-    ranges->nr--;
+    fgv_pools_trim(worker);
+    return fgv_quota_take(&worker->grantee, bytes);
 }
 
 static CUresult reserve(uint64_t bytes)
 {
     struct fgv_worker *worker = fgv_the_worker;
-    bool fits = make_room(&worker->allocated, FGV_MAX_DEVICE_RANGES) && fgv_quota_take(&worker->grantee, bytes);
+    bool fits = fgv_ranges_make_room(&worker->allocated, FGV_MAX_DEVICE_RANGES) && fgv_memory_take(worker, bytes);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -89,14 +41,23 @@ static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t b
         fgv_quota_give(&worker->grantee, bytes);
         return result;
     }
-    insert(&worker->allocated, (struct fgv_range){.address = *address, .bytes = bytes, .context = worker->current});
+    fgv_ranges_insert(&worker->allocated,
+                      (struct fgv_range){.address = *address, .bytes = bytes, .context = worker->current});
     return CUDA_SUCCESS;
 }
 
 static CUresult allocate(CUdeviceptr *address, size_t bytes)
 {
     CUresult result = reserve(bytes);
-    return result == CUDA_SUCCESS ? remember(real.cuMemAlloc_v2(address, bytes), address, bytes) : result;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = real.cuMemAlloc_v2(address, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        fgv_pools_trim(fgv_the_worker); /* pools may have what there is */
+        result = real.cuMemAlloc_v2(address, bytes);
+    }
+    return remember(result, address, bytes);
 }
 
 static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width_bytes, size_t height,
@@ -104,7 +65,7 @@ static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width
 {
     uint64_t bytes;
     if (__builtin_mul_overflow((uint64_t)width_bytes, (uint64_t)height, &bytes)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = reserve(bytes);
     if (result != CUDA_SUCCESS) {
@@ -124,12 +85,22 @@ static CUresult deallocate(CUdeviceptr address)
 {
     struct fgv_worker *worker = fgv_the_worker;
     CUresult result = real.cuMemFree_v2(address);
-    struct fgv_range *range = result == CUDA_SUCCESS ? find_range(&worker->allocated, address) : NULL;
+    struct fgv_range *range = result == CUDA_SUCCESS ? fgv_ranges_find(&worker->allocated, address) : NULL;
     if (range) {
-        fgv_quota_give(&worker->grantee, range->bytes);
-        erase(&worker->allocated, range);
+        fgv_memory_forget(worker, range);
     }
     return result;
+}
+
+void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range)
+{
+    struct fgv_range gone = *range;
+    fgv_ranges_erase(&worker->allocated, range);
+    if (gone.pool) {
+        fgv_pool_freed(worker, gone.pool, gone.bytes);
+    } else {
+        fgv_quota_give(&worker->grantee, gone.bytes);
+    }
 }
 
 /* With a quota the vGPU is the device: what its other programs hold is what is not free. */
@@ -158,15 +129,20 @@ void fgv_memory_wrap(struct fgv_driver *driver)
 void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
 {
     struct fgv_ranges *ranges = &worker->allocated;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < ranges->nr; i++) {
-        if (context && ranges->items[i].context != context) {
-            ranges->items[kept++] = ranges->items[i];
-        } else {
-            fgv_quota_give(&worker->grantee, ranges->items[i].bytes);
+    for (uint32_t i = ranges->nr; i-- > 0;) {
+        struct fgv_range *range = &ranges->items[i];
+        if (context && range->context != context) {
+            continue;
         }
+        if (context && range->pool) {
+            real.cuMemFree_v2(range->address); /* a pool outlives the context that took from it */
+        }
+        fgv_memory_forget(worker, range);
     }
-    ranges->nr = kept;
+    if (!context) {
+        fgv_pools_drop(worker);
+        fgv_virtual_memory_drop(worker);
+    }
 }
 
 bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes)
@@ -176,7 +152,7 @@ bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, u
     if (bytes == 0 || address < base || !fgv_region_in_heap(region, address - base, bytes)) {
         return false;
     }
-    uint32_t index = upper_bound(&worker->pinned, address);
+    uint32_t index = fgv_ranges_after(&worker->pinned, address);
     if (index != 0) {
         const struct fgv_range *range =
             &worker->pinned.items[index - 1]; /* its pages were looked at when it was registered */
@@ -252,10 +228,10 @@ CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_req
         return CUDA_ERROR_INVALID_VALUE;
     }
     bool is_in_arena = fixed->address < arena + worker->layout.arena.bytes && arena < fixed->address + fixed->bytes;
-    if (is_in_arena || overlaps(&worker->pinned, fixed->address, fixed->bytes)) {
+    if (is_in_arena || fgv_ranges_overlap(&worker->pinned, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
-    if (!make_room(&worker->pinned, FGV_MAX_RANGES)) {
+    if (!fgv_ranges_make_room(&worker->pinned, FGV_MAX_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = pin(worker, fixed->address, fixed->bytes);
@@ -264,7 +240,7 @@ CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_req
         result = CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        insert(&worker->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
+        fgv_ranges_insert(&worker->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
     }
     return result;
 }
@@ -273,7 +249,7 @@ CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_r
 {
     const struct fgv_request_host_unregister *fixed = request->fixed;
     (void)reply;
-    struct fgv_range *range = find_range(&worker->pinned, fixed->address);
+    struct fgv_range *range = fgv_ranges_find(&worker->pinned, fixed->address);
     if (!range) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
@@ -282,7 +258,7 @@ CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_r
         result = worker->driver.cuMemHostUnregister((void *)(uintptr_t)fixed->address);
     }
     if (result == CUDA_SUCCESS || worker->is_pinning_refused) {
-        erase(&worker->pinned, range);
+        fgv_ranges_erase(&worker->pinned, range);
         result = CUDA_SUCCESS;
     }
     return result;

@@ -1,14 +1,10 @@
 /*
- * Images, modules, libraries, and what is in them.
- *
- * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
- * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
- * need. How parameters of a kernel lie is asked once, when its handle is made, and told to the guest, which packs them.
+ * Modules, libraries, and what is in them. How parameters of a kernel lie is asked once, when its handle is made, and
+ * told to the guest, which packs them.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_api/fatbin.h"
 #include "worker.h"
 
 #define FGV_MAX_NAME_BYTES 32768u
@@ -19,142 +15,6 @@ _Static_assert(sizeof(struct fgv_reply_cuModuleGetFunction) == sizeof(struct fgv
                "one shape for both");
 _Static_assert(sizeof(struct fgv_reply_cuLibraryGetKernel) == sizeof(struct fgv_reply_kernel_info),
                "one shape for both");
-
-static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
-{
-    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
-        if (worker->blobs[i].bytes && worker->blobs[i].number == number) {
-            return &worker->blobs[i];
-        }
-    }
-    return NULL;
-}
-
-static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
-{
-    free(blob->bytes);
-    worker->blob_bytes -= blob->size_bytes;
-    *blob = (struct fgv_blob){0};
-}
-
-void fgv_blobs_free(struct fgv_worker *worker)
-{
-    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
-        if (worker->blobs[i].bytes) {
-            free_blob(worker, &worker->blobs[i]);
-        }
-    }
-}
-
-CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_blob_begin *fixed = request->fixed;
-    (void)reply;
-    struct fgv_blob *old = find_blob(worker, fixed->blob);
-    if (old) {
-        free_blob(worker, old);
-    }
-    uint32_t place = 0;
-    while (place < FGV_MAX_BLOBS && worker->blobs[place].bytes) {
-        place++;
-    }
-    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->blob_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    uint8_t *bytes = calloc(1, fixed->bytes + 1); /* a text without its end gets one */
-    if (!bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    worker->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
-    worker->blob_bytes += fixed->bytes;
-    return CUDA_SUCCESS;
-}
-
-CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_blob_append *fixed = request->fixed;
-    (void)reply;
-    struct fgv_blob *blob = find_blob(worker, fixed->blob);
-    const uint8_t *source = NULL;
-    if (fixed->place == 0 && fixed->bytes == request->payload_bytes) {
-        source = request->payload;
-    } else if (fixed->place == 1) {
-        source = fgv_arena_at(worker, fixed->source, fixed->bytes);
-    }
-    if (!blob || !source || fixed->offset != blob->filled_bytes ||
-        fixed->bytes > blob->size_bytes - blob->filled_bytes) {
-        fgv_count(&worker->slot->nr_refused, 1);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(blob->bytes + fixed->offset, source, fixed->bytes);
-    blob->filled_bytes += fixed->bytes;
-    return CUDA_SUCCESS;
-}
-
-/* An image that the driver may read: whole, of a known kind, and no wrapper, which would be a pointer of the guest's.
- */
-static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
-{
-    size_t image_bytes = 0;
-    enum fgv_image_kind kind;
-    if (!blob || blob->filled_bytes != blob->size_bytes) {
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, &kind);
-    if (result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1) {
-        result = CUDA_ERROR_INVALID_IMAGE;
-    }
-    if (result == CUDA_SUCCESS && !worker->may_print) {
-        worker->may_print = !worker->inspector || worker->inspector(blob->bytes, blob->size_bytes);
-    }
-    return result;
-}
-
-CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
-    (void)reply;
-    struct fgv_blob *blob = find_blob(worker, fixed->blob);
-    CUmodule module = NULL;
-    CUresult result = check_image(worker, blob);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, fixed->handle)
-                                                   : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuModuleLoadDataEx(&module, blob->bytes, 0, NULL, NULL);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
-    }
-    if (blob) {
-        free_blob(worker, blob);
-    }
-    return result;
-}
-
-CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
-    (void)reply;
-    struct fgv_blob *blob = find_blob(worker, fixed->blob);
-    CUlibrary library = NULL;
-    CUresult result = check_image(worker, blob);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle)
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryLoadData(&library, blob->bytes, NULL, NULL, 0, NULL, NULL, 0);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
-    }
-    if (blob) {
-        free_blob(worker, blob);
-    }
-    return result;
-}
 
 /* The name in the payload as a C string; false when it is none. */
 static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, char name[FGV_MAX_NAME_BYTES + 1])
@@ -433,18 +293,27 @@ CUresult fgv_serve_cuLibraryEnumerateKernels(struct fgv_worker *worker, const st
     return result;
 }
 
+/* Of a kernel, or of a function of a module: the handle says which. */
+static CUresult name_of(struct fgv_worker *worker, uint64_t handle, const char **name)
+{
+    void *native;
+    if (fgv_worker_find(worker, FGV_HANDLE_KERNEL, handle, &native) == CUDA_SUCCESS) {
+        return worker->driver.cuKernelGetName ? worker->driver.cuKernelGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_FUNCTION, handle, &native);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    return worker->driver.cuFuncGetName ? worker->driver.cuFuncGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult fgv_serve_cuKernelGetName(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuKernelGetName *fixed = request->fixed;
     struct fgv_reply_cuKernelGetName *answer = reply;
     const char *name = NULL;
-    void *kernel;
     uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_KERNEL, fixed->kernel, &kernel);
-    if (result != CUDA_SUCCESS || !to || !worker->driver.cuKernelGetName) {
-        return result != CUDA_SUCCESS ? result : !to ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    result = worker->driver.cuKernelGetName(&name, kernel);
+    CUresult result = to ? name_of(worker, fixed->kernel, &name) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && name) {
         uint32_t room = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;
         size_t bytes = strlen(name);

@@ -39,6 +39,13 @@ static bool is_of_a_fault(const struct fgv_worker *worker, CUresult result)
     return worker->current && worker->current->fault == result;
 }
 
+static void note_fault(struct fgv_worker *worker, CUresult result)
+{
+    if (fgv_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
+        fgv_sync_fault(worker, worker->current, result);
+    }
+}
+
 static bool is_synchronisation(uint16_t call)
 {
     return call == FGV_CALL_cuCtxSynchronize || call == FGV_CALL_cuCtxSynchronize_v2 ||
@@ -50,9 +57,7 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
 {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
-        if (fgv_is_sticky(result) && worker->current && is_broken(worker)) {
-            fgv_sync_fault(worker, worker->current, result);
-        }
+        note_fault(worker, result);
     }
     if (response != FGV_NO_RESPONSE) {
         if (result == CUDA_SUCCESS && service && is_synchronisation(service->number)) {
@@ -79,8 +84,20 @@ static void refuse(struct fgv_worker *worker, uint16_t response, CUresult result
 /* Costs the GPU nothing and ends in its place among the work of a stream all the same. */
 static bool keeps_place(uint16_t call)
 {
-    return call == FGV_CALL_cuStreamWaitEvent || call == FGV_CALL_cuEventRecord ||
-           call == FGV_CALL_cuEventRecordWithFlags || fgv_host_is_launch(call);
+    switch (call) {
+    case FGV_CALL_cuStreamWaitEvent:
+    case FGV_CALL_cuEventRecord:
+    case FGV_CALL_cuEventRecordWithFlags:
+    case FGV_CALL_cuStreamWaitValue32_v2:
+    case FGV_CALL_cuStreamWaitValue64_v2:
+    case FGV_CALL_cuStreamWriteValue32_v2:
+    case FGV_CALL_cuStreamWriteValue64_v2:
+    case FGV_CALL_cuStreamBatchMemOp_v2:
+    case FGV_CALL_cuMemFreeAsync:
+        return true;
+    default:
+        return fgv_host_is_launch(call);
+    }
 }
 
 void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
@@ -101,16 +118,23 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
     if (stream) {
         fgv_host_before(worker, service, stream);
     }
+    if (stream && service->cost != FGV_COST_NONE) {
+        fgv_gate_submit(worker, stream);
+    } else if (stream) {
+        fgv_gate_prepare(worker, stream, service->number);
+    }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
-    if (stream && result == CUDA_SUCCESS) {
+    if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgv_stream_is_captured(worker, stream))) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
             fgv_host_after(worker, service, request, stream);
             fgv_stream_touch(worker, stream);
+            fgv_gate_close(worker, stream, request);
         }
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
+        note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
         fgv_copy_settle(worker, request, stream, result);
     }
     if (service->waits != FGV_WAITS_NONE && worker->may_print) {
@@ -153,14 +177,33 @@ static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_b
     return true;
 }
 
+/* Nothing runs on the device for it: it becomes part of a graph, whose launches are what costs. */
+static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+{
+    uint64_t number = 0;
+    if (worker->nr_captures == 0 || fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+        memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
+    }
+    return fgv_is_recording(worker, number);
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
-    if (service->cost != FGV_COST_NONE && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
+    const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
+    if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
+        worker->is_gated = true;
+        return false;
+    }
+    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
+        worker->is_gated = true;
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {
@@ -235,6 +278,7 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
 {
     struct fgv_backlog *backlog = &worker->backlog;
     bool is_progress = false;
+    worker->is_gated = false;
     while (has_backlog(worker)) {
         struct fgv_backlog_entry entry;
         struct fgv_parsed parsed;

@@ -60,7 +60,7 @@ static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
 bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!worker->driver.cuStreamIsCapturing) {
+    if (worker->nr_captures == 0 || !worker->driver.cuStreamIsCapturing) {
         return false;
     }
     CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
@@ -148,12 +148,14 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     mark->seq = worker->seq;
     mark->held_by = stream->held_by;
     mark->nr_submissions = stream->nr_unmarked;
+    mark->is_gate = false;
     if (stream->last_mark) {
         stream->last_mark->next = mark;
     } else {
         stream->first_mark = mark;
     }
     stream->last_mark = mark;
+    worker->nr_marks++;
     stream->marked_seq = worker->seq;
     stream->nr_unmarked = 0;
     set_busy(worker, stream);
@@ -187,11 +189,13 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     }
     stream->last_seq = ++worker->seq;
     stream->nr_unmarked++;
-    if ((*fgv_sync_count(worker, stream->held_by))++ == 0 && stream->held_by == 0) {
+    const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
+    (*fgv_sync_count(worker, stream->held_by))++;
+    set_busy(worker, stream);
+    if (stream->held_by == 0 && was_idle && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker);
     }
-    set_busy(worker, stream);
-    if (stream->nr_unmarked >= worker->mark_interval) {
+    if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
         fgv_stream_mark(worker, stream);
     }
 }
@@ -233,6 +237,8 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
     }
     stream->done_seq = mark->seq;
     *fgv_sync_count(worker, mark->held_by) -= mark->nr_submissions;
+    worker->nr_gates -= mark->is_gate;
+    worker->nr_marks--;
     complete_due(worker, stream, mark->seq, result);
     mark->next = stream->context->free_marks;
     stream->context->free_marks = mark;
@@ -327,7 +333,14 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_stream_free_if_unused(stream);
     }
     if (before != worker->nr_unfinished) {
+        if (worker->busy_since_ns == 0) {
+            worker->busy_since_ns = worker->polled_ns; /* it began and ended since nothing ran */
+        }
         fgv_turn_finished(worker, before - worker->nr_unfinished, now_ns);
+    }
+    worker->polled_ns = now_ns;
+    if (worker->busy_since_ns == 0 && fgv_nr_running(worker) != 0) {
+        fgv_turn_started(worker); /* what was held up goes on */
     }
     return is_progress;
 }
@@ -357,6 +370,10 @@ void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
 {
     forget_unmarked(worker, stream);
     stream->is_gone = true;
+    if (stream->is_capture_origin) {
+        worker->nr_captures--;
+        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph);
+    }
     if (stream->first_mark) {
         stream->last_seq = stream->marked_seq;
     } else {

@@ -5,7 +5,8 @@
  * asking costs a load and a compare, and a look at one cache line that nobody writes. As soon as another vGPU waits,
  * the length of what is queued matters: nothing can be taken back from the device. So the mean time of a submission is
  * known from its own history, only as many are queued as fit what is left of the slice, and at its end the grant is
- * closed, the queue runs dry, and the grant is handed over.
+ * closed, the queue runs dry, and the grant is handed over. While nobody waits but somebody did lately, no more than a
+ * slice is queued: who comes back finds what it would have found.
  *
  * GPU time is the time with work in flight, which is what a synchronisation after it would have measured. It is charged
  * when work ends and, for long kernels, as they go.
@@ -23,11 +24,20 @@
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
+#define FGV_PAUSE_DEVIATIONS                                                                                           \
+    4                        /* a pause is longer than its mean by more than so many mean deviations once in a while */
+#define FGV_MIN_SLICE_PART 8 /* of the slice: before that much of it, short pauses are waited out */
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+/* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
+#define FGV_SHARED_NS        UINT64_C(1000000000)
+#define FGV_ALONE_NS         UINT64_C(100000000) /* of work is queued by who is alone */
+#define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
+#define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
+#define FGV_MARKS_IN_QUEUE   4u
+#define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -56,7 +66,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         worker->mean_ns = mean_with(worker->mean_ns, sample_ns);
         worker->last_finish_ns = now_ns;
     }
-    if (worker->nr_unfinished == 0 && worker->busy_since_ns != 0) {
+    if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
         charge(worker, now_ns);
         worker->busy_since_ns = 0;
         worker->pause_since_ns = now_ns;
@@ -69,8 +79,10 @@ static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = now_ns - worker->pause_since_ns;
-    worker->gap_ns =
-        mean_with(worker->gap_ns, gap_ns < slice_ns ? gap_ns : slice_ns); /* a long sleep is soon forgotten */
+    gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
+    uint64_t off_ns = gap_ns > worker->gap_ns ? gap_ns - worker->gap_ns : worker->gap_ns - gap_ns;
+    worker->gap_deviation_ns = mean_with(worker->gap_deviation_ns, off_ns);
+    worker->gap_ns = mean_with(worker->gap_ns, gap_ns);
     worker->pause_since_ns = 0;
 }
 
@@ -97,20 +109,27 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    return worker->gap_ns * 2 > FGV_IDLE_CONTENDED_NS ? worker->gap_ns * 2 : FGV_IDLE_CONTENDED_NS;
+    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
+    return most_ns > FGV_IDLE_CONTENDED_NS ? most_ns : FGV_IDLE_CONTENDED_NS;
+}
+
+/* How many submissions last so long. `least` when that is not known. */
+static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
+{
+    uint64_t nr = worker->mean_ns == 0 ? least : time_ns / worker->mean_ns;
+    return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+}
+
+static uint32_t bounded_interval(uint64_t interval)
+{
+    return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
 }
 
 /* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. */
 static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
 {
-    if (worker->mean_ns == 0) {
-        worker->mark_interval = 1;
-        return 1;
-    }
-    uint64_t nr = left_ns / worker->mean_ns;
-    uint64_t interval = FGV_MARK_NS / worker->mean_ns;
-    worker->mark_interval = interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
-    return nr < 1 ? 1 : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+    worker->mark_interval = bounded_interval(worker->mean_ns == 0 ? 1 : FGV_MARK_NS / worker->mean_ns);
+    return fitting(worker, left_ns, 1);
 }
 
 /* What is left of the slice, or of the next one when it is its own too. */
@@ -128,46 +147,73 @@ bool fgv_turn_has_room(const struct fgv_worker *worker)
     return worker->nr_unfinished + worker->nr_held < FGV_MAX_UNFINISHED;
 }
 
+/* Others use the device too, if not now. */
+static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (now_ns - worker->shared_ns >= FGV_SHARED_NS) {
+        worker->shared_ns = 0;
+    }
+    return worker->shared_ns != 0;
+}
+
+/* What may be in flight while nobody waits. Where others may be back at any moment it is no more than they would have
+ * to wait for anyway; alone it is what keeps the device busy, so that a newcomer does not wait for seconds. */
+static uint32_t allowance_unwaited(struct fgv_worker *worker)
+{
+    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    uint32_t nr = worker->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
+                      ? fitting(worker, slice_ns, FGV_MIN_QUEUED)
+                      : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
+    worker->mark_interval = bounded_interval(nr / FGV_MARKS_IN_QUEUE);
+    if (worker->nr_unfinished >= nr && fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS) {
+        return FGV_MAX_UNFINISHED;
+    }
+    return nr;
+}
+
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
-    if (worker->nr_unfinished == 0) {
+    if (fgv_nr_running(worker) == 0) {
         worker->begun_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
         if (worker->pause_since_ns != 0) {
             end_pause(worker, worker->begun_ns);
         }
     }
     if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, fgv_clock_ns()))) {
+        worker->shared_ns = fgv_clock_ns();
         return false;
     }
     if (worker->idle_since_ns != 0) {
         end_hold(worker, fgv_clock_ns());
     }
     if (!fgv_grant_others_wait(grantee)) {
-        worker->mark_interval = FGV_MARK_INTERVAL;
-        return true;
+        return worker->nr_unfinished < allowance_unwaited(worker);
     }
-    uint64_t left_ns = slice_left_ns(worker, fgv_clock_ns());
+    worker->shared_ns = fgv_clock_ns();
+    uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
     if (left_ns == 0) {
         fgv_grant_close(grantee);
         return false;
     }
-    return worker->nr_unfinished < allowance(worker, left_ns);
+    return fgv_nr_running(worker) < allowance(worker, left_ns);
 }
 
-/* What a grant is wanted for. A backlog that a host function of the guest holds up is not. */
+/* What a grant is wanted for: not for a backlog that is held up. */
 static bool has_pending(const struct fgv_worker *worker)
 {
-    return worker->hosts.wants_turn || (worker->backlog.head != worker->backlog.tail && fgv_turn_has_room(worker));
+    const bool has_backlog = worker->backlog.head != worker->backlog.tail;
+    return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    if (worker->nr_unfinished != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
+    const bool is_running = fgv_nr_running(worker) != 0;
+    if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         charge(worker, now_ns);
     }
     if (worker->nr_unfinished != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
@@ -186,13 +232,13 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_grant_close(grantee);
     }
     if (!fgv_grant_has(grantee)) {
-        if (worker->nr_unfinished == 0) {
+        if (!is_running) {
             end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }
         return;
     }
-    if (worker->nr_unfinished != 0 || has_pending(worker)) {
+    if (is_running || has_pending(worker)) {
         worker->idle_since_ns = 0;
         return;
     }
@@ -207,7 +253,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 void fgv_turn_pause(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    if (grantee->is_user && worker->nr_unfinished == 0) {
+    if (grantee->is_user && fgv_nr_running(worker) == 0) {
         fgv_grant_leave(grantee, has_pending(worker), fgv_clock_ns());
         worker->idle_since_ns = 0;
     }
@@ -226,8 +272,15 @@ void fgv_turn_end(struct fgv_worker *worker)
     }
 }
 
+uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
+{
+    const struct fgv_mark *mark = worker->busy ? worker->busy->first_mark : NULL;
+    uint32_t nr = mark ? mark->nr_submissions : worker->nr_unfinished;
+    return worker->mean_ns != 0 && nr != 0 ? worker->last_finish_ns + worker->mean_ns * nr : 0;
+}
+
 bool fgv_turn_may_change(const struct fgv_worker *worker)
 {
     const struct fgv_grantee *grantee = &worker->grantee;
-    return grantee->is_user && worker->nr_unfinished == 0;
+    return grantee->is_user && fgv_nr_running(worker) == 0;
 }

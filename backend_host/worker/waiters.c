@@ -1,9 +1,6 @@
 /*
  * Requests that wait for GPU work. The worker does not make the call until what it waits for is done, so that the call
  * is short; meanwhile it serves others. What "done" means is read off the numbers that sync.c keeps for each stream.
- *
- * Wrong when: a guest can begin a capture, which no call of the table does yet. A context's synchronisation is then an
- * error that only the driver knows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +60,8 @@ static bool context_of(struct fgv_worker *worker, const struct fgv_request *requ
     uint64_t number = 0;
     switch (request->header->call) {
     case FGV_CALL_cuCtxSynchronize:
+    case FGV_CALL_cuTexObjectDestroy: /* only kernels of its own context read it */
+    case FGV_CALL_cuSurfObjectDestroy:
         *context = worker->current;
         return true;
     case FGV_CALL_cuCtxSynchronize_v2:
@@ -131,7 +130,7 @@ static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
         return waiter->stream->context->fault == CUDA_SUCCESS && !fgv_stream_is_captured(worker, waiter->stream);
     case FGV_CALL_cuCtxSynchronize:
     case FGV_CALL_cuCtxSynchronize_v2:
-        return waiter->context && waiter->context->fault == CUDA_SUCCESS;
+        return waiter->context && waiter->context->fault == CUDA_SUCCESS && worker->nr_captures == 0;
     case FGV_CALL_cuEventSynchronize:
         return fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) == CUDA_SUCCESS &&
                worker->driver.cuEventQuery(event) == CUDA_SUCCESS;

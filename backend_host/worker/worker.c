@@ -41,6 +41,8 @@
 #define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
 #define CROWDED_CPUS     4
 #define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
+#define DUE_MARGIN_NS    UINT64_C(60000) /* around the time that work should end it is watched without a nap */
+#define EARLY_PART       16
 #define BUSY_NAP_MIN_NS  UINT64_C(5000)
 #define BUSY_NAP_MAX_NS  UINT64_C(500000)
 /* Nothing arrived for so long: the end of what was submitted is worth an event. */
@@ -49,6 +51,7 @@
 #define POLL_NAP_PART   32
 #define POLL_NAP_MIN_NS UINT64_C(50000)
 #define POLL_NAP_MAX_NS UINT64_C(5000000)
+#define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
 #define LOOK_NS         UINT64_C(50000000)
@@ -289,8 +292,23 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
     return value < low ? low : value < high ? value : high;
 }
 
+/* How long to leave the device alone while it works; 0: its next end is due. */
+static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
+{
+    uint64_t due_ns = fgv_turn_due_ns(worker);
+    if (due_ns != 0 && now_ns + DUE_MARGIN_NS < due_ns) {
+        uint64_t before_ns = due_ns - DUE_MARGIN_NS - now_ns;
+        uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
+        return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
+    }
+    if (due_ns != 0 && now_ns < due_ns + DUE_MARGIN_NS) {
+        return 0;
+    }
+    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
+}
+
 /* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t quiet_ns, bool is_held_up)
+static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
 {
     if (fgv_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
@@ -299,8 +317,8 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t quiet_ns, bool is_h
     if (worker->region.wake != FGV_WAKE_FUTEX) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up) {
-        uint64_t busy_ns = bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
+    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
+        uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {
@@ -341,6 +359,17 @@ static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns)
     }
 }
 
+/* The GPU is about to be handed over to our vGPU, which waits for it. */
+static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint32_t bell = fgv_grant_bell(&worker->grantee);
+    if (bell != worker->bell_seen) {
+        worker->bell_seen = bell;
+        worker->alerted_ns = now_ns;
+    }
+    return worker->grantee.is_waiting && now_ns - worker->alerted_ns < ALERT_NS;
+}
+
 /* One round without news: spin, or sleep. */
 static void rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
 {
@@ -348,12 +377,16 @@ static void rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
         worker->quiet_since_ns = now_ns;
     }
     uint64_t quiet_ns = now_ns - worker->quiet_since_ns;
+    if (is_alerted(worker, now_ns)) {
+        pass_time(worker, quiet_ns);
+        return;
+    }
     bool is_busy = worker->nr_unfinished != 0 || worker->first_waiter;
     if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
         fgv_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->spin_ns;
-    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, quiet_ns, is_held_up);
+    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
     if (timeout_ns == 0) {
         pass_time(worker, quiet_ns);
         return;
@@ -430,6 +463,10 @@ static void take_down(struct fgv_worker *worker)
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgv_waiters_drop(worker);
     fgv_host_end(worker);
+    fgv_sync_poll(worker, fgv_clock_ns());
+    if (worker->nr_gates != 0) {
+        leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */
+    }
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
             fgv_context_destroy(worker, worker->contexts[i]);

@@ -1,22 +1,30 @@
 /*
  * One worker: everything it knows of the one client it serves, private memory all of it. Which file does what:
  *
- *   worker.c  opening, the loop, sleeping, the end        serve.c   from a record to a handler to an answer; the
- * backlog sync.c    what of the submitted work has finished     turn.c    when GPU work may be submitted, and what it
- * is charged handles.c the guest's numbers                         memory.c copy.c launch.c module.c context.c output.c
- * handlers; host_function.c has the one part that the device library's threads run
+ *   worker.c   opening, the loop, sleeping, the end
+ *   serve.c    from a record to a handler to an answer; the backlog
+ *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
+ *   turn.c     when GPU work may be submitted, and what it is charged
+ *   handles.c  the guest's numbers
+ *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
+ *              context.c output.c tensor_map.c   handlers
+ *   host_function.c  what the guest calls in the order of a stream; has the one part that the device library's threads
+ *              run
  *
  * All else of it runs on one thread.
  */
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
+#include "cuda_api/fatbin.h"
 #include "face.h"
 #include "grant.h"
 #include "host_function.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
+#include "pool.h"
+#include "ranges.h"
 #include "serve.h"
 
 #define FGV_MAX_HANDLES       (1u << 20)
@@ -24,13 +32,20 @@
 #define FGV_MAX_REQUEST_BYTES 512u /* of a fixed struct */
 #define FGV_MAX_UNFINISHED                                                                                             \
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
-#define FGV_MAX_WAITERS       2048u
-#define FGV_BACKLOG_BYTES     (4u << 20)
-#define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
-#define FGV_MAX_BLOBS         64u
-#define FGV_MAX_RANGES        65536u /* registered host memory */
-#define FGV_MAX_DEVICE_RANGES (1u << 20)
-#define FGV_MARK_INTERVAL     32u /* submissions to a stream between two marks when nobody asks */
+#define FGV_MAX_HELD_UP                                                                                                \
+    256u /* submissions, and marks, while a stream waits for a value: the same queue, and no end in sight */
+#define FGV_MAX_WAITERS         2048u
+#define FGV_BACKLOG_BYTES       (4u << 20)
+#define FGV_BLOB_BYTES          (UINT64_C(2) << 30) /* module images on their way, all together */
+#define FGV_MAX_BLOBS           64u
+#define FGV_MAX_LINKS           16u    /* not destroyed: each holds its logs, and in the driver its inputs */
+#define FGV_MAX_RANGES          65536u /* registered host memory */
+#define FGV_MAX_DEVICE_RANGES   (1u << 20)
+#define FGV_MAX_RESERVATIONS    4096u
+#define FGV_ADDRESS_BYTES       (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
+#define FGV_NODE_BYTES          16u                 /* of a node and its edge data in a chunk */
+#define FGV_MAX_PARAMETER_BYTES 32764u
+#define FGV_MARK_INTERVAL       32u /* submissions to a stream between two marks when nobody asks */
 
 /* Work in a stream up to `seq` is done when `event` is. */
 struct fgv_mark {
@@ -39,6 +54,7 @@ struct fgv_mark {
     uint64_t seq;
     uint64_t held_by; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
+    bool is_gate; /* stands behind a wait for a value */
 };
 
 /* An arena chunk that is completed when the work of its stream is done up to `seq`. */
@@ -65,6 +81,8 @@ struct fgv_stream {
     uint32_t nr_waiters;
     bool is_busy;
     bool is_gone; /* destroyed by the guest; its work may still run */
+    bool is_capture_origin;
+    uint64_t capture_graph; /* number of the graph that the capture makes */
 };
 
 struct fgv_context {
@@ -89,6 +107,10 @@ struct fgv_handle {
     uint8_t kind;
     uint8_t parent_kind;
 };
+
+/* Kinds of this table alone: what a guest knows by the driver's own values. */
+#define FGV_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
+#define FGV_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
 
 struct fgv_handles {
     struct fgv_handle *places;
@@ -116,18 +138,6 @@ struct fgv_blob {
     uint64_t filled_bytes;
 };
 
-struct fgv_range {
-    uint64_t address;
-    uint64_t bytes;
-    struct fgv_context *context; /* that it dies with; NULL for pinned memory */
-};
-
-/* Ranges sorted by address. */
-struct fgv_ranges {
-    struct fgv_range *items;
-    uint32_t nr, room;
-};
-
 struct fgv_backlog {
     uint8_t *bytes;
     uint32_t head, tail; /* a queue that is moved to the front when it is empty */
@@ -148,10 +158,17 @@ struct fgv_worker {
     struct fgv_context *contexts[FGV_MAX_CONTEXTS];
     struct fgv_context *current;
     struct fgv_handles handles;
+    uint64_t last_number; /* of a graph or node */
+    uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgv_blob blobs[FGV_MAX_BLOBS];
     uint64_t blob_bytes;
+    uint32_t nr_links;
     struct fgv_ranges pinned;
     struct fgv_ranges allocated;
+    struct fgv_ranges reserved; /* addresses without memory */
+    struct fgv_ranges mapped;   /* physical memory at such addresses */
+    uint64_t reserved_bytes;
+    struct fgv_memory_pools pools;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
 
@@ -159,20 +176,26 @@ struct fgv_worker {
     struct fgv_stream *busy;
     struct fgv_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
-    uint32_t nr_unfinished; /* submissions that the device may be working on */
+    uint32_t nr_unfinished; /* submissions that the device may be working on, or that are held up by a gate */
     uint32_t nr_held;       /* submissions that wait for a host function of the guest: no use of the device */
     struct fgv_hosts hosts;
+    uint32_t nr_gates; /* waits for values that may not be over */
+    uint32_t nr_marks; /* that are open */
+    bool is_gated;     /* the backlog waits for a gate or a host function, not for the grant */
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
+    uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
-    uint64_t mean_ns;        /* of one submission, 0: unknown */
-    uint64_t idle_since_ns;  /* holding the grant with nothing to do */
-    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns; /* work in flight without a pause since then */
-    uint64_t burst_ns;       /* mean length of that */
-    uint64_t gap_ns;         /* mean length of its pauses, 0: unknown */
+    uint64_t mean_ns;          /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
+    uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
+    uint64_t burst_since_ns;   /* work in flight without a pause since then */
+    uint64_t burst_ns;         /* mean length of that */
+    uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
+    uint64_t gap_deviation_ns; /* mean distance from that */
     struct fgv_backlog backlog;
 
     fgv_may_print_fn inspector;
@@ -180,6 +203,9 @@ struct fgv_worker {
 
     int output; /* memfd that stands for fd 1 */
     uint64_t output_read_bytes;
+
+    uint64_t alerted_ns; /* when the vGPU's bell last changed */
+    uint32_t bell_seen;
 
     uint64_t spin_ns;
     uint64_t yield_after_ns;
@@ -192,11 +218,22 @@ struct fgv_worker {
     int log_level;
 };
 
+/* The value of a conditional handle, inverted: small numbers are those of default streams. */
+#define FGV_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+/* In numbers that the worker gave. */
+#define FGV_HOST_NUMBER (UINT64_C(3) << 62)
+
 /* handles.c */
 bool fgv_handles_init(struct fgv_worker *worker);
 struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
 /* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
 struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number);
+/* What the driver's object is known as, 0: it has no number. Only for kinds that the worker numbers. */
+uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
+/* Makes fgv_handle_number find it. False: no memory. */
+bool fgv_handle_remember_native(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+/* Looks through all handles of a kind for the driver's object; NULL when it is none of them. */
+struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native);
 void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
 /* sync.c */
@@ -224,6 +261,20 @@ bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream);
 /* What the guest put into the stream is no work of its own, but may have to wait for other streams' work. */
 void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream);
 void fgv_stream_free_if_unused(struct fgv_stream *stream);
+
+/* gate.c */
+/* How many submissions may be running: not those in streams that are held up. */
+uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* No more may be queued before a stream that waits for a value goes on. */
+bool fgv_gate_is_full(const struct fgv_worker *worker);
+/* Around a call after which the stream may be held up, and before a submission. */
+void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call);
+void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const struct fgv_request *request);
+void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream);
+
+/* capture.c */
+/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
+bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number);
 
 /* waiters.c */
 /* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */
@@ -256,6 +307,8 @@ void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+/* When the next submission should be done, by how long they took so far; 0: unknown. */
+uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 
 /* serve.c */
@@ -278,6 +331,10 @@ void fgv_memory_pin(struct fgv_worker *worker);
 void fgv_memory_unpin(struct fgv_worker *worker);
 /* The driver freed a context's memory with the context. NULL: everything is forgotten, and the quota given back. */
 void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+/* Takes from the quota, if need be after pools gave back what they keep. */
+bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes);
+/* The allocation is gone, or about to go: its quota is given back. */
+void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
 bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes);
 
@@ -289,6 +346,12 @@ void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult resu
  * failed. */
 void fgv_copy_settle(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_stream *stream,
                      CUresult result);
+
+/* box.c: the chunk that the request lends, or FGV_NO_CHUNK */
+uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed);
+
+/* array.c: gives back what was paid for the object of an array, and frees it */
+void fgv_array_delete(struct fgv_worker *worker, void *object);
 
 /* context.c */
 /* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
@@ -306,7 +369,14 @@ struct fgv_kernel {
     uint32_t parameter_bytes;
 };
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+
+/* image.c */
 void fgv_blobs_free(struct fgv_worker *worker);
+/* The blob that has all its bytes, or NULL. */
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number);
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number);
+/* CUDA_SUCCESS when the blob is an image that ends where it says. */
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind);
 
 /* output.c */
 bool fgv_output_open(struct fgv_worker *worker);

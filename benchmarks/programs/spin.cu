@@ -1,7 +1,7 @@
 /*
  * Kernels that last a given time, launched without end: exact mixtures for the fairness benchmarks.
  *
- *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together]
+ *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together] [--log FILE]
  *
  * N launches are followed by one synchronisation (1: an interactive program), then by a sleep. Kernels that end within
  * a window of S seconds (10) are counted, by themselves, in memory that the host reads at the window's two edges.
@@ -9,6 +9,9 @@
  * --together: all programs of a benchmark count in the same window, while each of them works before it and after it.
  * The program says "ready" once its kernels run, reads the window, two numbers of CLOCK_REALTIME's seconds, from its
  * standard input, and works on until that is closed. Prints one JSON object.
+ *
+ * --log: when each kernel of the window began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
+ * as this machine has them in memory.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -31,14 +34,32 @@ struct window {
     double begin_s, end_s;
 };
 
-__global__ void spin(unsigned long long ns, volatile unsigned long long *nr_ended)
+struct span {
+    unsigned long long begin_ns, end_ns;
+};
+
+/* In memory of the host that the device writes to. */
+struct record {
+    unsigned long long nr_ended;
+    struct span spans[]; /* the newest of them */
+};
+
+static const unsigned long long nr_spans = 1 << 19;
+
+__global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
     do
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     while (now - start < ns);
-    *nr_ended = *nr_ended + 1; /* kernels of one stream follow each other */
+    const unsigned long long nr_ended = record->nr_ended; /* kernels of one stream follow each other */
+    if (is_logged) {
+        volatile struct span *mine = &record->spans[nr_ended % nr_spans];
+        mine->begin_ns = start;
+        mine->end_ns = now;
+    }
+    record->nr_ended = nr_ended + 1;
 }
 
 static double seconds_now(void)
@@ -74,12 +95,28 @@ static struct window ask(void)
     return window;
 }
 
-static unsigned long long count(struct window window, const volatile unsigned long long *nr_ended)
+/* How many kernels had ended at the window's edges. */
+static void count(struct window window, const volatile struct record *record, unsigned long long edges[2])
 {
     sleep_until(window.begin_s);
-    const unsigned long long before = *nr_ended;
+    edges[0] = record->nr_ended;
     sleep_until(window.end_s);
-    return *nr_ended - before;
+    edges[1] = record->nr_ended;
+}
+
+static void write_log(const char *path, const struct record *record, const unsigned long long edges[2])
+{
+    if (record->nr_ended - edges[0] > nr_spans) {
+        fprintf(stderr, "spin: more kernels than the log holds, %llu\n", nr_spans);
+        exit(2);
+    }
+    FILE *file = fopen(path, "wb");
+    for (unsigned long long i = edges[0]; file != NULL && i < edges[1]; i++)
+        fwrite(&record->spans[i % nr_spans], sizeof(struct span), 1, file);
+    if (file == NULL || fclose(file) != 0) {
+        perror(path);
+        exit(2);
+    }
 }
 
 static void wait_for_end_of_input(void)
@@ -90,13 +127,17 @@ static void wait_for_end_of_input(void)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"kernel-us", required_argument, NULL, 'k'}, {"queue", required_argument, NULL, 'q'},
-        {"sleep-us", required_argument, NULL, 's'},  {"seconds", required_argument, NULL, 'w'},
-        {"together", no_argument, NULL, 't'},        {}};
+    static const struct option options[] = {{"kernel-us", required_argument, NULL, 'k'},
+                                            {"queue", required_argument, NULL, 'q'},
+                                            {"sleep-us", required_argument, NULL, 's'},
+                                            {"seconds", required_argument, NULL, 'w'},
+                                            {"together", no_argument, NULL, 't'},
+                                            {"log", required_argument, NULL, 'l'},
+                                            {}};
     double kernel_us = 100, nap_us = 0, window_s = 10;
     long nr_queued = 1;
     bool is_together = false;
+    const char *log = NULL;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'k':
@@ -114,6 +155,9 @@ int main(int argc, char **argv)
         case 't':
             is_together = true;
             break;
+        case 'l':
+            log = optarg;
+            break;
         default:
             return 2;
         }
@@ -122,33 +166,36 @@ int main(int argc, char **argv)
         fprintf(stderr, "spin: times are positive, --queue is 1 or more\n");
         return 2;
     }
-    volatile unsigned long long *nr_ended;
-    CHECK(cudaHostAlloc((void **)&nr_ended, sizeof(*nr_ended), cudaHostAllocMapped));
-    *nr_ended = 0;
+    struct record *record;
+    CHECK(cudaHostAlloc((void **)&record, sizeof(*record) + (log != NULL ? nr_spans * sizeof(struct span) : 0),
+                        cudaHostAllocMapped));
+    record->nr_ended = 0;
     const unsigned long long kernel_ns = (unsigned long long)(kernel_us * 1e3);
-    spin<<<1, 1>>>(kernel_ns, (unsigned long long *)nr_ended);
+    spin<<<1, 1>>>(kernel_ns, record, log != NULL);
     CHECK(cudaDeviceSynchronize());
 
     std::atomic<bool> is_over(false);
     struct window window;
-    unsigned long long nr_kernels = 0;
+    unsigned long long edges[2];
     std::thread counter([&] {
         window = is_together ? ask() : (struct window){seconds_now(), seconds_now() + window_s};
-        nr_kernels = count(window, nr_ended);
+        count(window, record, edges);
         if (is_together)
             wait_for_end_of_input();
         is_over = true;
     });
     while (!is_over) {
         for (long i = 0; i < nr_queued; i++)
-            spin<<<1, 1>>>(kernel_ns, (unsigned long long *)nr_ended);
+            spin<<<1, 1>>>(kernel_ns, record, log != NULL);
         CHECK(cudaGetLastError());
         CHECK(cudaDeviceSynchronize());
         if (nap_us > 0)
             sleep_us(nap_us);
     }
     counter.join();
-    printf("{\"kernels\": %llu, \"kernel_us\": %g, \"seconds\": %g}\n", nr_kernels, kernel_us,
+    if (log != NULL)
+        write_log(log, record, edges);
+    printf("{\"kernels\": %llu, \"kernel_us\": %g, \"seconds\": %g}\n", edges[1] - edges[0], kernel_us,
            window.end_s - window.begin_s);
     return 0;
 }

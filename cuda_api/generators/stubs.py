@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cuda_api.c_types import HANDLES, STRUCTS
+from cuda_api.c_types import HANDLES, HOST_NUMBERED, STRUCTS
 from cuda_api.call import Call
 from cuda_api.generators.text import c_file, guarded, out_of_range, wrap
 from cuda_api.prototype import Parameter
@@ -27,7 +27,7 @@ then.
 
 
 def generate(table: Table) -> str:
-    body = ["#include <stddef.h>", "#include <string.h>", ""]
+    body = ["#include <stdbool.h>", "#include <stddef.h>", "#include <string.h>", ""]
     body += ['#include "cuda_api/prototypes.h"', '#include "cuda_api/wire.h"', '#include "../call.h"']
     body += ['#include "hooks.h"']
     body += [_REFUSE.strip("\n")]
@@ -77,7 +77,11 @@ class _Stub:
         assert self.call.prototype is not None
         yield wrap(self.call.prototype.declaration())
         yield "{"
+        if self.call.unsafe:
+            yield "    if (fgv_capture_forbids())"
+            yield "        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;"
         yield from self.checks()
+        yield from self.doubts()
         yield from self.begin()
         yield from self.fill()
         yield from self.send()
@@ -96,7 +100,10 @@ class _Stub:
             yield f"    if ({p.name}_wire == FGV_STREAM_INVALID)"
             yield "        return refuse(CUDA_ERROR_INVALID_HANDLE);"
         for p in self.call.parameters:
-            if p.base in HANDLES and not p.is_pointer and p not in self.streams:
+            if p.base in HOST_NUMBERED and not p.is_pointer:
+                yield f"    if ({p.name} == NULL)"
+                yield "        return refuse(CUDA_ERROR_INVALID_VALUE);"
+            elif p.base in HANDLES and not p.is_pointer and p not in self.streams:
                 check = f"fgv_handle_check(FGV_HANDLE_{HANDLES[p.base]}, (uint64_t)(uintptr_t){p.name})"
                 if self.call.rule(p) == "nullable":
                     check = f"{p.name} == NULL ? CUDA_SUCCESS : {check}"
@@ -109,17 +116,29 @@ class _Stub:
             yield "    if (result != CUDA_SUCCESS)"
             yield "        return result;"
 
+    def doubts(self) -> Iterator[str]:
+        """Whether the driver may refuse the call at once: then it waits for the answer."""
+        conditions = []
+        for name, (element_bytes, width, *box) in self.call.within.items():
+            height, pitch = box or ("1", "0")
+            conditions.append(f"!fgv_memory_holds({name}, {element_bytes}, {width}, {height}, {pitch})")
+        for name, ranges in self.call.doubtful.items():
+            conditions.append(f"!({out_of_range(f'(unsigned int){name}', ranges)})")
+        if conditions:
+            yield wrap(f"bool is_doubtful = {' || '.join(conditions)};", "    ")
+
     def begin(self) -> Iterator[str]:
         name = self.call.name
+        begin = "fgv_call_begin_anywhere" if self.call.contextless else "fgv_call_begin"
         yield "    struct fgv_call call;"
         if self.call.request.size_bytes:
             yield wrap(
-                f"struct fgv_request_{name} *request = fgv_call_begin(&call, FGV_CALL_{name}, sizeof *request, 0);",
+                f"struct fgv_request_{name} *request = {begin}(&call, FGV_CALL_{name}, sizeof *request, 0);",
                 "    ",
             )
             yield from self.refuse("request == NULL", "call.error")
         else:
-            yield from self.refuse(f"fgv_call_begin(&call, FGV_CALL_{name}, 0, 0) == NULL", "call.error")
+            yield from self.refuse(f"{begin}(&call, FGV_CALL_{name}, 0, 0) == NULL", "call.error")
 
     def refuse(self, condition: str, error: str) -> Iterator[str]:
         drops = [f"fgv_handle_drop(FGV_HANDLE_{HANDLES[p.base]}, {p.name}_new);" for p in self.new]
@@ -156,6 +175,8 @@ class _Stub:
     def send(self) -> Iterator[str]:
         call = self.call
         send = "fgv_call_post(&call)" if call.answer == "async" else "fgv_call_wait(&call, NULL, 0)"
+        if call.within or call.doubtful:
+            send = "is_doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call)"
         if call.reply.size_bytes:
             yield f"    struct fgv_reply_{call.name} reply;"
             send = "fgv_call_wait(&call, &reply, sizeof reply)"
@@ -183,7 +204,7 @@ class _Stub:
         if call.hook and call.prototype is not None:
             yield wrap(f"fgv_after_{call.name}(result, {call.prototype.arguments()});", "    ")
         for p in call.parameters:
-            if p.name == call.destroys:
+            if p.name == call.destroys and p.base not in HOST_NUMBERED:
                 yield f"    fgv_handle_drop(FGV_HANDLE_{HANDLES[p.base]}, (uint64_t)(uintptr_t){p.name});"
         if call.settles:
             yield f"    return fgv_memory_settle({call.settles});"

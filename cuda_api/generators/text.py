@@ -18,8 +18,18 @@ def wrap(text: str, indent: str = "", hanging: int | None = None) -> str:
     lines: list[str] = []
     while len(line) > COLUMNS:
         cut = max(line.rfind(mark, 0, COLUMNS) + len(mark) for mark in (", ", " || ", " && ", " = "))
+        if not line[:cut].strip() or cut <= len(line) - len(line.lstrip()):  # one long name: nothing fits that far in
+            hanging = len(indent) + 8
+            line = " " * hanging + line.lstrip()
+            continue
         if hanging is None:
             hanging = _open_column(line[:cut])
+        if lines and cut <= hanging:  # what is left has no place to break: it goes further to the left, where it can
+            if hanging <= len(indent) + 4:
+                break
+            hanging = len(indent) + 4
+            line = " " * hanging + line.lstrip()
+            continue
         lines.append(line[:cut].rstrip())
         line = " " * hanging + line[cut:]
     return "\n".join([*lines, line])

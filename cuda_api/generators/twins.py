@@ -23,7 +23,9 @@ def generate(table: Table, *, is_strict: bool) -> str:
     body = ["#include <stddef.h>", "", '#include "cuda_api/prototypes.h"', ""]
     if not is_strict:
         targets = {
-            call.of or call.per_thread_async or call.name for call in table.symbols if call.of or call.per_thread
+            call.of or call.per_thread_async or call.name
+            for call in table.symbols
+            if call.of or call.per_thread_async or call.per_thread == "_ptsz"
         }
         body += [*(f"#pragma weak {name}" for name in sorted(targets)), ""]
     body += ["static CUstream own_stream(CUstream stream)", "{"]
@@ -33,7 +35,7 @@ def generate(table: Table, *, is_strict: bool) -> str:
             body += ["", *_alias(call)]
         if call.per_thread == "_ptsz":
             body += ["", *_stream_twin(call)]
-        if call.per_thread == "_ptds":
+        if call.per_thread_async:
             body += ["", *_copy_twin(call)]
     return c_file(DESCRIPTION, body)
 
@@ -61,6 +63,10 @@ def _stream_twin(call: Call) -> Iterator[str]:
             yield f"        own_{p.name}.hStream = own_stream({p.name}->hStream);"
             yield f"        {p.name} = &own_{p.name};"
             yield "    }"
+            arguments.append(p.name)
+        elif p.base == "CUDA_GRAPH_INSTANTIATE_PARAMS":
+            yield f"    if ({p.name} != NULL)"
+            yield f"        {p.name}->hUploadStream = own_stream({p.name}->hUploadStream);"
             arguments.append(p.name)
         else:
             arguments.append(p.name)

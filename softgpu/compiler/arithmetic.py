@@ -183,7 +183,7 @@ def divide(builder: Builder, kind: Type) -> None:
 
 
 def _divide(builder: Builder, kind: Type, operation: str) -> None:
-    """A zero divisor gives all ones (div) or the dividend (rem), as GPUs do; the host would trap on it, and on MIN / -1."""
+    """A zero divisor gives all ones, as an H200 does; the host would trap on it, and on MIN / -1."""
     llvm = kind.integer
     left, right = _read_two(builder, llvm)
     is_zero = builder.let(f"icmp eq {llvm} {right}, 0")
@@ -194,7 +194,7 @@ def _divide(builder: Builder, kind: Type, operation: str) -> None:
         avoid = builder.let(f"or i1 {is_zero}, {builder.let(f'and i1 {is_least}, {is_minus_one}')}")
     divisor = builder.select(avoid, llvm, "1", right)
     value = builder.let(f"{'s' if kind.is_signed else 'u'}{operation} {llvm} {left}, {divisor}")
-    _write(builder, builder.select(is_zero, llvm, "-1" if operation == "div" else left, value), kind)
+    _write(builder, builder.select(is_zero, llvm, "-1", value), kind)
 
 
 @lowers("div")

@@ -12,7 +12,7 @@ from cuda_api.ptx.syntax import Instruction
 from softgpu.compiler.builder import Builder
 from softgpu.compiler.floating import intrinsic
 from softgpu.compiler.helpers import atomic_helper
-from softgpu.compiler.memory import space_of
+from softgpu.compiler.memory import is_in, space_of
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import Type
 
@@ -78,7 +78,19 @@ def _atomic(builder: Builder, kind: Type, llvm: str, operation: str, pointer: st
         helper = builder.helper(atomic_helper(name, llvm))
         old = builder.let(f"call {kind.integer} @{helper}(ptr {pointer}, {llvm} {values[0]})")
         return builder.convert_bits(old, kind.integer, llvm)
+    if name == "fadd" and llvm == "float":
+        return _flushing_sum(builder, pointer, values[0])
     return builder.let(f"atomicrmw {name} ptr {pointer}, {llvm} {values[0]} {ordering}, {alignment}")
+
+
+def _flushing_sum(builder: Builder, pointer: str, value: str) -> str:
+    """f32 sums know no subnormal numbers in global memory, but do in shared memory, by a generic address, too."""
+    keeps = "false"
+    if not space_of(builder.instruction):
+        keeps = is_in(builder, builder.let(f"ptrtoint ptr {pointer} to i64"), "shared")
+    helper = builder.helper("sgp.atomic.fadd.float")
+    old = builder.let(f"call i32 @{helper}(ptr {pointer}, float {value}, i1 {keeps})")
+    return builder.convert_bits(old, "i32", "float")
 
 
 def _plain(builder: Builder, kind: Type, llvm: str, operation: str, pointer: str, values: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Instruction, Integer
+from cuda_api.ptx.syntax import Instruction, Integer, Operand
 from softgpu.compiler.builder import Builder
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import Type
@@ -88,8 +88,11 @@ def lower_funnel(builder: Builder, instruction: Instruction) -> None:
     builder.write(destination, builder.let(f"trunc i64 {joined} to i32"), "i32")
 
 
-def _position_and_length(builder: Builder, operands: tuple[object, ...]) -> tuple[str, str]:
-    position, length = (builder.let(f"and i32 {builder.read(item, 'i32')}, 255") for item in operands)  # type: ignore[arg-type]
+def _position_and_length(builder: Builder, bits: int, operands: tuple[Operand, ...]) -> tuple[str, str]:
+    """Of 32-bit fields the lower byte counts; of 64-bit ones the whole number, on an H200, though the manual says a byte."""
+    position, length = (builder.read(item, "i32") for item in operands)
+    if bits == 32:
+        position, length = (builder.let(f"and i32 {value}, 255") for value in (position, length))
     return position, length
 
 
@@ -98,7 +101,7 @@ def lower_bfe(builder: Builder, instruction: Instruction) -> None:
     kind: Type = builder.type()
     destination, operand, first, second = builder.operands(4)
     llvm, bits = kind.integer, kind.bits
-    position, length = _position_and_length(builder, (first, second))
+    position, length = _position_and_length(builder, bits, (first, second))
     value = shifted(builder, "ashr" if kind.is_signed else "lshr", llvm, bits, builder.read(operand, llvm), position)
     is_short = builder.let(f"icmp ult i32 {length}, {bits}")
     if kind.is_signed:
@@ -118,7 +121,7 @@ def lower_bfi(builder: Builder, instruction: Instruction) -> None:
     kind = builder.type()
     destination, source, base, first, second = builder.operands(5)
     llvm, bits = kind.integer, kind.bits
-    position, length = _position_and_length(builder, (first, second))
+    position, length = _position_and_length(builder, bits, (first, second))
     mask = builder.let(f"sub {llvm} {shifted(builder, 'shl', llvm, bits, '1', length)}, 1")
     mask = shifted(builder, "shl", llvm, bits, mask, position)
     inserted = shifted(builder, "shl", llvm, bits, builder.read(source, llvm), position)

@@ -32,6 +32,9 @@ RUNTIME_OFFSETS_BYTES = {
     "yield": 96,
     "active_mask": 104,
     "misaligned": 112,
+    "texture_fetch": 120,
+    "surface_address": 128,
+    "texture_query": 136,
 }
 PARALLEL = ", !llvm.access.group !1"
 """On accesses that PTX leaves unordered between threads: the loop over a block's threads may then be vectorised."""

@@ -66,7 +66,7 @@ def _place(builder: Builder, operand: Operand, parameter: Variable | None) -> st
 @lowers("call")
 def lower_call(builder: Builder, instruction: Instruction) -> None:
     results, target, arguments = _split(builder, instruction)
-    builtin = _BUILTINS.get(target.text)
+    builtin = BUILTINS.get(target.text)
     flat = builder.frame.unit.defined(target.text)
     if flat is None and builtin is not None:
         pointers = [_place(builder, operand, None) for operand in (*results, *arguments)]
@@ -153,4 +153,4 @@ def _free(builder: Builder, places: list[str]) -> None:
     builder.runtime("device_free", "void", "ptr %self", _pointer(builder, places[-1]))
 
 
-_BUILTINS = {"vprintf": _vprintf, "__assertfail": _assert_fail, "malloc": _malloc, "free": _free}
+BUILTINS = {"vprintf": _vprintf, "__assertfail": _assert_fail, "malloc": _malloc, "free": _free}

@@ -1,7 +1,7 @@
 """
 softgpu-compile: an image in, a shared object out.
 
-    softgpu-compile --image FILE --capability 75 --output FILE.so
+    softgpu-compile --image FILE --capability 75 --output FILE.so [--emit-llvm | --link | --check]
     softgpu-compile --version
 
 It prints nothing when all is well. Otherwise it exits with 1 and says `softgpu: CODE: message`, CODE being the name of the CUresult
@@ -10,11 +10,17 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from cuda_api.image_set import split
 from cuda_api.ptx import PtxSyntaxError, parse
+from cuda_api.ptx.syntax import Module
 from softgpu.compiler.errors import (
     CompileError,
     InvalidImageError,
@@ -23,20 +29,14 @@ from softgpu.compiler.errors import (
     UnsupportedPtxVersionError,
 )
 
+if TYPE_CHECKING:
+    from softgpu.compiler.unit import Unit
+
 COMPILER_VERSION = "softgpu-compile 1"
 
 
-class _VersionAction(argparse.Action):
-    """Looks LLVM's package up when asked, not at every start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        import llvmlite  # noqa: PLC0415
-
-        print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
-        parser.exit()
-
-
 _NEWEST_PTX = (9, 99)
+_MOST_PROCESSES = 8
 
 
 def ptx_of_image(image: bytes, capability: int) -> str:
@@ -54,10 +54,9 @@ def ptx_of_image(image: bytes, capability: int) -> str:
         raise InvalidImageError(str(error)) from error
 
 
-def llvm_text(ptx: str, capability: int) -> str:
-    """The LLVM module of a PTX module."""
+def module_of_text(ptx: str, capability: int) -> Module:
+    """PTX, read and found fit for the device."""
     from softgpu.compiler.tables import target_of  # noqa: PLC0415
-    from softgpu.compiler.unit import Unit  # noqa: PLC0415
 
     try:
         module = parse(ptx)
@@ -69,33 +68,119 @@ def llvm_text(ptx: str, capability: int) -> str:
         raise NoBinaryForGpuError(f"the PTX is for sm_{target_of(module.targets)}, the device is sm_{capability}")
     if module.address_size != 64:
         raise InvalidPtxError(f"addresses of {module.address_size} bits are not supported")
-    return Unit(module).text()
+    return module
 
 
-def compile_image(image: bytes, capability: int, output: Path) -> None:
-    """The whole way. Raises CompileError."""
-    text = llvm_text(ptx_of_image(image, capability), capability)
-    from softgpu.compiler.native import link, object_code  # noqa: PLC0415 - after all that can fail without LLVM
+def modules_of(images: bytes, capability: int) -> list[Module]:
+    """The PTX of each image of a set; an image alone is a set."""
+    return [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
 
-    link(object_code(text), output)
+
+def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Module:
+    """The modules as one; `is_complete` when no more are to come."""
+    from softgpu.compiler.link import link as link_modules  # noqa: PLC0415 - rare
+
+    return link_modules(modules, is_complete=is_complete)
+
+
+def llvm_text(ptx: str, capability: int) -> str:
+    """The LLVM module of a PTX module."""
+    return _unit(module_of_text(ptx, capability)).text()
+
+
+def _unit(module: Module) -> Unit:
+    from softgpu.compiler.unit import Unit  # noqa: PLC0415
+
+    return Unit(module)
+
+
+def _module_of(images: bytes, capability: int) -> Module:
+    modules = modules_of(images, capability)
+    return modules[0] if len(modules) == 1 else linked_module(modules)
+
+
+def compile_image(images: bytes, capability: int, output: Path, *, speed_level: int = 2) -> None:
+    """The whole way, from an image or a set of images, at one of LLVM's levels. Raises CompileError."""
+    modules = _unit(_module_of(images, capability)).modules(_nr_processes())
+    from softgpu.compiler import native  # noqa: PLC0415 - after much that can fail without LLVM
+
+    with native.work_folder(output) as folder:
+        native.link(native.objects(modules, folder, speed_level=speed_level), output)
+
+
+def _nr_processes() -> int:
+    """How many may work at once. A process with threads stays alone: a copy of it would have locks that nobody opens."""
+    return min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if threading.active_count() == 1 else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; `mode` is '', 'emit_llvm', 'link' or 'check'."""
+
+    image: Path
+    capability: int
+    output: Path
+    mode: str = ""
+
+
+def _options(arguments: list[str]) -> Options:
+    """What the driver says before a launch is understood without a parser, whose import costs what a small kernel does."""
+    match arguments:
+        case ["--image", image, "--capability", capability, "--output", output] if capability.isdecimal():
+            return Options(Path(image), int(capability), Path(output))
+    return _parsed(arguments)
+
+
+def _parsed(arguments: list[str]) -> Options:
+    import argparse  # noqa: PLC0415
+
+    class Version(argparse.Action):
+        """Looks LLVM's package up when asked, not at every start."""
+
+        def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+            import llvmlite  # noqa: PLC0415
+
+            print(f"{COMPILER_VERSION}, llvmlite {llvmlite.__version__}")
+            parser.exit()
+
+    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the compiler's version and LLVM's")
+    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary, PTX text, or a set")
+    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
+    modes = {
+        "emit_llvm": "write LLVM text, before optimisation, instead",
+        "link": "write the linked PTX instead",
+        "check": "write nothing: the images may need others still",
+    }
+    instead = parser.add_mutually_exclusive_group()
+    for mode, text in modes.items():
+        instead.add_argument(f"--{mode.replace('_', '-')}", action="store_const", dest="mode", const=mode, help=text)
+    given = parser.parse_args(arguments)
+    return Options(given.image, given.capability, given.output, given.mode or "")
+
+
+def _write(options: Options, images: bytes) -> None:
+    """What the options ask for; the shared object without any."""
+    match options.mode:
+        case "check":
+            linked_module(modules_of(images, options.capability), is_complete=False)
+        case "link":
+            from cuda_api.ptx import format_module  # noqa: PLC0415
+
+            text = format_module(linked_module(modules_of(images, options.capability)))
+            options.output.write_bytes(text.encode("utf-8", "replace"))
+        case "emit_llvm":
+            options.output.write_text(_unit(_module_of(images, options.capability)).text())
+        case _:
+            compile_image(images, options.capability, options.output)
 
 
 def run(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="softgpu-compile", description="Compiles PTX for this machine's CPU.")
-    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the compiler's version and LLVM's")
-    parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary or PTX text")
-    parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
-    parser.add_argument("--emit-llvm", action="store_true", help="write LLVM text, before optimisation, instead")
-    options = parser.parse_args(arguments)
+    options = _options(arguments)
     try:
-        image = options.image.read_bytes()
-        if options.emit_llvm:
-            ptx = ptx_of_image(image, options.capability)
-            options.output.write_text(llvm_text(ptx, options.capability))
-        else:
-            compile_image(image, options.capability, options.output)
+        _write(options, options.image.read_bytes())
     except CompileError as error:
         print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1

@@ -16,6 +16,7 @@ from softgpu.compiler.scalars import TYPES, Type
 _ALLOWED = frozenset(("rn", "rna", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "relu"))
 _INTEGER_ROUNDING = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _DIRECTED = ("rz", "rm", "rp")
+_TF32_NAN = 0x7FFFE000
 
 
 @lowers("cvt")
@@ -38,8 +39,8 @@ def lower_cvt(builder: Builder, instruction: Instruction) -> None:
 
 
 def _converted(builder: Builder, target: Type, source: Type, value: str) -> tuple[str, str]:
-    if source.llvm == "float" and builder.has("ftz"):
-        value = flush(builder, source, value)
+    if source.llvm == "float" and builder.has("ftz") and not (target.is_float and target.bits == 16):
+        value = flush(builder, source, value)  # on its way to f16 an H200 rounds a subnormal number, .ftz or not
     if source.is_float:
         if target.is_float:
             result = _float_to_float(builder, target, source, value)
@@ -189,7 +190,11 @@ def _pair(builder: Builder, target: Type, source: Type) -> None:
 
 
 def _to_tf32(builder: Builder, value: str) -> str:
-    """The upper 19 bits, rounded to nearest: ties away from zero (.rna) or to even (.rn), or cut off (.rz)."""
+    """
+    The upper 19 bits, rounded to nearest: ties away from zero (.rna) or to even (.rn), or cut off (.rz).
+
+    A NaN is the canonical one, but .rna cuts it off, even to an infinity, as on an H200.
+    """
     bits = builder.let(f"bitcast float {value} to i32")
     if builder.has("rz"):
         rounded = bits
@@ -199,6 +204,6 @@ def _to_tf32(builder: Builder, value: str) -> str:
             last = builder.let(f"and i32 {builder.let(f'lshr i32 {bits}, 13')}, 1")
             half = builder.let(f"add i32 {last}, 4095")
         rounded = builder.let(f"add i32 {bits}, {half}")
-    is_finite = builder.let(f"icmp ult i32 {builder.let(f'and i32 {bits}, 2147483647')}, 2139095040")
-    cut = builder.let(f"and i32 {rounded}, -8192")
-    return builder.select(is_finite, "i32", cut, bits)
+    is_nan = builder.let(f"fcmp uno float {value}, 0.0")
+    special = builder.let(f"and i32 {bits}, -8192") if builder.has("rna") else str(_TF32_NAN)
+    return builder.select(is_nan, "i32", special, builder.let(f"and i32 {rounded}, -8192"))

@@ -21,7 +21,22 @@ from cuda_api.ptx.syntax import (
 
 _MEMORY = ("global", "shared", "local")
 _WITHOUT_RESULT = frozenset(
-    ("st", "red", "bra", "brx", "ret", "exit", "membar", "fence", "nanosleep", "prefetch", "bar", "barrier")
+    (
+        "st",
+        "red",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "membar",
+        "fence",
+        "nanosleep",
+        "prefetch",
+        "bar",
+        "barrier",
+        "sust",
+        "sured",
+    )
 )
 
 
@@ -54,7 +69,13 @@ def _names(operand: Operand) -> Iterator[str]:
 
 def names_of(operands: Iterable[Operand]) -> set[str]:
     """All names in operands, those in addresses and vectors, too."""
-    return {name for operand in operands for name in _names(operand)}
+    found: set[str] = set()
+    for operand in operands:
+        if isinstance(operand, Name):
+            found.add(operand.text)
+        else:
+            found.update(_names(operand))
+    return found
 
 
 def _memory(instruction: Instruction) -> set[str]:

@@ -25,6 +25,18 @@ class NoBinaryForGpuError(CompileError):
     code = "CUDA_ERROR_NO_BINARY_FOR_GPU"
 
 
+class UndefinedSymbolError(CompileError):
+    """Of the modules that are linked none defines what one of them uses."""
+
+    code = "CUDA_ERROR_INVALID_SOURCE"
+
+
+class DuplicateSymbolError(CompileError):
+    """Two of the modules that are linked define the same."""
+
+    code = "CUDA_ERROR_INVALID_SOURCE"
+
+
 class UnsupportedPtxVersionError(CompileError):
     code = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 

@@ -53,6 +53,28 @@ def flush(builder: Builder, kind: Type, value: str) -> str:
     return choose(builder, kind, is_small, zero_of_sign, value)
 
 
+def _flush_rounded(builder: Builder, kind: Type, value: str, twice: str) -> str:
+    """
+    A zero for a product that would be subnormal were it rounded without a least exponent, as GPUs (and x86) decide it.
+
+    `twice` is the same operation with twice the result: half of the least normal number's double has all its bits still. Where it overflows,
+    `value` alone tells. A sum, and a quotient to nearest, is never rounded up to the least normal number and needs none of this.
+    """
+    least = _SMALLEST_NORMAL[_element(kind)]
+    boolean = "<2 x i1>" if kind.kind == "x" else "i1"
+    is_tiny = []
+    for number, bound in ((value, least), (twice, 2 * least)):
+        magnitude = builder.call(intrinsic("fabs", kind), kind.llvm, number)
+        constant = splat(kind, float_constant(bound, _element(kind)))
+        is_tiny.append(builder.let(f"fcmp olt {kind.llvm} {magnitude}, {constant}"))
+    zero_of_sign = builder.call(intrinsic("copysign", kind), kind.llvm, zero(kind), value)
+    return choose(builder, kind, builder.let(f"or {boolean} {is_tiny[0]}, {is_tiny[1]}"), zero_of_sign, value)
+
+
+def _doubled(builder: Builder, llvm: str, value: str) -> str:
+    return builder.let(f"fadd {llvm} {value}, {value}")
+
+
 def _element(kind: Type) -> str:
     """The LLVM type of a float, or of a pair's halves."""
     return kind.llvm.split()[-1].rstrip(">")
@@ -144,14 +166,20 @@ def lower_product(builder: Builder, instruction: Instruction, kind: Type) -> Non
     builder.check_modifiers(_ALLOWED)
     builder.operands(3)
     left, right = read(builder, 1, kind), read(builder, 2, kind)
+    value = _product(builder, kind, left, right)
+    if builder.has("ftz"):
+        value = _flush_rounded(builder, kind, value, _product(builder, kind, _doubled(builder, kind.llvm, left), right))
+    finish(builder, kind, value)
+
+
+def _product(builder: Builder, kind: Type, left: str, right: str) -> str:
     mode = rounding(builder)
     if not mode:
-        finish(builder, kind, builder.let(f"fmul {kind.llvm} {left}, {right}"))
-    elif kind.llvm == "float":
+        return builder.let(f"fmul {kind.llvm} {left}, {right}")
+    if kind.llvm == "float":
         product = builder.let(f"fmul double {_widened(builder, left)}, {_widened(builder, right)}")
-        finish(builder, kind, _directed_f32(builder, mode, product, None))
-    else:
-        finish(builder, kind, _switched(builder, mode, "fmul", kind, left, right))
+        return _directed_f32(builder, mode, product, None)
+    return _switched(builder, mode, "fmul", kind, left, right)
 
 
 def lower_fma(builder: Builder, instruction: Instruction) -> None:
@@ -159,16 +187,23 @@ def lower_fma(builder: Builder, instruction: Instruction) -> None:
     builder.check_modifiers(_ALLOWED)
     builder.operands(4)
     first, second, third = (read(builder, index, kind) for index in (1, 2, 3))
+    value = _fma(builder, kind, first, second, third)
+    if builder.has("ftz"):
+        doubled = (_doubled(builder, kind.llvm, first), second, _doubled(builder, kind.llvm, third))
+        value = _flush_rounded(builder, kind, value, _fma(builder, kind, *doubled))
+    finish(builder, kind, value)
+
+
+def _fma(builder: Builder, kind: Type, first: str, second: str, third: str) -> str:
     mode = rounding(builder)
     if kind.bits == 16 or kind.kind == "x":
-        finish(builder, kind, _narrow_fma(builder, kind, first, second, third))
-    elif not mode:
-        finish(builder, kind, builder.call(intrinsic("fma", kind), kind.llvm, first, second, third))
-    elif kind.llvm == "float":
+        return _narrow_fma(builder, kind, first, second, third)
+    if not mode:
+        return builder.call(intrinsic("fma", kind), kind.llvm, first, second, third)
+    if kind.llvm == "float":
         product = builder.let(f"fmul double {_widened(builder, first)}, {_widened(builder, second)}")
-        finish(builder, kind, _directed_f32(builder, mode, product, _widened(builder, third)))
-    else:
-        finish(builder, kind, _switched(builder, mode, "fma", kind, first, second, third))
+        return _directed_f32(builder, mode, product, _widened(builder, third))
+    return _switched(builder, mode, "fma", kind, first, second, third)
 
 
 def _narrow_fma(builder: Builder, kind: Type, *values: str) -> str:
@@ -189,11 +224,19 @@ def lower_quotient(builder: Builder, instruction: Instruction, kind: Type) -> No
     builder.check_modifiers(_ALLOWED)
     builder.operands(3)
     left, right = read(builder, 1, kind), read(builder, 2, kind)
-    mode = rounding(builder)
-    if mode:
-        finish(builder, kind, _switched(builder, mode, "fdiv", kind, left, right))
+    if rounding(builder):
+        finish(builder, kind, _directed_quotient(builder, kind, left, right))
     else:
         finish(builder, kind, _quotient(builder, kind, left, right))
+
+
+def _directed_quotient(builder: Builder, kind: Type, left: str, right: str) -> str:
+    mode = rounding(builder)
+    value = _switched(builder, mode, "fdiv", kind, left, right)
+    if not builder.has("ftz"):
+        return value
+    twice = _switched(builder, mode, "fdiv", kind, _doubled(builder, kind.llvm, left), right)
+    return _flush_rounded(builder, kind, value, twice)
 
 
 def _quotient(builder: Builder, kind: Type, left: str, right: str) -> str:
@@ -245,15 +288,15 @@ def lower_reciprocal(builder: Builder, instruction: Instruction) -> None:
     kind = builder.type()
     builder.operands(2)
     value = read(builder, 1, kind)
-    mode = rounding(builder)
-    if mode:
-        finish(builder, kind, _switched(builder, mode, "fdiv", kind, "1.0", value))
-    else:
-        finish(builder, kind, _upper_word(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {value}")))
+    if rounding(builder):
+        finish(builder, kind, _directed_quotient(builder, kind, "1.0", value))
+        return
+    value = _upper_word(builder, kind, value)
+    finish(builder, kind, _upper_word(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {value}")))
 
 
 def _upper_word(builder: Builder, kind: Type, value: str) -> str:
-    """Of .approx.ftz.f64 the manual says that the lower 32 bits of the result are zero."""
+    """Of operand and result of .approx.ftz.f64 the lower 32 bits count for nothing, as the manual says."""
     if kind.llvm != "double" or not builder.has("ftz"):
         return value
     bits = builder.convert_bits(value, "double", "i64")
@@ -268,6 +311,8 @@ def lower_root(builder: Builder, instruction: Instruction) -> None:
     if mode:
         finish(builder, kind, _switched(builder, mode, "sqrt", kind, value))
         return
+    if instruction.opcode == "rsqrt":
+        value = _upper_word(builder, kind, value)
     root = builder.call(intrinsic("sqrt", kind), kind.llvm, value)
     if instruction.opcode == "rsqrt":
         root = _upper_word(builder, kind, builder.let(f"fdiv {kind.llvm} 1.0, {root}"))

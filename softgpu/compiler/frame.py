@@ -97,10 +97,16 @@ class Frame:
 
     # Memory
 
-    def part(self, flat: FlatFunction, traits: Traits, local_base: str) -> Frame:
+    def of_unit(self, unit: Unit) -> Frame:
+        """The same for another unit that collects what the code asks for."""
+        other = copy(self)
+        other.unit, other._argument_slots = unit, {}
+        return other
+
+    def part(self, unit: Unit, flat: FlatFunction, traits: Traits, local_base: str) -> Frame:
         """The same names for a part of the function that is a function of its own. Its local variables lie at `local_base`."""
         other = copy(self)
-        other.flat, other.traits = flat, traits
+        other.unit, other.flat, other.traits = unit, flat, traits
         other._argument_slots = {"local": local_base}
         return other
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cuda_api.ptx.syntax import Instruction, Label
 from softgpu.compiler import (  # noqa: F401 - importing a family registers its lowerings
@@ -16,17 +17,40 @@ from softgpu.compiler import (  # noqa: F401 - importing a family registers its 
     convert,
     floating,
     memory,
+    texture,
     transcendental,
     video,
     warp,
 )
 from softgpu.compiler.builder import Builder
 from softgpu.compiler.frame import Frame
-from softgpu.compiler.kernel import body_parameters
+from softgpu.compiler.kernel import Kernel, body_parameters, declaration, kernel_wrappers, parameters_node
+from softgpu.compiler.pieces import Piece
 from softgpu.compiler.registry import LOWERINGS
+
+if TYPE_CHECKING:
+    from softgpu.compiler.unit import Unit
 
 DEVICE_PARAMETERS = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned, ptr %exited"
 _BLOCK_ENDS = frozenset(("bra", "brx"))
+_WRAPPERS_WEIGHT = 30
+
+
+def kernel_piece(kernel: Kernel, frame: Frame) -> Piece:
+    """All of a kernel whose threads run one after another, or as fibers."""
+
+    def lines(unit: Unit) -> Iterator[str]:
+        yield from lower_function(frame.of_unit(unit))
+        yield from kernel_wrappers(kernel)
+
+    names = [f"thread.{kernel.name}"] if kernel.traits.waits else [f"thread.{kernel.name}", f"block.{kernel.name}"]
+    return Piece(
+        lines,
+        _WRAPPERS_WEIGHT + len(kernel.flat.code),
+        {name: declaration(name) for name in names},
+        reachable=frozenset(kernel.traits.reachable - {kernel.name}),
+        shared=(parameters_node(kernel),),
+    )
 
 
 def lower_function(frame: Frame) -> Iterator[str]:

@@ -132,6 +132,38 @@ end:
     return name
 
 
+# atom.add.f32 takes subnormal numbers, in memory and of its own, for zeros, unless %keeps. Returns the bits that were there.
+HELPERS["sgp.atomic.fadd.float"] = Helper(
+    """define internal float @sgp.atomic.flushed(float %x, i1 %keeps) alwaysinline nounwind memory(none) {
+  %magnitude = call float @llvm.fabs.f32(float %x)
+  %normal = fcmp uge float %magnitude, 0x3810000000000000
+  %stays = or i1 %normal, %keeps
+  %zero = call float @llvm.copysign.f32(float 0.0, float %x)
+  %out = select i1 %stays, float %x, float %zero
+  ret float %out
+}
+define internal i32 @sgp.atomic.fadd.float(ptr %p, float %v, i1 %keeps) nounwind {
+entry:
+  %addend = call float @sgp.atomic.flushed(float %v, i1 %keeps)
+  %first = load atomic i32, ptr %p monotonic, align 4
+  br label %again
+again:
+  %old = phi i32 [ %first, %entry ], [ %seen, %again ]
+  %f = bitcast i32 %old to float
+  %there = call float @sgp.atomic.flushed(float %f, i1 %keeps)
+  %sum = fadd float %there, %addend
+  %flushed = call float @sgp.atomic.flushed(float %sum, i1 %keeps)
+  %new = bitcast float %flushed to i32
+  %both = cmpxchg ptr %p, i32 %old, i32 %new seq_cst seq_cst
+  %seen = extractvalue { i32, i1 } %both, 0
+  %done = extractvalue { i32, i1 } %both, 1
+  br i1 %done, label %end, label %again
+end:
+  ret i32 %old
+}""",
+    ("declare float @llvm.fabs.f32(float)", "declare float @llvm.copysign.f32(float, float)"),
+)
+
 _TWO_SUM = """  %s = fadd double %a, %b
   %bb = fsub double %s, %a
   %back = fsub double %s, %bb
@@ -142,7 +174,7 @@ _TWO_SUM = """  %s = fadd double %a, %b
 # What LLVM calls for a conversion to bf16, where the C compiler's runtime is too old to have it.
 HELPERS["__truncsfbf2"] = Helper(
     """@llvm.used = appending global [1 x ptr] [ptr @__truncsfbf2], section "llvm.metadata"
-define hidden bfloat @__truncsfbf2(float %x) nounwind {
+define weak hidden bfloat @__truncsfbf2(float %x) nounwind {
   %i = bitcast float %x to i32
   %shifted = lshr i32 %i, 16
   %last = and i32 %shifted, 1

@@ -91,6 +91,11 @@ def block_fields(kernel: Kernel) -> Iterator[str]:
         yield f"  %{name} = load i32, ptr %{name}.at, !range !2, !invariant.load !0"
 
 
+def declaration(name: str) -> str:
+    """Of a function that struct sgp_kernel names, for the modules that do not define it."""
+    return f'declare hidden void @"{name}"({"ptr, ptr, i32" if name.startswith("thread.") else "ptr, ptr"})'
+
+
 def _call_body(kernel: Kernel) -> str:
     return (
         f'  call void @"k.{kernel.name}"(ptr %block, ptr %self, ptr %shared, ptr %globals, ptr %params, '
@@ -100,8 +105,7 @@ def _call_body(kernel: Kernel) -> str:
 
 def kernel_wrappers(kernel: Kernel) -> Iterator[str]:
     """LLVM text of the functions that struct sgp_kernel names."""
-    yield parameters_node(kernel)
-    yield f'define internal void @"thread.{kernel.name}"(ptr %block, ptr %self, i32 %index) #0 {{'
+    yield f'define hidden void @"thread.{kernel.name}"(ptr %block, ptr %self, i32 %index) #0 {{'
     yield from block_fields(kernel)
     yield from _clear_reserved(kernel)
     yield "  %tx = urem i32 %index, %nx"
@@ -122,7 +126,7 @@ def kernel_wrappers(kernel: Kernel) -> Iterator[str]:
     yield "  ret void\n}"
     if not kernel.traits.waits:
         yield from _box(kernel)
-        yield f'define internal void @"block.{kernel.name}"(ptr %block, ptr %self) #0 {{'
+        yield f'define hidden void @"block.{kernel.name}"(ptr %block, ptr %self) #0 {{'
         yield from block_fields(kernel)
         yield f'  call void @"box.{kernel.name}"(ptr %block, ptr %self, i32 0, i32 %nx, i32 0, i32 %ny, i32 0, i32 %nz)'
         yield "  ret void\n}"

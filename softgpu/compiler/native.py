@@ -1,9 +1,12 @@
-"""LLVM text to a shared object: verified, optimised for this host, linked by the system's linker."""
+"""LLVM text to a shared object: verified, optimised for this host by several processes, linked by the system's linker."""
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +40,7 @@ def _start_llvm() -> None:
     llvm.set_option("softgpu", "-disable-lsr")
 
 
-def object_code(text: str, *, speed_level: int = 2) -> bytes:
+def object_code(text: str, *, speed_level: int) -> bytes:
     """An ELF object of an LLVM module in text form."""
     _start_llvm()
     cpu, features = host_target()
@@ -63,27 +66,84 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: i
     builder.getModulePassManager().run(module, builder)
 
 
-def link(code: bytes, output: Path) -> None:
+def objects(modules: Sequence[Callable[[], str]], folder: Path, *, speed_level: int = 2) -> list[Path]:
+    """
+    Object files of several modules, all but the first written and compiled by a process of its own. What such a process fails at is done
+    again here, which raises what it met.
+    """
+    _start_llvm()
+    files = [folder / f"{number}.o" for number in range(len(modules))]
+    workers: list[int] = []
+    try:
+        for module, file in zip(modules[1:], files[1:], strict=True):
+            workers.append(_start_worker(module, file, speed_level))
+        files[0].write_bytes(object_code(modules[0](), speed_level=speed_level))
+        for module, file in zip(modules[1:], files[1:], strict=True):
+            if os.waitpid(workers[0], 0)[1]:
+                file.write_bytes(object_code(module(), speed_level=speed_level))
+            workers.pop(0)
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+            os.waitpid(worker, 0)
+    return files
+
+
+def _start_worker(module: Callable[[], str], file: Path, speed_level: int) -> int:
+    """A copy of this process that compiles one module and ends; its exit status is 0 when the file is complete."""
+    worker = os.fork()
+    if worker:
+        return worker
+    status = 1
+    try:
+        file.write_bytes(object_code(module(), speed_level=speed_level))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+@contextmanager
+def work_folder(output: Path) -> Iterator[Path]:
+    """An own folder beside the output; gone in the end. Where its name is taken, it is by what a killed process left."""
+    tries = itertools.count()
+    while True:
+        folder = output.absolute().parent / f".softgpu-{os.getpid()}-{next(tries)}"
+        try:
+            folder.mkdir(mode=0o700)
+            break
+        except FileExistsError:
+            continue
+    try:
+        yield folder
+    finally:
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+def link(object_files: Sequence[Path], output: Path) -> None:
     """Writes the shared object in one step: whoever opens `output` finds all of it or the file that was there before."""
-    output = output.absolute()
-    with tempfile.TemporaryDirectory(prefix=".softgpu-", dir=output.parent) as folder:
-        object_file, linked = Path(folder, "module.o"), Path(folder, "module.so")
-        object_file.write_bytes(code)
-        rest = ["-o", str(linked), str(object_file), "-lm"]
-        if not _succeeds(["ld", "-shared", "--as-needed", "-z", "now", *rest]):
-            _link_with_driver(rest)
-        linked.replace(output)
+    linked = object_files[0].with_name("module.so")
+    rest = ["-o", str(linked), *map(str, object_files), "-lm"]
+    if not _succeeds(["ld", "-shared", "--as-needed", "-z", "now", *rest]):
+        _link_with_driver(rest)
+    linked.replace(output)
 
 
 def _succeeds(command: list[str]) -> bool:
+    """Runs it, quietly."""
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (1, 2)]
     try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
+        child = os.posix_spawnp(command[0], command, os.environ, file_actions=quiet)
+    except OSError:
         return False
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _link_with_driver(rest: list[str]) -> None:
     """The slow way, for a linker that is not called `ld` or does not find the libraries alone."""
+    import subprocess  # noqa: PLC0415 - costs more than to link, and is rarely needed
+
     command = ["cc", "-shared", "-nostartfiles", "-Wl,--as-needed,-z,now", *rest]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,17 +4,19 @@ One PTX module on its way to one LLVM module: places, tokens, declarations, help
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import partial
 
 from cuda_api.ptx.syntax import Alias, Function, Initialiser, Module, Name, Offset, Variable
 from softgpu.compiler.analysis import Traits, functions_by_address, traits
 from softgpu.compiler.errors import InvalidPtxError
-from softgpu.compiler.fission import fission_text
+from softgpu.compiler.fission import fission_pieces
 from softgpu.compiler.flatten import FlatFunction, flatten
 from softgpu.compiler.frame import Frame
-from softgpu.compiler.function import lower_function
+from softgpu.compiler.function import kernel_piece, lower_function
 from softgpu.compiler.helpers import HELPERS
-from softgpu.compiler.kernel import Kernel, kernel_wrappers
+from softgpu.compiler.kernel import Kernel
 from softgpu.compiler.layout import (
     DYNAMIC_SHARED_ALIGNMENT_BYTES,
     FUNCTION_TOKEN_STEP,
@@ -24,6 +26,7 @@ from softgpu.compiler.layout import (
     alignment_bytes,
     place_globals,
 )
+from softgpu.compiler.pieces import Piece, spread
 from softgpu.compiler.segments import fission
 from softgpu.compiler.tables import module_tables
 
@@ -42,6 +45,10 @@ _METADATA = (
 )
 
 
+_INSTRUCTIONS_OF_TABLES = 8
+"""As many cost as much in the tables, which need each kernel's number of registers, as one does in the code."""
+_LEAST_WEIGHT, _LEAST_WEIGHT_OF_PART = 40, 150
+"""Of what is worth a process: to start one and to link what it makes costs as much as some 30 instructions."""
 _ALLOCA_BYTES = 64 << 10
 """What alloca can count on, beside the program's stack limit."""
 
@@ -131,34 +138,67 @@ class Unit:
 
     def text(self) -> str:
         """The LLVM module, in text form."""
-        parts: list[str] = []
+        return self._part(self._pieces(), is_first=True)
+
+    def modules(self, nr_most: int) -> list[Callable[[], str]]:
+        """The same as up to so many LLVM modules of about the same weight, each of them written when it is called."""
+        pieces = self._pieces()
+        large = sum(piece.weight >= _LEAST_WEIGHT for piece in pieces)
+        nr_parts = min(nr_most, large, sum(piece.weight for piece in pieces) // _LEAST_WEIGHT_OF_PART)
+        parts = spread(pieces, max(nr_parts, 1))
+        return [partial(self._part, part, is_first=part is parts[0]) for part in parts]
+
+    def _pieces(self) -> list[Piece]:
+        """What the module's code consists of."""
+        pieces: list[Piece] = []
         kernels: list[Kernel] = []
         for index, (name, flat) in enumerate(self.flats.items()):
-            if flat.function.name != name:
+            if flat.function.name != name or not flat.function.is_entry:
                 continue
-            kernel = self._kernel(index, flat) if flat.function.is_entry else None
-            plan = fission(flat, self.flats, self.traits[name]) if kernel and not kernel.reserved_shared else None
-            shared = kernel.shared.places if kernel else {}
-            frame = Frame(self, plan.flat if plan else flat, self.traits[name], shared)
-            if kernel is not None:
-                kernel.parameters = frame.parameters
-                kernel.local_bytes = frame.local.end_bytes
-                kernels.append(kernel)
-            if kernel is not None and plan is not None:
-                parts.extend(fission_text(kernel, frame, plan))
-                continue
-            parts.extend(lower_function(frame))
-            if kernel is not None:
-                parts.extend(kernel_wrappers(kernel))
-        if self.uses_function_table:
+            kernel = self._kernel(index, flat)
+            plan = fission(flat, self.flats, self.traits[name]) if not kernel.reserved_shared else None
+            frame = Frame(self, plan.flat if plan else flat, self.traits[name], kernel.shared.places)
+            kernel.parameters = frame.parameters
+            kernel.local_bytes = frame.local.end_bytes
+            kernels.append(kernel)
+            pieces.extend(fission_pieces(kernel, frame, plan) if plan else [kernel_piece(kernel, frame)])
+        return [*pieces, self._tables(kernels, pieces)]
+
+    def _tables(self, kernels: list[Kernel], pieces: list[Piece]) -> Piece:
+        named = {name: text for piece in pieces for name, text in piece.defines.items() if not name.startswith("loop")}
+        weight = sum(len(kernel.flat.code) for kernel in kernels) // _INSTRUCTIONS_OF_TABLES
+        return Piece(lambda unit: module_tables(unit, kernels), weight, uses=named)
+
+    def _part(self, pieces: Sequence[Piece], *, is_first: bool) -> str:
+        """
+        An LLVM module of some pieces and of the functions they call. What no kernel calls is in the first: it is compiled to be refused where
+        something in it is not supported.
+        """
+        unit = copy(self)
+        unit._declarations, unit._helpers, unit.uses_function_table = {}, {}, False
+        parts = [line for piece in pieces for line in piece.lines(unit)]
+        reachable = {name for piece in pieces for name in piece.reachable}
+        if is_first:
+            reachable |= self._defined.keys() - {name for found in self._kernel_traits() for name in found.reachable}
+        reachable = {self.flats[name].function.name for name in reachable}
+        if unit.uses_function_table:
+            reachable |= self._defined.keys()
+        for name, item in self._defined.items():
+            if name in reachable and not item.is_entry:
+                parts.extend(lower_function(Frame(unit, self.flats[name], self.traits[name], {})))
+        if unit.uses_function_table:
             parts.append(self._function_table())
-        parts.extend(module_tables(self, kernels))
-        if any("bfloat" in part for part in (*parts, *self._helpers.values())):
-            self.use_helper("__truncsfbf2")
-        parts.extend(self._helpers.values())
-        parts.extend(self._declarations.values())
-        parts.extend(_METADATA)
-        return "\n".join(parts) + "\n"
+        if any("bfloat" in part for part in (*parts, *unit._helpers.values())):
+            unit.use_helper("__truncsfbf2")
+        defined = {name for piece in pieces for name in piece.defines}
+        named = {name: text for piece in pieces for name, text in piece.uses.items() if name not in defined}
+        shared = dict.fromkeys(line for piece in pieces for line in piece.shared)
+        return "\n".join(
+            (*parts, *shared, *named.values(), *unit._helpers.values(), *unit._declarations.values(), *_METADATA, "")
+        )
+
+    def _kernel_traits(self) -> list[Traits]:
+        return [self.traits[name] for name, item in self._defined.items() if item.is_entry]
 
     def _function_table(self) -> str:
         names = [name for name, item in self._defined.items() if not item.is_entry]

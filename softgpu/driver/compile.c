@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "loading.h"
 
 #define DEFAULT_CACHE_BYTES (1ull << 30)
 #define ABANDONED_SECONDS   3600
@@ -244,14 +245,16 @@ static bool write_all(int fd, const uint8_t *data, size_t bytes)
     return true;
 }
 
-/* Compiles into a name of its own, then gives the object its final name. */
-static CUresult compile_into(const char *directory, const char *path, const void *image, size_t bytes, char *error_text,
-                             size_t error_text_bytes)
+/* Runs the compiler on bytes in a file. What it writes is at `output`, a name of its own, which is the caller's to
+ * remove. */
+static CUresult run_on(const char *directory, const char *mode, const void *image, size_t bytes, char output[PATH_MAX],
+                       char *error_text, size_t error_text_bytes)
 {
-    char input[PATH_MAX], output[PATH_MAX];
+    char input[PATH_MAX];
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
     int fd;
 
+    *output = '\0';
     if (snprintf(input, sizeof(input), "%s/tmp.XXXXXX", directory) >= (int)sizeof(input) - 4)
         return result;
     fd = mkostemp(input, O_CLOEXEC);
@@ -259,17 +262,60 @@ static CUresult compile_into(const char *directory, const char *path, const void
         sgp_log("compile", "cannot write into %s: %s", directory, strerror(errno));
         return result;
     }
-    snprintf(output, sizeof(output), "%.*s.so", (int)sizeof(output) - 4, input);
+    snprintf(output, PATH_MAX, "%.*s.so", PATH_MAX - 4, input);
     if (write_all(fd, image, bytes))
-        result = sgp_compiler_run(input, output, error_text, error_text_bytes);
+        result = sgp_compiler_run(input, output, mode, error_text, error_text_bytes);
     else
         sgp_log("compile", "cannot write %s: %s", input, strerror(errno));
     close(fd);
     unlink(input);
+    return result;
+}
+
+/* Compiles into a name of its own, then gives the object its final name. */
+static CUresult compile_into(const char *directory, const char *path, const void *image, size_t bytes, char *error_text,
+                             size_t error_text_bytes)
+{
+    char output[PATH_MAX];
+    CUresult result = run_on(directory, NULL, image, bytes, output, error_text, error_text_bytes);
+
     if (!result && (chmod(output, 0600) || !is_trusted_file(output) || rename(output, path)))
         result = CUDA_ERROR_OPERATING_SYSTEM;
     if (result)
         unlink(output);
+    return result;
+}
+
+static bool find_directory(char directory[PATH_MAX])
+{
+    bool is_found = cache_directory(directory);
+
+    if (!is_found)
+        sgp_log("compile",
+                "no directory for compiled kernels that belongs to this user alone; FAIRGV_SOFTGPU_CACHE may name one");
+    return is_found;
+}
+
+CUresult sgp_link_check(const struct sgp_image_set *set, char *error_text, size_t error_text_bytes)
+{
+    char directory[PATH_MAX], output[PATH_MAX];
+
+    if (!find_directory(directory))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    return run_on(directory, "--check", set->start, set->bytes, output, error_text, error_text_bytes);
+}
+
+CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text, size_t error_text_bytes)
+{
+    char directory[PATH_MAX], output[PATH_MAX];
+    CUresult result;
+
+    if (!find_directory(directory))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    result = run_on(directory, "--link", set->start, set->bytes, output, error_text, error_text_bytes);
+    if (!result)
+        result = sgp_file_read(output, text, NULL);
+    unlink(output);
     return result;
 }
 
@@ -278,11 +324,8 @@ CUresult sgp_compile(const void *image, size_t bytes, char path[PATH_MAX], char 
     char directory[PATH_MAX], key[KEY_CHARACTERS];
     CUresult result;
 
-    if (!cache_directory(directory)) {
-        sgp_log("compile",
-                "no directory for compiled kernels that belongs to this user alone; FAIRGV_SOFTGPU_CACHE may name one");
+    if (!find_directory(directory))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    }
     key_of(image, bytes, key);
     if (snprintf(path, PATH_MAX, "%s/%s.so", directory, key) >= PATH_MAX)
         return CUDA_ERROR_OPERATING_SYSTEM;

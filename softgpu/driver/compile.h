@@ -11,8 +11,16 @@
  */
 CUresult sgp_compile(const void *image, size_t bytes, char path[PATH_MAX], char *error_text, size_t error_text_bytes);
 
-/* Runs the compiler on a file. */
-CUresult sgp_compiler_run(const char *input, const char *output, char *error_text, size_t error_text_bytes);
+struct sgp_image_set;
+
+/* Whether the images can be read and have no definition twice; what they lack may come with others. */
+CUresult sgp_link_check(const struct sgp_image_set *set, char *error_text, size_t error_text_bytes);
+/* The images as one PTX text, which the caller frees. */
+CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text, size_t error_text_bytes);
+
+/* Runs the compiler on a file. mode: NULL, or "--link", or "--check", which writes nothing. */
+CUresult sgp_compiler_run(const char *input, const char *output, const char *mode, char *error_text,
+                          size_t error_text_bytes);
 
 /* What tells one compiler from another, mixed into the key. */
 void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash);

@@ -158,7 +158,8 @@ static CUresult result_named_in(const char *text)
     return CUDA_ERROR_INVALID_PTX;
 }
 
-CUresult sgp_compiler_run(const char *input, const char *output, char *error_text, size_t error_text_bytes)
+CUresult sgp_compiler_run(const char *input, const char *output, const char *mode, char *error_text,
+                          size_t error_text_bytes)
 {
     char text[2048] = "", command[PATH_MAX];
     char *words[MAX_WORDS] = {NULL};
@@ -176,6 +177,7 @@ CUresult sgp_compiler_run(const char *input, const char *output, char *error_tex
     words[nr++] = (char *)CAPABILITY;
     words[nr++] = (char *)"--output";
     words[nr++] = (char *)output;
+    words[nr++] = (char *)mode;
     if (pipe2(pipe_fds, O_CLOEXEC))
         return CUDA_ERROR_OPERATING_SYSTEM;
     failed = spawn(&child, words, pipe_fds[1]);
@@ -189,7 +191,8 @@ CUresult sgp_compiler_run(const char *input, const char *output, char *error_tex
     read_text(pipe_fds[0], text, sizeof(text));
     close(pipe_fds[0]);
     status = wait_for(child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && stat(output, &made) == 0)
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+        ((mode && !strcmp(mode, "--check")) || stat(output, &made) == 0))
         return CUDA_SUCCESS;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text)
         snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: %s", words[0]);

@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
+#include "graph.h"
 #include "memory.h"
 #include "runtime/runtime.h"
+#include "texture.h"
 
 #define DEFAULT_API_VERSION 3020
 
@@ -96,6 +99,7 @@ void sgp_context_drain(struct CUctx_st *context)
  */
 static void context_empty(struct CUctx_st *context)
 {
+    context->is_ending = true;
     sgp_context_drain(context);
     sgp_printf_flush(context);
     sgp_unlock();
@@ -103,8 +107,11 @@ static void context_empty(struct CUctx_st *context)
     sgp_lock();
     sgp_context_drain(context);
     context->is_active = false;
+    context->is_ending = false;
     while (context->modules)
         sgp_module_delete(context->modules);
+    sgp_texture_delete_context(context);
+    sgp_array_delete_context(context);
     while (context->events) {
         struct CUevent_st *event = context->events;
 
@@ -116,6 +123,7 @@ static void context_empty(struct CUctx_st *context)
         struct CUstream_st *stream = context->streams;
 
         context->streams = stream->next;
+        sgp_capture_stream_gone(stream);
         sgp_object_remove(stream);
         sgp_object_release(stream);
     }
@@ -185,10 +193,12 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     if (result)
         return result;
-    if (device->primary && device->primary->is_active)
+    /* A reset releases nothing: who retained the context has a fresh one. */
+    if (device->primary && device->primary->is_active) {
         context_empty(device->primary);
-    device->nr_primary_retains = 0;
-    return sgp_leave(CUDA_SUCCESS);
+        result = context_activate(device->primary, device->primary_flags, DEFAULT_API_VERSION);
+    }
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -306,6 +316,8 @@ SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return result;
     if (!device)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!context->is_active && !context->is_primary)
+        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
     *device = context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -394,6 +406,9 @@ SGP_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
         return result;
     if (!context->is_active)
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    result = sgp_capture_forbid_context(context);
+    if (result)
+        return sgp_leave(result);
     sgp_object_hold(context);
     sgp_context_drain(context);
     result = context->error;

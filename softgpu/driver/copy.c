@@ -9,6 +9,7 @@
 
 #include "copy.h"
 #include "cuda_api/prototypes.h"
+#include "graph.h"
 #include "memory.h"
 #include "runtime/runtime.h"
 
@@ -22,12 +23,7 @@ struct copy_command {
 
 struct set_command {
     struct sgp_command command;
-    uint8_t *destination;
-    size_t pitch;
-    size_t width; /* in elements */
-    size_t height;
-    uint32_t value;
-    uint32_t element_bytes;
+    CUDA_MEMSET_NODE_PARAMS set;
 };
 
 static void finish(struct sgp_command *command)
@@ -61,11 +57,9 @@ static bool is_pageable(uintptr_t address)
     return !sgp_memory_find(address);
 }
 
-CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box, bool is_async)
+CUresult sgp_box_check(const struct sgp_box *box)
 {
     uint64_t source_bytes, destination_bytes;
-    struct copy_command *copy;
-    bool is_staged, waits;
 
     if (!box->width || !box->height || !box->depth)
         return CUDA_SUCCESS;
@@ -75,15 +69,55 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
         !sgp_memory_range_ok(box->source, source_bytes, box->source_is_device) ||
         !sgp_memory_range_ok(box->destination, destination_bytes, box->destination_is_device))
         return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* A command that copies the box, with room for staged bytes. */
+static struct copy_command *copy_new(const struct sgp_box *box, uint64_t staged_bytes)
+{
+    struct copy_command *copy = malloc(sizeof(*copy) + staged_bytes);
+
+    if (copy) {
+        memset(copy, 0, sizeof(*copy));
+        copy->command.run = copy_run;
+        copy->command.finish = finish;
+        copy->box = *box;
+    }
+    return copy;
+}
+
+CUresult sgp_box_submit(struct CUstream_st *stream, const struct sgp_box *box)
+{
+    struct copy_command *copy = copy_new(box, 0);
+
+    return copy ? sgp_queue_submit(stream, &copy->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult copy_capture(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box)
+{
+    struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .context = context, .box = *box};
+
+    sgp_object_hold(context);
+    return sgp_capture_work(stream, &work);
+}
+
+CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box, bool is_async)
+{
+    uint64_t source_bytes = 0;
+    struct copy_command *copy;
+    bool is_staged, waits;
+    CUresult result = sgp_box_check(box);
+
+    if (result || !box->width || !box->height || !box->depth)
+        return result;
+    if (stream->capture && is_async)
+        return copy_capture(context, stream, box);
+    box_span(box->width, box->height, box->depth, box->source_pitch, box->source_slice, &source_bytes);
     is_staged = is_async && is_pageable(box->source) && source_bytes <= MAX_STAGED_BYTES;
     waits = !is_async || is_pageable(box->destination) || (is_pageable(box->source) && !is_staged);
-    copy = malloc(sizeof(*copy) + (is_staged ? source_bytes : 0));
+    copy = copy_new(box, is_staged ? source_bytes : 0);
     if (!copy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memset(copy, 0, sizeof(*copy));
-    copy->command.run = copy_run;
-    copy->command.finish = finish;
-    copy->box = *box;
     if (is_staged) {
         memcpy(copy->staged, (const void *)box->source, source_bytes);
         copy->box.source = (uintptr_t)copy->staged;
@@ -91,7 +125,7 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
     if (!waits)
         return sgp_queue_submit(stream, &copy->command, NULL);
     sgp_object_hold(context);
-    CUresult result = sgp_queue_submit_and_wait(stream, &copy->command);
+    result = sgp_queue_submit_and_wait(stream, &copy->command);
     sgp_printf_flush(context);
     sgp_object_release(context);
     return result;
@@ -116,7 +150,7 @@ static CUresult linear(CUdeviceptr destination, bool destination_is_device, CUde
     if (result)
         return result;
     result = sgp_stream_resolve(context, handle, &stream);
-    return sgp_leave(result ? result : sgp_copy(context, stream, &box, is_async));
+    return sgp_leave(result ? result : sgp_copy(stream->context, stream, &box, is_async));
 }
 
 static CUdeviceptr address_of(const void *pointer)
@@ -193,14 +227,14 @@ SGP_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContex
 
 static CUresult set_run(struct sgp_command *command)
 {
-    const struct set_command *set = (struct set_command *)command;
+    const CUDA_MEMSET_NODE_PARAMS *set = &((struct set_command *)command)->set;
 
     for (size_t y = 0; y < set->height; y++) {
-        uint8_t *row = set->destination + y * set->pitch;
+        uint8_t *row = (uint8_t *)(uintptr_t)set->dst + y * set->pitch;
 
-        if (set->element_bytes == 1)
+        if (set->elementSize == 1)
             memset(row, (int)set->value, set->width);
-        else if (set->element_bytes == 2)
+        else if (set->elementSize == 2)
             for (size_t x = 0; x < set->width; x++)
                 ((uint16_t *)row)[x] = (uint16_t)set->value;
         else
@@ -210,37 +244,76 @@ static CUresult set_run(struct sgp_command *command)
     return CUDA_SUCCESS;
 }
 
+CUresult sgp_set_check(const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    uint32_t element_bytes = set->elementSize;
+    uint64_t row_bytes, bytes;
+
+    if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!set->width || !set->height)
+        return CUDA_SUCCESS;
+    if (__builtin_mul_overflow(set->width, element_bytes, &row_bytes) ||
+        !box_span(row_bytes, set->height, 1, set->pitch, 0, &bytes) || (set->height > 1 && set->pitch < row_bytes) ||
+        set->dst % element_bytes || (set->height > 1 && set->pitch % element_bytes) ||
+        !sgp_memory_range_ok(set->dst, bytes, true))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static struct set_command *set_new(const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    struct set_command *command = calloc(1, sizeof(*command));
+
+    if (command)
+        *command = (struct set_command){.command = {.run = set_run, .finish = finish}, .set = *set};
+    return command;
+}
+
+CUresult sgp_set_submit(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    struct set_command *command = set_new(set);
+
+    return command ? sgp_queue_submit(stream, &command->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult set_capture(struct CUctx_st *context, struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .context = context, .set = *set};
+
+    sgp_object_hold(context);
+    return sgp_capture_work(stream, &work);
+}
+
 CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width,
                  size_t height, CUstream handle, bool is_async)
 {
+    CUDA_MEMSET_NODE_PARAMS set = {
+        .dst = destination,
+        .pitch = pitch,
+        .value = value,
+        .elementSize = element_bytes,
+        .width = width,
+        .height = height,
+    };
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    struct set_command *set;
-    uint64_t row_bytes, bytes;
+    struct set_command *command;
     CUresult result = sgp_enter(&context);
 
     if (result)
         return result;
     result = sgp_stream_resolve(context, handle, &stream);
+    if (!result)
+        result = sgp_set_check(&set);
     if (result || !width || !height)
         return sgp_leave(result);
-    if (__builtin_mul_overflow(width, element_bytes, &row_bytes) || !box_span(row_bytes, height, 1, pitch, 0, &bytes) ||
-        (height > 1 && pitch < row_bytes) || destination % element_bytes || (height > 1 && pitch % element_bytes) ||
-        !sgp_memory_range_ok(destination, bytes, true))
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    set = calloc(1, sizeof(*set));
-    if (!set)
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *set = (struct set_command){
-        .command = {.run = set_run, .finish = finish},
-        .destination = (uint8_t *)(uintptr_t)destination,
-        .pitch = pitch,
-        .width = width,
-        .height = height,
-        .value = value,
-        .element_bytes = element_bytes,
-    };
+    if (stream->capture && is_async)
+        return sgp_leave(set_capture(context, stream, &set));
     if (is_async)
-        return sgp_leave(sgp_queue_submit(stream, &set->command, NULL));
-    return sgp_leave(sgp_queue_submit_and_wait(stream, &set->command));
+        return sgp_leave(sgp_set_submit(stream, &set));
+    command = set_new(&set);
+    if (!command)
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    return sgp_leave(sgp_queue_submit_and_wait(stream, &command->command));
 }

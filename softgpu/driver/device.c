@@ -11,6 +11,7 @@
 #include "runtime/runtime.h"
 #include "state.h"
 
+#define PCI_BUS_ID_BYTES     13 /* "0000:00:00.0" and its end */
 #define DEFAULT_MEMORY_BYTES (4ull << 30)
 #define DEFAULT_STATE_PATH   "/dev/shm/fairgv-softgpu"
 #define DEVICE_NAME          "FairGV softgpu"
@@ -80,6 +81,7 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
                 strerror(errno));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sgp_pool_open(device);
     return CUDA_SUCCESS;
 }
 
@@ -92,9 +94,17 @@ static void forked_child(void)
         sgp_state_close_in_child(sgp_driver.devices[i].state);
 }
 
+static bool is_among(int value, const int *values, int nr)
+{
+    for (int i = 0; i < nr; i++)
+        if (values[i] == value)
+            return true;
+    return false;
+}
+
 /*
  * Which devices the program sees, in its order: CUDA_VISIBLE_DEVICES is a list of numbers, and ends before the first
- * that is none. Returns how many.
+ * that is none or comes again. Returns how many.
  */
 static int visible_devices(int physical[SGP_MAX_DEVICES])
 {
@@ -110,7 +120,8 @@ static int visible_devices(int physical[SGP_MAX_DEVICES])
         char *end;
         long value = strtol(text, &end, 10);
 
-        if (end == text || value < 0 || value >= nr_present || (*end && *end != ','))
+        if (end == text || value < 0 || value >= nr_present || (*end && *end != ',') ||
+            is_among((int)value, physical, nr))
             break;
         physical[nr++] = (int)value;
         if (!*end)
@@ -324,7 +335,7 @@ SGP_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 
     if (result)
         return result;
-    if (!pciBusId || len <= 0)
+    if (!pciBusId || len < PCI_BUS_ID_BYTES)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", SGP_FIRST_PCI_BUS + device->physical);
     return sgp_leave(CUDA_SUCCESS);
@@ -379,7 +390,9 @@ SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
     other = sgp_device_find(dstDevice);
     if (!other)
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-    if (!value || other == device || (unsigned int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+    if (other == device)
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (!value || (unsigned int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
         attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     *value =

@@ -45,6 +45,15 @@ enum sgp_kind {
     SGP_LIBRARY,
     SGP_KERNEL,
     SGP_FUNCTION,
+    SGP_LINK,
+    SGP_ARRAY,
+    SGP_MIPMAPPED_ARRAY,
+    SGP_MEMORY_POOL,
+    SGP_PHYSICAL,
+    SGP_GRAPH,
+    SGP_NODE,
+    SGP_EXEC,
+    SGP_USER_OBJECT,
 };
 
 /* First member of every object that a program holds a handle of. */
@@ -56,6 +65,8 @@ struct sgp_object {
 };
 
 struct sgp_command;
+struct sgp_capture;
+struct CUgraphNode_st;
 struct sgp_state;
 struct sgp_printf_buffer;
 
@@ -93,6 +104,9 @@ struct CUstream_st {
     bool is_ready;
     bool is_running;
     bool is_blocking; /* takes part in the legacy default stream's order */
+    struct sgp_capture *capture;
+    struct CUgraphNode_st **captured; /* what the next captured node depends on */
+    uint32_t nr_captured;
 };
 
 struct CUevent_st {
@@ -103,6 +117,9 @@ struct CUevent_st {
     uint64_t sequence;
     uint64_t time_ns;
     unsigned int flags;
+    struct sgp_capture *capture; /* recorded last in a stream that was captured: behind these nodes */
+    struct CUgraphNode_st **captured;
+    uint32_t nr_captured;
 };
 
 /* Compiled code, loaded into the process once and shared by every module made of it. */
@@ -151,11 +168,25 @@ struct CUlib_st {
     struct CUkern_st *kernels;
 };
 
+/* A memory pool: what it holds are allocations that name it. */
+struct CUmemPoolHandle_st {
+    struct sgp_object object;
+    struct sgp_device *device;
+    uint64_t release_threshold_bytes;
+    uint64_t max_bytes; /* 0: what the device has */
+    uint64_t used_bytes, used_high_bytes;
+    uint64_t reserved_bytes, reserved_high_bytes;
+    int reuse[3]; /* kept, not used: memory is had again once its free has run */
+    bool is_destroyed;
+};
+
 struct sgp_device {
     int ordinal;  /* as this program counts */
     int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
     struct sgp_state *state;
     struct CUctx_st *primary;
+    struct CUmemPoolHandle_st default_pool;
+    struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from; NULL: the default one */
     uint32_t nr_primary_retains;
     unsigned int primary_flags;
     uint8_t *reservation;
@@ -175,12 +206,15 @@ struct CUctx_st {
     CUresult error; /* sticky: every later call of this context returns it */
     bool is_primary;
     bool is_active;
+    bool is_ending; /* waits for values are given up */
     CUfunc_cache cache_config;
     uint64_t limits[SGP_NR_LIMITS];
     struct CUstream_st *legacy;
     struct CUstream_st *streams;
     struct CUevent_st *events;
     struct CUmod_st *modules;
+    struct CUarray_st *arrays;
+    struct CUmipmappedArray_st *mipmaps;
     struct sgp_printf_buffer *printf_buffer;
     uint64_t device_heap_bytes; /* handed out by malloc in kernels */
 };
@@ -197,6 +231,7 @@ struct sgp_driver {
     struct CUctx_st *contexts;
     struct CUlib_st *libraries;
     struct CUstream_st *pending; /* streams with commands, of all contexts */
+    struct sgp_capture *captures;
 };
 
 extern struct sgp_driver sgp_driver;
@@ -241,6 +276,13 @@ void sgp_context_drain(
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream); /* as sgp_enter */
 CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
 struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+/* What the stream does from here on waits until `other` has completed that much. */
+CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence);
+CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn function, CUstreamCallback callback,
+                         void *data);
+
+/* event.c */
+CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream);
 
 /* queue.c, all with the lock held */
 bool sgp_queue_start(void); /* the first executor thread */

@@ -3,6 +3,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "driver.h"
+#include "graph.h"
 #include "runtime/runtime.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -17,6 +18,7 @@ static void event_destroy(void *object)
 {
     struct CUevent_st *event = object;
 
+    sgp_capture_event_forget(event);
     if (event->stream)
         sgp_object_release(event->stream);
     sgp_object_release(event->context);
@@ -60,6 +62,7 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return sgp_leave(CUDA_SUCCESS);
 }
 
+/* An event of a context that failed goes too, and the error is told. */
 SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     CUresult result = sgp_enter_driver();
@@ -73,9 +76,10 @@ SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
             *link = hEvent->next;
             break;
         }
+    result = hEvent->context->error;
     sgp_object_remove(hEvent);
     sgp_object_release(hEvent);
-    return sgp_leave(CUDA_SUCCESS);
+    return sgp_leave(result);
 }
 
 static void record_finish(struct sgp_command *command)
@@ -88,12 +92,17 @@ static void record_finish(struct sgp_command *command)
     free(record);
 }
 
-static CUresult record(CUevent event, struct CUstream_st *stream)
+CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
 {
-    struct record_command *command = calloc(1, sizeof(*command));
+    struct record_command *command;
+    CUresult result = sgp_capture_gate(stream);
 
+    if (result)
+        return result;
+    command = calloc(1, sizeof(*command));
     if (!command)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    sgp_capture_event_forget(event);
     *command = (struct record_command){.command = {.finish = record_finish}, .event = event, .stream = stream};
     sgp_object_hold(event);
     sgp_object_hold(stream);
@@ -114,10 +123,14 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
         return result;
     if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(hEvent, SGP_EVENT) || hEvent->context != context)
+    if (!sgp_object_is(hEvent, SGP_EVENT))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     result = sgp_stream_resolve(context, hStream, &stream);
-    return sgp_leave(result ? result : record(hEvent, stream));
+    if (!result && hEvent->context != stream->context)
+        result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
+    if (!result)
+        result = stream->capture ? sgp_capture_event_record(stream, hEvent, flags) : sgp_event_record(hEvent, stream);
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -134,7 +147,14 @@ SGP_EXPORT CUresult cuEventQuery(CUevent hEvent)
 {
     CUresult result = enter_event(hEvent);
 
-    return result ? result : sgp_leave(is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+    if (result)
+        return result;
+    result = sgp_capture_event_check(hEvent);
+    if (!result)
+        result = sgp_capture_forbid_unsafe();
+    if (!result)
+        result = is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
@@ -144,6 +164,9 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
 
     if (result)
         return result;
+    result = sgp_capture_event_check(hEvent);
+    if (result)
+        return sgp_leave(result);
     context = hEvent->context;
     sgp_object_hold(context);
     if (!is_complete(hEvent))
@@ -164,6 +187,11 @@ SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     if (!pMilliseconds)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    result = sgp_capture_event_check(hStart);
+    if (!result)
+        result = sgp_capture_event_check(hEnd);
+    if (result)
+        return sgp_leave(result);
     if (!hStart->stream || !hEnd->stream || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     if (!is_complete(hStart) || !is_complete(hEnd))

@@ -116,10 +116,11 @@ SGP_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *p
 SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                         CUdriverProcAddressQueryResult *symbolStatus)
 {
+    const cuuint64_t both = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     fgv_proc found;
 
-    if (!symbol || !pfn)
+    if (!symbol || !*symbol || !pfn || flags >= both)
         return CUDA_ERROR_INVALID_VALUE;
     found = fgv_proc_find(symbol, cudaVersion, flags, &status);
     *pfn = (void *)found;

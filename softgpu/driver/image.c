@@ -7,6 +7,7 @@
 #include "compile.h"
 #include "cuda_api/fatbin.h"
 #include "driver.h"
+#include "loading.h"
 
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
 {
@@ -35,22 +36,63 @@ static CUresult image_open(const char *path, struct sgp_image *image)
     return CUDA_SUCCESS;
 }
 
-CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_text, size_t error_text_bytes)
+CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t bytes)
 {
-    const void *start = fgv_image_start(data);
-    enum fgv_image_kind kind;
-    char path[PATH_MAX];
-    size_t bytes;
-    CUresult result;
+    size_t offset = fgv_set_offset(set->bytes);
+    uint8_t *grown = bytes > FGV_IMAGE_MAX_BYTES - offset ? NULL : realloc(set->start, offset + bytes);
 
-    if (!start)
-        return CUDA_ERROR_INVALID_IMAGE;
-    result = fgv_image_measure(start, FGV_IMAGE_MAX_BYTES, &bytes, &kind);
+    if (!grown)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(grown + set->bytes, 0, offset - set->bytes);
+    memcpy(grown + offset, image, bytes);
+    *set = (struct sgp_image_set){.start = grown, .bytes = offset + bytes};
+    return CUDA_SUCCESS;
+}
+
+/* What the fat binary behind the wrapper was linked from: its own machine code is for GPUs. */
+static CUresult compile_prelinked(const void *const *list, uint32_t nr, char path[PATH_MAX], char *error_text,
+                                  size_t error_text_bytes)
+{
+    struct sgp_image_set set = {0};
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < nr && !result; i++) {
+        enum fgv_image_kind kind;
+        size_t bytes;
+
+        result = fgv_image_measure(list[i], FGV_IMAGE_MAX_BYTES, &bytes, &kind);
+        if (!result)
+            result = kind == FGV_IMAGE_FATBIN ? sgp_set_append(&set, list[i], bytes) : CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (!result)
+        result = sgp_compile(set.start, set.bytes, path, error_text, error_text_bytes);
+    free(set.start);
+    return result;
+}
+
+static CUresult compile_one(const void *image, char path[PATH_MAX], char *error_text, size_t error_text_bytes)
+{
+    enum fgv_image_kind kind;
+    size_t bytes;
+    CUresult result = fgv_image_bytes(image, &bytes, &kind);
+
     if (result)
         return result;
     if (kind == FGV_IMAGE_ELF)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    result = sgp_compile(start, bytes, path, error_text, error_text_bytes);
+    return sgp_compile(fgv_image_start(image), bytes, path, error_text, error_text_bytes);
+}
+
+CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_text, size_t error_text_bytes)
+{
+    const void *const *prelinked;
+    char path[PATH_MAX];
+    uint32_t nr_prelinked;
+    CUresult result = fgv_image_prelinked(data, &prelinked, &nr_prelinked);
+
+    if (!result)
+        result = nr_prelinked ? compile_prelinked(prelinked, nr_prelinked, path, error_text, error_text_bytes)
+                              : compile_one(data, path, error_text, error_text_bytes);
     if (result)
         return result;
     *image = calloc(1, sizeof(**image));

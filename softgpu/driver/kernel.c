@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
+#include "graph.h"
 #include "memory.h"
 #include "runtime/runtime.h"
 #include "state.h"
@@ -17,14 +18,6 @@
 #define MAX_BLOCK_Z           64u
 #define MIN_FIBER_STACK_BYTES 16384u
 #define RUNTIME_STACK_BYTES   16384u /* what barriers, printf and malloc need of a fiber's stack */
-
-struct launch {
-    const struct sgp_kernel *kernel;
-    uint32_t grid[3];
-    uint32_t block[3];
-    uint32_t dynamic_shared_bytes;
-    bool is_cooperative;
-};
 
 /* What cooperative groups expect at the address in %envreg1 and %envreg2: zeros but for the size. */
 struct grid_workspace {
@@ -86,7 +79,7 @@ static void kernel_finish(struct sgp_command *command)
     free(kernel);
 }
 
-static uint64_t max_resident_blocks(const struct launch *launch)
+static uint64_t max_resident_blocks(const struct sgp_launch *launch)
 {
     uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
 
@@ -94,7 +87,7 @@ static uint64_t max_resident_blocks(const struct launch *launch)
            (uint64_t)sgp_blocks_per_multiprocessor(launch->kernel, threads, launch->dynamic_shared_bytes);
 }
 
-static CUresult launch_check(const struct launch *launch, const struct sgp_function_settings *settings)
+static CUresult launch_check(const struct sgp_launch *launch, const struct sgp_function_settings *settings)
 {
     const struct sgp_kernel *kernel = launch->kernel;
     uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
@@ -146,7 +139,7 @@ static CUresult parameters_from_extra(const struct sgp_kernel *kernel, void **ex
     return CUDA_SUCCESS;
 }
 
-static CUresult parameters_copy(const struct sgp_kernel *kernel, void **parameters, void **extra, uint8_t *to)
+CUresult sgp_launch_pack(const struct sgp_kernel *kernel, void **parameters, void **extra, uint8_t *to)
 {
     if (parameters && extra)
         return CUDA_ERROR_INVALID_VALUE;
@@ -170,28 +163,28 @@ static uint64_t fiber_stack_bytes(const struct CUctx_st *context, const struct s
     return bytes + RUNTIME_STACK_BYTES + 4 * context->limits[CU_LIMIT_STACK_SIZE];
 }
 
-static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, struct CUfunc_st *function,
-                       const struct launch *launch, void **parameters, void **extra)
+static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_launch *launch,
+                       void **parameters, void **extra)
 {
     struct kernel_command *kernel = calloc(1, sizeof(*kernel) + launch->kernel->parameters_bytes + 16);
     CUresult result;
 
     if (!kernel)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = parameters_copy(launch->kernel, parameters, extra, kernel->parameters);
+    result = sgp_launch_pack(launch->kernel, parameters, extra, kernel->parameters);
     if (result) {
         free(kernel);
         return result;
     }
     kernel->command.run = kernel_run;
     kernel->command.finish = kernel_finish;
-    kernel->module = function->module;
-    sgp_object_hold(function->module);
+    kernel->module = launch->module;
+    sgp_object_hold(launch->module);
     kernel->grid = (struct sgp_grid){
         .kernel = launch->kernel,
         .context = context,
         .parameters = kernel->parameters,
-        .globals = function->module->globals,
+        .globals = launch->module->globals,
         .dynamic_shared_bytes = launch->dynamic_shared_bytes,
         .stack_bytes = fiber_stack_bytes(context, launch->kernel),
         .is_cooperative = launch->is_cooperative,
@@ -204,32 +197,58 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, str
     return sgp_queue_submit(stream, &kernel->command, NULL);
 }
 
-static CUresult launch_kernel(CUfunction handle, struct launch *launch, CUstream stream_handle, void **parameters,
+CUresult sgp_launch_submit(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_launch *launch,
+                           uint8_t *parameters)
+{
+    size_t bytes = launch->kernel->parameters_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+
+    return submit(context, stream, launch, NULL, extra);
+}
+
+CUresult sgp_launch_resolve(struct CUctx_st *context, struct sgp_launch *launch)
+{
+    struct CUfunc_st *function;
+    struct sgp_function_settings *settings;
+    CUresult result = sgp_function_resolve(context, launch->handle, &function, &settings);
+
+    if (result)
+        return result;
+    launch->kernel = function->kernel;
+    launch->module = function->module;
+    return launch_check(launch, settings);
+}
+
+static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUstream stream_handle, void **parameters,
                               void **extra)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    struct CUfunc_st *function;
-    struct sgp_function_settings *settings;
+    struct sgp_work work;
     CUresult result = sgp_enter(&context);
 
     if (result)
         return result;
-    result = sgp_function_resolve(context, handle, &function, &settings);
+    launch->handle = handle;
+    result = sgp_launch_resolve(context, launch);
     if (!result)
         result = sgp_stream_resolve(context, stream_handle, &stream);
+    if (!result && stream->context != context)
+        result = CUDA_ERROR_INVALID_HANDLE; /* a kernel belongs to a context */
     if (result)
         return sgp_leave(result);
-    launch->kernel = function->kernel;
-    result = launch_check(launch, settings);
-    return sgp_leave(result ? result : submit(context, stream, function, launch, parameters, extra));
+    if (!stream->capture)
+        return sgp_leave(submit(context, stream, launch, parameters, extra));
+    result = sgp_work_kernel(&work, context, launch, parameters, extra);
+    return sgp_leave(result ? result : sgp_capture_work(stream, &work));
 }
 
 SGP_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    struct launch launch = {
+    struct sgp_launch launch = {
         .grid = {gridDimX, gridDimY, gridDimZ},
         .block = {blockDimX, blockDimY, blockDimZ},
         .dynamic_shared_bytes = sharedMemBytes,
@@ -243,7 +262,7 @@ SGP_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDim
                                               unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                               void **kernelParams)
 {
-    struct launch launch = {
+    struct sgp_launch launch = {
         .grid = {gridDimX, gridDimY, gridDimZ},
         .block = {blockDimX, blockDimY, blockDimZ},
         .dynamic_shared_bytes = sharedMemBytes,
@@ -255,7 +274,7 @@ SGP_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDim
 
 /* Attributes that only say how fast are taken and change nothing; those that say what happens must be served or
  * refused. */
-static CUresult attribute_apply(struct launch *launch, const CUlaunchAttribute *attribute)
+static CUresult attribute_apply(struct sgp_launch *launch, const CUlaunchAttribute *attribute)
 {
     switch (attribute->id) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -288,12 +307,12 @@ static CUresult attribute_apply(struct launch *launch, const CUlaunchAttribute *
 
 SGP_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    struct launch launch;
+    struct sgp_launch launch;
     CUresult result = CUDA_SUCCESS;
 
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    launch = (struct launch){
+    launch = (struct sgp_launch){
         .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
         .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
         .dynamic_shared_bytes = config->sharedMemBytes,

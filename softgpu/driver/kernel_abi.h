@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   3u
+#define SGP_ABI_VERSION   4u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 struct sgp_thread; /* the runtime's own: one CUDA thread of the running block */
@@ -52,6 +52,53 @@ struct sgp_runtime {
     /* Called at the end of a thread or block that used a misaligned address: ends the launch with
      * CUDA_ERROR_MISALIGNED_ADDRESS. Does not return. */
     void (*misaligned)(struct sgp_thread *self);
+    /* tex, tld4: reads the texture object `value`; `form` is SGP_TEX_*; the four channels as bits. */
+    void (*texture_fetch)(struct sgp_thread *self, uint64_t value, uint32_t form, const uint32_t *operands,
+                          uint32_t *channels);
+    /* suld, sust, sured: where these bytes of the surface object are; NULL: outside, and the access does nothing. */
+    void *(*surface_address)(struct sgp_thread *self, uint64_t value, uint32_t form, const int32_t *operands,
+                             uint32_t nr_bytes);
+    /* txq, suq: SGP_QUERY_*; of level `level`. */
+    uint32_t (*texture_query)(struct sgp_thread *self, uint64_t value, uint32_t query, uint32_t level);
+};
+
+/* How a texture or surface is read: low bits the number of coordinates, SGP_TEX_CUBE for three that name a direction.
+ * Operands have fixed places, whatever the form. */
+enum {
+    SGP_TEX_AXES = 3,
+    SGP_TEX_CUBE = 1 << 2,
+    SGP_TEX_LAYERED = 1 << 3,
+    SGP_TEX_WHOLE = 1 << 4, /* coordinates are whole numbers */
+    SGP_TEX_LEVEL = 1 << 5,
+    SGP_TEX_GRADIENT = 1 << 6,
+    SGP_TEX_GATHER = 1 << 7, /* of the channel at SGP_TEX_CHANNEL_SHIFT */
+    SGP_TEX_CHANNEL_SHIFT = 8,
+    SGP_TEX_CLAMP = 1 << 10, /* surfaces: outside is the nearest place inside */
+    SGP_TEX_ZERO = 1 << 11,  /* surfaces: outside is zero; neither: a trap */
+    SGP_TEX_SURFACE = 1 << 12,
+};
+
+enum {
+    SGP_OPERAND_LAYER = 0,
+    SGP_OPERAND_COORDINATES = 1,
+    SGP_OPERAND_LEVEL = 4,
+    SGP_OPERAND_GRADIENT_X = 5,
+    SGP_OPERAND_GRADIENT_Y = 8,
+    SGP_OPERAND_OFFSETS = 11,
+    SGP_NR_OPERANDS = 14,
+};
+
+enum {
+    SGP_QUERY_WIDTH,
+    SGP_QUERY_HEIGHT,
+    SGP_QUERY_DEPTH,
+    SGP_QUERY_CHANNEL_TYPE,
+    SGP_QUERY_CHANNEL_ORDER,
+    SGP_QUERY_NORMALIZED,
+    SGP_QUERY_LAYERS,
+    SGP_QUERY_LEVELS,
+    SGP_QUERY_SAMPLES,
+    SGP_QUERY_SURFACE = 1 << 8,
 };
 
 /* One block to run. The driver fills it; the code reads it. */

@@ -108,7 +108,7 @@ SGP_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNa
 
     if (!library || !fileName)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sgp_file_read(fileName, &data);
+    result = sgp_file_read(fileName, &data, NULL);
     if (!result)
         result = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
                                    libraryOptionValues, numLibraryOptions);
@@ -235,8 +235,9 @@ SGP_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibr
     (void)bytes;
     if (result)
         return result;
-    return sgp_leave(name ? CUDA_ERROR_NOT_FOUND
-                          : CUDA_ERROR_INVALID_VALUE); /* no managed memory, so no managed variable */
+    if (name)
+        sgp_log("device", "managed variables are not supported: %s", name);
+    return sgp_leave(name ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

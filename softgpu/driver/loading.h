@@ -1,10 +1,17 @@
-/* What modules and libraries share. With the lock but for the first two. */
+/* What modules and libraries share. With the lock but for the first three. */
 #ifndef SOFTGPU_LOADING_H
 #define SOFTGPU_LOADING_H
 
 #include "driver.h"
 
-CUresult sgp_file_read(const char *name, void **data);
+/* Images to link, as cuda_api/fatbin.h lays them out. */
+struct sgp_image_set {
+    uint8_t *start;
+    size_t bytes;
+};
+
+CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t bytes);
+CUresult sgp_file_read(const char *name, void **data, size_t *bytes);
 void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text);
 CUresult sgp_module_global(const struct CUmod_st *module, const char *name, CUdeviceptr *address, size_t *bytes);
 /* An attribute of a kernel under the settings of one of its handles. */

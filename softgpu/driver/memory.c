@@ -1,4 +1,5 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
+#include "graph.h"
 #include "memory.h"
 
 #include <string.h>
@@ -22,9 +23,14 @@ SGP_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!dptr || !bytesize)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
+    if (result && sgp_pools_trim(context->device))
+        result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
     if (!result)
         *dptr = (CUdeviceptr)(uintptr_t)address;
     return sgp_leave(result);
@@ -46,6 +52,15 @@ SGP_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t
     return result;
 }
 
+/* What cuMemFree takes, by its first address. */
+static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr address)
+{
+    if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept)
+        return false;
+    return allocation->kind == SGP_MEMORY_DEVICE || allocation->kind == SGP_MEMORY_MANAGED ||
+           allocation->kind == SGP_MEMORY_POOLED;
+}
+
 SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct CUctx_st *context, *owner;
@@ -54,16 +69,21 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!dptr)
         return sgp_leave(CUDA_SUCCESS);
     allocation = sgp_memory_find(dptr);
-    if (!allocation || allocation->start != dptr || allocation->kind != SGP_MEMORY_DEVICE)
+    if (!is_freeable(allocation, dptr))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     owner = allocation->context;
     sgp_object_hold(owner);
     sgp_context_drain(owner);           /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
-    if (allocation && allocation->start == dptr && allocation->kind == SGP_MEMORY_DEVICE)
+    if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED)
+        sgp_pool_free(allocation);
+    else if (is_freeable(allocation, dptr))
         sgp_memory_delete(allocation);
     result = owner->error;
     sgp_object_release(owner);
@@ -96,25 +116,13 @@ SGP_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, C
     if (result)
         return result;
     allocation = sgp_memory_find(dptr);
-    if (!allocation)
+    if (!allocation || allocation->is_kept)
         return sgp_leave(CUDA_ERROR_NOT_FOUND);
     if (pbase)
         *pbase = allocation->start;
     if (psize)
         *psize = allocation->bytes;
     return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
-{
-    struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
-
-    if (result)
-        return result;
-    if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    return sgp_leave(CUDA_ERROR_NOT_SUPPORTED); /* CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY says so */
 }
 
 SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
@@ -125,6 +133,9 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!pp || !bytesize || (Flags & ~(unsigned int)ALL_HOST_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     at = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -149,8 +160,6 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
     struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)p);
     struct CUctx_st *owner;
 
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!allocation || allocation->start != (uintptr_t)p || allocation->kind != kind)
         return not_found;
     owner = allocation->context;
@@ -168,7 +177,12 @@ SGP_EXPORT CUresult cuMemFreeHost(void *p)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    return result ? result : sgp_leave(host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE));
+    if (result)
+        return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
+    return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
@@ -178,6 +192,9 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
 
     if (result)
         return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
     if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     if (sgp_memory_is_device_address((uintptr_t)p))
@@ -191,7 +208,12 @@ SGP_EXPORT CUresult cuMemHostUnregister(void *p)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    return result ? result : sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
+    if (result)
+        return result;
+    result = sgp_capture_forbid_unsafe();
+    if (result)
+        return sgp_leave(result);
+    return sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 
 static bool is_host(const struct sgp_allocation *allocation)

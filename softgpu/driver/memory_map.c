@@ -149,6 +149,11 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
     return CUDA_SUCCESS;
 }
 
+struct sgp_allocation *sgp_memory_enter(const struct sgp_allocation *allocation)
+{
+    return insert(allocation);
+}
+
 CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
                              unsigned int flags)
 {
@@ -167,8 +172,16 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
 {
     size_t i = (size_t)(allocation - allocations);
 
+    if (allocation->kind == SGP_MEMORY_POOLED)
+        sgp_pool_deleted(allocation);
+    if (allocation->kind == SGP_MEMORY_MANAGED)
+        sgp_managed_deleted(allocation);
     if (allocation->kind == SGP_MEMORY_HOST) {
         munmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
+    } else if (allocation->kind == SGP_MEMORY_MAPPED) {
+        mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        sgp_physical_unmapped(allocation->physical);
     } else if (allocation->kind != SGP_MEMORY_REGISTERED) {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -192,11 +205,44 @@ struct sgp_allocation *sgp_memory_find(uintptr_t address)
     return i < nr_allocations && allocations[i].start <= address ? &allocations[i] : NULL;
 }
 
+struct sgp_allocation *sgp_memory_after(uintptr_t address)
+{
+    size_t i = index_of(address);
+
+    return i < nr_allocations ? &allocations[i] : NULL;
+}
+
+struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocation *allocation, const void *what),
+                                         const void *what)
+{
+    for (size_t i = 0; i < nr_allocations; i++)
+        if (visit(&allocations[i], what))
+            return &allocations[i];
+    return NULL;
+}
+
 bool sgp_memory_is_device_address(uintptr_t address)
 {
     for (int i = 0; i < sgp_driver.nr_devices; i++)
         if (address - (uintptr_t)sgp_driver.devices[i].reservation < sgp_driver.devices[i].reservation_bytes)
             return true;
+    return sgp_address_is_reserved(address);
+}
+
+/* Mapped memory side by side is one piece of memory to the program. */
+static bool is_mapped_throughout(uintptr_t address, uint64_t bytes)
+{
+    const struct sgp_allocation *allocation = sgp_memory_find(address);
+
+    while (allocation && allocation->kind == SGP_MEMORY_MAPPED && allocation->access) {
+        uint64_t left = allocation->start + allocation->bytes - address;
+
+        if (bytes <= left)
+            return true;
+        bytes -= left;
+        address += left;
+        allocation = sgp_memory_find(address);
+    }
     return false;
 }
 
@@ -207,6 +253,10 @@ bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device)
     /* What nobody allocated or registered may be pageable host memory, which the caller answers for. */
     if (!allocation)
         return !is_device && address && !sgp_memory_is_device_address(address);
+    if (allocation->is_kept)
+        return false;
+    if (allocation->kind == SGP_MEMORY_MAPPED)
+        return is_mapped_throughout(address, bytes);
     if (bytes <= allocation->bytes - (address - allocation->start) && address - allocation->start <= allocation->bytes)
         return true;
     /* A buffer of the host's may be registered in part. */

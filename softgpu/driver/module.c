@@ -171,7 +171,7 @@ SGP_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin
 }
 
 /* With a zero at its end, for PTX. The caller frees. */
-CUresult sgp_file_read(const char *name, void **data)
+CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
 {
     struct stat status;
     size_t used = 0;
@@ -181,8 +181,11 @@ CUresult sgp_file_read(const char *name, void **data)
     *data = NULL;
     if (fd < 0)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size >= MAX_FILE_BYTES ||
-        !(*data = calloc(1, (size_t)status.st_size + 64))) {
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+        close(fd);
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    }
+    if (status.st_size >= MAX_FILE_BYTES || !(*data = calloc(1, (size_t)status.st_size + 64))) {
         close(fd);
         return CUDA_ERROR_INVALID_IMAGE;
     }
@@ -191,6 +194,8 @@ CUresult sgp_file_read(const char *name, void **data)
         used += got > 0 ? (size_t)got : 0;
     }
     close(fd);
+    if (bytes)
+        *bytes = used;
     return CUDA_SUCCESS;
 }
 
@@ -201,7 +206,7 @@ SGP_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sgp_file_read(fname, &data);
+    result = sgp_file_read(fname, &data, NULL);
     if (!result)
         result = cuModuleLoadData(module, data);
     free(data);
@@ -275,18 +280,20 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
     if (result)
         return result;
-    return sgp_leave(name && (dptr || bytes) ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(name ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
+    const char *wanted;
     CUresult result = sgp_enter_driver();
 
     if (result)
         return result;
     if (!mode)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *mode = CU_MODULE_LAZY_LOADING;
+    wanted = getenv("CUDA_MODULE_LOADING");
+    *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return sgp_leave(CUDA_SUCCESS);
 }
 

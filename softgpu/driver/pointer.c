@@ -9,6 +9,14 @@ static bool is_device_kind(const struct sgp_allocation *allocation)
     return allocation->kind != SGP_MEMORY_HOST && allocation->kind != SGP_MEMORY_REGISTERED;
 }
 
+/* What is known of an address; memory that a pool keeps is nobody's. */
+static struct sgp_allocation *find(CUdeviceptr address)
+{
+    struct sgp_allocation *allocation = sgp_memory_find(address);
+
+    return allocation && allocation->is_kept ? NULL : allocation;
+}
+
 /* The answer for memory the driver knows nothing of. cuPointerGetAttribute refuses; cuPointerGetAttributes writes
  * zeros. */
 static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdeviceptr ptr,
@@ -25,21 +33,27 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(CUdeviceptr *)data = ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (is_device_kind(allocation))
+        if (is_device_kind(allocation) && allocation->kind != SGP_MEMORY_MANAGED)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned int *)data = allocation->is_sync_memops;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned int *)data = allocation->kind == SGP_MEMORY_MANAGED;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(unsigned int *)data = 0;
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = allocation->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = allocation->context->device->ordinal;
+        *(int *)data = allocation->context ? allocation->context->device->ordinal : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -56,10 +70,11 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(int *)data = allocation->kind == SGP_MEMORY_MAPPED ? (int)allocation->access
+                                                             : (int)CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = NULL;
+        *(CUmemoryPool *)data = allocation->pool;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -73,6 +88,7 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -87,6 +103,7 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return 4;
     default:
@@ -101,7 +118,7 @@ SGP_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attrib
 
     if (result)
         return result;
-    allocation = sgp_memory_find(ptr);
+    allocation = find(ptr);
     if (!data || !allocation)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     return sgp_leave(attribute_of(data, attribute, ptr, allocation));
@@ -132,7 +149,7 @@ SGP_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer
         return result;
     if (!numAttributes || !attributes || !data)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    allocation = sgp_memory_find(ptr);
+    allocation = find(ptr);
     for (unsigned int i = 0; i < numAttributes && !result; i++)
         result = attribute_or_zero(data[i], attributes[i], ptr, allocation);
     return sgp_leave(result);
@@ -140,14 +157,15 @@ SGP_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer
 
 SGP_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    const struct sgp_allocation *allocation;
+    struct sgp_allocation *allocation;
     CUresult result = sgp_enter_driver();
 
     if (result)
         return result;
-    allocation = sgp_memory_find(ptr);
-    /* Copies of this driver are synchronous wherever SYNC_MEMOPS would make them so: nothing to remember. */
+    allocation = find(ptr);
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !allocation || !is_device_kind(allocation))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    /* Copies of this driver are synchronous wherever it would make them so: only the answer changes. */
+    allocation->is_sync_memops = *(const unsigned int *)value != 0;
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "driver.h"
+#include "graph.h"
 #include "runtime/runtime.h"
 
 #define MAX_EXECUTORS 256u
@@ -228,8 +229,10 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
 
 static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
 {
-    CUresult result = depend_on_legacy_order(stream, command);
+    CUresult result = sgp_capture_gate(stream);
 
+    if (!result)
+        result = depend_on_legacy_order(stream, command);
     if (result) {
         for (uint32_t i = 0; i < command->nr_dependencies; i++)
             sgp_object_release(command->dependencies[i].stream);

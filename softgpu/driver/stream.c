@@ -3,6 +3,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "driver.h"
+#include "graph.h"
 #include "runtime/runtime.h"
 
 /* One per thread and context; a thread that ends leaves its stream to the context, as idle streams cost nothing. */
@@ -67,10 +68,10 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
     }
     if (handle == CU_STREAM_PER_THREAD)
         return per_thread_resolve(context, resolved);
-    if (!sgp_object_is(handle, SGP_STREAM) || handle->context != context)
+    if (!sgp_object_is(handle, SGP_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
-    *resolved = handle;
-    return CUDA_SUCCESS;
+    *resolved = handle; /* of another context too: copies, sets and waits may name any stream */
+    return handle->context->error;
 }
 
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
@@ -80,7 +81,10 @@ CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUs
     if (result)
         return result;
     result = sgp_stream_resolve(*context, handle, stream);
-    return result ? sgp_leave(result) : CUDA_SUCCESS;
+    if (result)
+        return sgp_leave(result);
+    *context = (*stream)->context;
+    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
@@ -108,18 +112,21 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 
     if (result)
         return result;
-    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy || hStream == own_stream.stream)
+    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy ||
+        (hStream == own_stream.stream && hStream->context->id == own_stream.context_id))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     context = hStream->context;
+    sgp_capture_stream_gone(hStream);
     for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next)
         if (*link == hStream) {
             *link = hStream->next;
             break;
         }
+    result = context->error;
     sgp_object_remove(hStream);
     /* What is queued still runs: the queue holds on to the stream until then. */
     sgp_object_release(hStream);
-    return sgp_leave(CUDA_SUCCESS);
+    return sgp_leave(result);
 }
 
 static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *sequence);
@@ -133,6 +140,9 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 
     if (result)
         return result;
+    result = sgp_capture_gate(stream);
+    if (result)
+        return sgp_leave(result);
     sequence = stream->nr_submitted;
     /* The legacy stream stands for all blocking ones: an empty command in it waits for them. */
     if (stream == context->legacy)
@@ -156,6 +166,9 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
 
     if (result)
         return result;
+    result = sgp_capture_gate(stream);
+    if (result)
+        return sgp_leave(result);
     is_idle = sgp_queue_is_idle(stream);
     for (struct CUstream_st *other = context->streams; other && stream == context->legacy; other = other->next)
         is_idle = is_idle && (!other->is_blocking || sgp_queue_is_idle(other));
@@ -181,11 +194,29 @@ static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *seque
     return sgp_queue_submit(stream, command, sequence);
 }
 
+CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence)
+{
+    struct sgp_command *command;
+    CUresult result;
+
+    if (other->nr_completed >= sequence)
+        return CUDA_SUCCESS;
+    command = calloc(1, sizeof(*command));
+    if (!command)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    command->finish = empty_finish;
+    result = sgp_queue_depend(command, other, sequence);
+    if (result) {
+        free(command);
+        return result;
+    }
+    return sgp_queue_submit(stream, command, NULL);
+}
+
 SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    struct sgp_command *command;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
     if (result)
@@ -194,18 +225,11 @@ SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     if (!sgp_object_is(hEvent, SGP_EVENT))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!hEvent->stream || hEvent->stream->nr_completed >= hEvent->sequence)
+    if (stream->capture || hEvent->capture)
+        return sgp_leave(sgp_capture_event_wait(stream, hEvent, Flags));
+    if (!hEvent->stream)
         return sgp_leave(CUDA_SUCCESS);
-    command = calloc(1, sizeof(*command));
-    if (!command)
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    command->finish = empty_finish;
-    result = sgp_queue_depend(command, hEvent->stream, hEvent->sequence);
-    if (result) {
-        free(command);
-        return sgp_leave(result);
-    }
-    return sgp_leave(sgp_queue_submit(stream, command, NULL));
+    return sgp_leave(sgp_stream_wait(stream, hEvent->stream, hEvent->sequence));
 }
 
 struct host_command {
@@ -231,18 +255,13 @@ static CUresult host_run(struct sgp_command *command)
     return CUDA_SUCCESS;
 }
 
-static CUresult host_submit(CUstream handle, CUhostFn function, CUstreamCallback callback, void *data)
+CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn function, CUstreamCallback callback,
+                         void *data)
 {
-    struct CUctx_st *context;
-    struct CUstream_st *stream;
-    struct host_command *host;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    struct host_command *host = calloc(1, sizeof(*host));
 
-    if (result)
-        return result;
-    host = calloc(1, sizeof(*host));
     if (!host)
-        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *host = (struct host_command){
         .command = {.run = host_run, .finish = empty_finish, .runs_after_error = callback != NULL},
         .function = function,
@@ -251,15 +270,31 @@ static CUresult host_submit(CUstream handle, CUhostFn function, CUstreamCallback
         .stream = stream,
         .data = data,
     };
-    return sgp_leave(sgp_queue_submit(stream, &host->command, NULL));
+    return sgp_queue_submit(stream, &host->command, NULL);
+}
+
+static CUresult host_call(CUstream handle, CUhostFn function, CUstreamCallback callback, void *data)
+{
+    struct CUctx_st *context;
+    struct CUstream_st *stream;
+    CUresult result = sgp_enter_stream(handle, &context, &stream);
+
+    if (result)
+        return result;
+    if (stream->capture && function) {
+        struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = function, .userData = data}};
+
+        return sgp_leave(sgp_capture_work(stream, &work));
+    }
+    return sgp_leave(sgp_host_submit(stream, handle, function, callback, data));
 }
 
 SGP_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
-    return fn ? host_submit(hStream, fn, NULL, userData) : CUDA_ERROR_INVALID_VALUE;
+    return fn ? host_call(hStream, fn, NULL, userData) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SGP_EXPORT CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
-    return callback && !flags ? host_submit(hStream, NULL, callback, userData) : CUDA_ERROR_INVALID_VALUE;
+    return callback && !flags ? host_call(hStream, NULL, callback, userData) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,5 +1,4 @@
-/* What streams say of themselves, and what of it can be set. Capture is not served: every stream says that it is not
- * captured. */
+/* What streams say of themselves, and what of it can be set. */
 #include "cuda_api/prototypes.h"
 #include "driver.h"
 
@@ -79,63 +78,6 @@ SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     *device = stream->context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    struct CUctx_st *context;
-    struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
-
-    if (result)
-        return result;
-    if (!captureStatus)
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-/* No stream of this driver is ever captured: what each form writes beyond the status, it writes only for a capture. */
-SGP_EXPORT CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                           cuuint64_t *id_out)
-{
-    (void)id_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-SGP_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                              cuuint64_t *id_out, CUgraph *graph_out,
-                                              const CUgraphNode **dependencies_out, size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)numDependencies_out;
-    return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                              cuuint64_t *id_out, CUgraph *graph_out,
-                                              const CUgraphNode **dependencies_out,
-                                              const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    (void)edgeData_out;
-    return cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
-                                     numDependencies_out);
-}
-
-/* As CUDA keeps it: one mode per thread, the caller gets the old one. */
-static __thread CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-SGP_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUstreamCaptureMode before = capture_mode;
-
-    if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    capture_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)

@@ -10,7 +10,7 @@ from tests.end_to_end.host import wait_until
 
 MAILBOX = Guest.NR_RESPONSES - 1
 WAITING, DONE = 1, 3
-INVALID_VALUE, INVALID_HANDLE = 1, 400
+INVALID_VALUE, INVALID_HANDLE, CAPTURE_UNSUPPORTED = 1, 400, 900
 OTHER_STREAM = STREAM + 1
 NON_BLOCKING = 1
 NR_MORE_THAN_FIT = 600
@@ -128,6 +128,63 @@ def test_more_functions_than_fit_into_the_driver(served: Served) -> None:
         assert posted(guest) == (number, 0)
         rearm(guest)
     assert guest.finish("cuCtxSynchronize", waits).result == 0
+
+
+def test_work_behind_a_function_and_a_value_waits_for_both(served: Served) -> None:
+    guest = served.guest
+    address = guest.ok("cuMemAlloc_v2", bytesize=1 << 16).dptr
+    guest.cast_off("cuMemsetD32_v2", dstDevice=address, ui=0, N=1)
+    guest.ok("cuCtxSynchronize")
+    open_mailbox(guest)
+    guest.cast_off("cuStreamWaitValue32_v2", stream=STREAM, addr=address, value=1, flags=0)
+    guest.cast_off("cuMemsetD8Async", dstDevice=address + 4096, uc=3, N=4096, hStream=STREAM)
+    guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=1)
+    guest.cast_off("cuLaunchHostFunc", stream=OTHER_STREAM, function=2)
+    guest.cast_off("cuStreamWaitValue32_v2", stream=OTHER_STREAM, addr=address, value=2, flags=0)
+    for stream, uc in ((STREAM, 7), (OTHER_STREAM, 9)):
+        for _ in range(50):
+            guest.cast_off("cuMemsetD8Async", dstDevice=address + 4096 * uc, uc=uc, N=4096, hStream=stream)
+    waits = guest.begin("cuCtxSynchronize")
+    idle = "nobody holds the grant"
+
+    def rests() -> int:
+        guest.ok("cuMemGetInfo_v2")
+        wait_until(lambda: served.host.control.holder().vgpu is None, idle)
+        assert not guest.is_answered(waits)
+        return served.gpu_ns()
+
+    assert posted(guest) == (2, 0)
+    charged = rests()
+    rearm(guest)  # the value is still to come
+    assert rests() == charged
+    guest.cast_off("cuStreamWriteValue32_v2", stream=0, addr=address, value=1)
+    assert posted(guest) == (1, 0)
+    assert rests() > charged, "what stood before the function has run"
+    charged = rests()
+    guest.cast_off("cuStreamWriteValue32_v2", stream=0, addr=address, value=2)
+    guest.ok("cuStreamSynchronize", hStream=OTHER_STREAM)
+    assert rests() > charged, "one stream waits no more"
+    rearm(guest)
+    assert guest.finish("cuCtxSynchronize", waits).result == 0
+    assert guest.from_device(address + 4096 * 7, 1) + guest.from_device(address + 4096 * 9, 1) == b"\x07\x09"
+    assert guest.take_error() == 0
+    wait_until(lambda: served.host.control.holder().vgpu is None, idle)
+
+
+def test_a_captured_stream_takes_no_function(served: Served) -> None:
+    guest = served.guest
+    open_mailbox(guest)
+    guest.ok("capture_begin", stream=STREAM)
+    for call in ("cuLaunchHostFunc", "cuStreamAddCallback"):
+        assert guest.call(call, stream=STREAM, function=1).result == CAPTURE_UNSUPPORTED
+    guest.ok("cuLaunchHostFunc", stream=OTHER_STREAM, function=2)
+    assert posted(guest) == (2, 0)
+    rearm(guest)
+    guest.ok("capture_end", stream=STREAM)
+    guest.ok("cuLaunchHostFunc", stream=STREAM, function=3)
+    assert posted(guest) == (3, 0)
+    rearm(guest)
+    guest.ok("cuCtxSynchronize")
 
 
 def test_lies_about_functions(served: Served) -> None:

@@ -49,6 +49,13 @@ def kernel_image(text: str) -> bytes:
     return text.encode() + b"\0"
 
 
+def container(text: str, sm: int = 75) -> bytes:
+    """A fat binary with one entry, of PTX."""
+    payload = text.encode() + bytes(-len(text) % 8 or 8)
+    entry = struct.pack("<HHIQIIIIIIQQQ", 1, 0x101, 0x40, len(payload), 0, 0, 0, sm, 0, 0, 0, 0, 0)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry) + len(payload)) + entry + payload
+
+
 def request_bytes(call: str, fields: Mapping[str, Any]) -> bytes:
     """The call's fixed struct; b"" for a call without one."""
     if f"struct fgv_request_{call} {{" not in WIRE_TEXT:
@@ -217,12 +224,17 @@ class Guest:
         assert self.await_chunk(chunk) == 0
         return self.read(self.chunk_offset(chunk), nbytes)
 
-    def load(self, image: bytes, handle: int = 0x44_00000001_000001, blob: int = 7) -> Answer:
-        self.cast_off("blob_begin", blob=blob, bytes=len(image))
-        for start in range(0, len(image), 16384):
-            part = image[start : start + 16384]
+    def send_blob(self, data: bytes, blob: int = 7) -> int:
+        """Gives the blob's number."""
+        self.cast_off("blob_begin", blob=blob, bytes=len(data))
+        for start in range(0, len(data), 16384):
+            part = data[start : start + 16384]
             self.cast_off("blob_append", part, blob=blob, offset=start, bytes=len(part), chunk=NO_CHUNK)
-        return self.call("cuModuleLoadDataEx", blob=blob, handle=handle)
+        return blob
+
+    def load(self, image: bytes, handle: int = 0x44_00000001_000001, blob: int = 7, nr_prelinked: int = 0) -> Answer:
+        """An image, or a set of a fat binary and those that it was linked from."""
+        return self.call("cuModuleLoadDataEx", blob=self.send_blob(image, blob), handle=handle, prelinked=nr_prelinked)
 
     def launch(self, function: int, parameters: bytes, grid: int = 1, block: int = 1, stream: int = 0) -> None:
         dimensions: dict[str, Any] = {

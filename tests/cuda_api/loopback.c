@@ -22,9 +22,16 @@ static struct {
 CUresult loopback_allowed;  /* what fgv_call_allowed answers */
 uint64_t loopback_handles;  /* how many numbers are out */
 uint64_t loopback_requests; /* how many records were sent */
+uint64_t loopback_posts;    /* how many of them without waiting */
 uint32_t loopback_bound;    /* how many handles the worker knows */
 
 static uint64_t storage[128];
+_Atomic uint32_t fgv_nr_captures;
+
+bool fgv_capture_forbids_this_thread(void)
+{
+    return true;
+}
 
 unsigned int loopback_open(void *library)
 {
@@ -116,6 +123,11 @@ void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_by
     return loopback_allowed == CUDA_SUCCESS ? storage : NULL;
 }
 
+void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
+{
+    return fgv_call_begin(call, number, request_bytes, payload_bytes);
+}
+
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 {
     if (reply_bytes != fgv_call_info(call->number)->reply_bytes)
@@ -128,6 +140,7 @@ CUresult fgv_call_post(struct fgv_call *call)
 {
     if (fgv_call_info(call->number)->answer != FGV_ANSWER_ASYNC)
         abort();
+    loopback_posts++;
     return fgv_call_wait(call, NULL, 0);
 }
 
@@ -160,6 +173,12 @@ uint64_t fgv_stream_wire(CUstream stream)
 {
     uint64_t handle = (uint64_t)(uintptr_t)stream;
     return handle == 0 || fgv_handle_check(FGV_HANDLE_STREAM, handle) == CUDA_SUCCESS ? handle : FGV_STREAM_INVALID;
+}
+
+/* Memory of the program lies below 1 MiB here. */
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    return address + (height - 1) * pitch + width * element_bytes <= 0x100000;
 }
 
 CUresult fgv_memory_settle(CUdeviceptr address)

@@ -105,6 +105,7 @@ def test_the_example_is_accepted() -> None:
         ("payload = true", 'payload = "yes"', "cuLaunchKernel: payload = 'yes' is not a bool"),
         ("payload = true", 'reply = "uint64_t x"', "cuLaunchKernel: answer 'async', and yet there is a reply"),
         ("payload = true", "hook = true", "cuLaunchKernel: 'hook' means nothing for codec 'hand'"),
+        ("payload = true", "unsafe = true", "cuLaunchKernel: 'unsafe' means nothing for codec 'hand'"),
         ("uint32_t flags", "uint32_t flags; uint32_t more", "wire: 28 bytes are no multiple of 8"),
         ("uint64_t function; uint32_t grid[3]", "uint32_t grid[3]; uint64_t function", "wire: function at offset 12"),
         ("uint32_t flags", "size_t flags", "wire: not a member of a wire struct: 'size_t flags'"),
@@ -125,9 +126,16 @@ def test_the_example_is_accepted() -> None:
             '{ dptr = "out" }\nallowed = { bytesize = "0..3" }',
             "bytesize: allowed is for enumerations",
         ),
+        (
+            '{ dptr = "out" }',
+            '{ dptr = "out" }\ndoubtful = { bytesize = "1" }',
+            "bytesize: doubtful is for enumerations",
+        ),
+        ('{ dptr = "out" }', '{ dptr = "out" }\nwithin = { dptr = "1 bytesize" }', "that nobody waits for otherwise"),
+        ('{ dptr = "out" }', '{ dptr = "out" }\nwithin = { size = "1 bytesize" }', "within names a parameter"),
         ('{ dptr = "out" }', '{ dptr = "out" }\nwaits2 = "none"', "cuMemAlloc_v2: 'waits2' means nothing"),
         ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptsz"', "per_thread '_ptsz' without a stream"),
-        ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptds"', "per_thread_async go together"),
+        ('{ dptr = "out" }', '{ dptr = "out" }\nper_thread = "_ptds"', "per_thread_async is for codec 'guest'"),
         ('order = "free"\nwaits = "none"\npointers', 'order = "free"\nwaits = "stream"\npointers', "without a stream"),
     ],
 )
@@ -135,6 +143,25 @@ def test_a_mistake_stops_generation_with_its_place(old: str, new: str, message: 
     assert BASE.count(old) >= 1
     with pytest.raises(TableError, match=re.escape(message)):
         table.from_text(BASE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("3 N", "not a device address and the bytes of an element"),
+        ("1", "not a width"),
+        ("1 uc", "not a width"),
+        ("1 M", "not a width"),
+        ("1 N N", "not a width, or a width, a height and a pitch"),
+    ],
+)
+def test_what_a_call_reaches_is_named_by_its_sizes(words: str, message: str) -> None:
+    entry = '[cuMemsetD8]\nnumber = 9\nfamily = "memory"\nsince = 2000\ncodec = "generated"\nanswer = "async"\n'
+    entry += 'c = "CUresult cuMemsetD8(CUdeviceptr d, unsigned char uc, size_t N)"\n'
+    entry += 'cost = "none"\norder = "free"\nwaits = "none"\nwithin = { d = "WORDS" }\n'
+    assert table.from_text(BASE + entry.replace("WORDS", "1 N")).by_name["cuMemsetD8"].within == {"d": ("1", "N")}
+    with pytest.raises(TableError, match=re.escape(message)):
+        table.from_text(BASE + entry.replace("WORDS", words))
 
 
 def test_an_alias_has_the_parameters_of_its_call() -> None:

@@ -23,7 +23,7 @@ def test_min_max_ratio() -> None:
 
 @pytest.mark.parametrize("mixture", [ONE_TO_THREE, LONGER_THAN_A_SLICE], ids=["weights", "long kernels"])
 def test_the_default_policy_is_fair_where_turns_are_not(mixture: Mixture) -> None:
-    fair = measure(DEFAULT_POLICY, mixture, "soft", SLICE_MS, window_s=4)
-    in_turn = measure("first-come", mixture, "soft", SLICE_MS, window_s=4)
+    fair = measure(DEFAULT_POLICY, mixture, "soft", SLICE_MS, window_s=4, alone=(1.0, 1.0))
+    in_turn = measure("first-come", mixture, "soft", SLICE_MS, window_s=4, alone=(1.0, 1.0))
     assert in_turn.charged_min_max_ratio < CLEARLY_UNFAIR, "the test could not fail"
     assert fair.charged_min_max_ratio > CLEARLY_FAIR, fair

@@ -36,6 +36,7 @@ TABLE_HASH = _table_hash()
 def device_facts(name: str) -> bytes:
     """`struct fgv_device_facts` of a small device: only the attributes that the tests look at have a value."""
     values = {1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 49152, 10: 32, 16: 4, 75: 8, 76: 9}
+    values[115] = 1  # memory pools
     attributes = [values.get(number, NO_VALUE) for number in range(NR_ATTRIBUTES)]
     head = struct.pack("<256s16s16sQ", name.encode(), bytes(range(16)), b"0000:01:00.0", 1 << 30)
     limits = struct.pack("<16Q", *[1024] * 10, *[2**64 - 1] * 6)

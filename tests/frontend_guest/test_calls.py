@@ -108,3 +108,23 @@ def _sum(text: bytes) -> int:
     for byte in text:
         total = (total * 31 + byte) % 2**64
     return total
+
+
+def test_pooled_memory_is_had_again_without_the_host(run_answered: RunScene) -> None:
+    scene = run_answered("pools")
+    assert scene.said == ["freed twice: CUDA_ERROR_INVALID_VALUE", "left over: CUDA_ERROR_INVALID_VALUE"]
+    assert scene.errors == []
+    lines = [line.split()[:2] for line in scene.answered if line.split()[0] in ("take", "give", "destroy")]
+    one, two = ["take", "1000"], ["take", "2000"]
+    nothing_kept = [one, two, ["give", "0"], ["give", "1000"], one, two, ["give", "3000"], ["give", "4000"]]
+    one_kept = [one, two, ["give", "6000"], one, ["give", "9000"], ["give", "7000"]]
+    a_thousand_steps_on_each_of_two_streams = [one, two, one, two]
+    kept_for_the_second = [["give", "14000"], ["give", "13000"], ["destroy"]]
+    kept_for_the_first = [["give", "10000"], ["give", "11000"]]
+    assert lines == [
+        *nothing_kept,
+        *one_kept,
+        *a_thousand_steps_on_each_of_two_streams,
+        *kept_for_the_second,
+        *kept_for_the_first,
+    ]

@@ -11,7 +11,14 @@ from tests.frontend_guest.conftest import BUILD, PROGRAMS, ROOT, RunScene, compi
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 GUEST_SOURCES = [
     path
-    for folder in ("frontend_guest", "frontend_guest/generated", "ivshmem/src", "cuda_api/handshake")
+    for folder in (
+        "frontend_guest",
+        "frontend_guest/generated",
+        "ivshmem/src",
+        "cuda_api/handshake",
+        "cuda_api/managed",
+        "cuda_api/graph_calls",
+    )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]
 
@@ -45,7 +52,9 @@ def guest(checked_guest: Path) -> Path:
     return checked_guest
 
 
-@pytest.mark.parametrize("scene", ["copies", "errors", "death", "launch", "output", "fork", "threads", "reset"])
+@pytest.mark.parametrize(
+    "scene", ["copies", "errors", "death", "launch", "pools", "output", "fork", "threads", "reset"]
+)
 def test_scenes_under_sanitizers(run_answered: RunScene, scene: str) -> None:
     done = run_answered(scene, FAIRGV_LOG="off")
     assert done.status == 0

@@ -1,7 +1,8 @@
 """Compiles the test programs with nvcc into build/programs, each with the static runtime, as nvcc does by default.
 
-Those of `SHARED` get a twin NAME.shared that loads libcudart.so. A program is compiled again when its source, a header
-here, nvcc or its command changed. Needs nvcc: CUDA_HOME, PATH, or the compiler wheels in the virtual environment.
+A program is one file, and those of a folder of its name, if there is one. Those of `SHARED` get a twin NAME.shared that
+loads libcudart.so. A program is compiled again when its source, a header here, nvcc or its command changed. Needs nvcc:
+CUDA_HOME, PATH, or the compiler wheels in the virtual environment.
 """
 
 import argparse
@@ -18,8 +19,11 @@ OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
-DRIVER_API = ("bad_image",)
-EXTRA_FLAGS = {"per_thread_stream": ("--default-stream", "per-thread")}
+DRIVER_API = ("bad_image", "boxes", "link_ptx", "sharing", "stream_values", "virtual_memory")
+EXTRA_FLAGS = {
+    "per_thread_stream": ("--default-stream", "per-thread"),
+    "linked": ("-rdc=true", "-cudadevrt", "none"),
+}
 
 
 def _link_flags(nvcc: Nvcc, source: Path, folder: Path) -> list[str]:
@@ -49,19 +53,19 @@ def build_one(name: str, *, is_shared: bool = False, nvcc: Nvcc | None = None) -
     """Compiles one program unless it is up to date. Safe to call from several processes at once."""
     nvcc = nvcc or find_nvcc()
     program = OUTPUT / (f"{name}.shared" if is_shared else name)
-    source = HERE / f"{name}.cu"
+    sources = [HERE / f"{name}.cu", *sorted((HERE / name).glob("*.cu"))]
     command = [str(nvcc.path), "-O2", "-std=c++17", "-L", str(nvcc.libraries), "-I", str(HERE)]
     if is_shared:
         command += ["-cudart", "shared", "-L", str(OUTPUT / "link")]
         command += ["-Xlinker", "--enable-new-dtags", "-Xlinker", f"-rpath={nvcc.libraries}"]
     command += EXTRA_FLAGS.get(name, ())
-    with rebuilding(program, seal_of([command], [source, *sorted(HERE.glob("*.h"))], nvcc)) as unfinished:
+    with rebuilding(program, seal_of([command], [*sources, *sorted(HERE.rglob("*.h"))], nvcc)) as unfinished:
         if unfinished:
             if is_shared:
                 _libcudart_for_linking(nvcc)
             if name in DRIVER_API:
-                command += _link_flags(nvcc, source, OUTPUT / "link" / name)
-            subprocess.run([*command, "-o", str(unfinished), str(source)], check=True)
+                command += _link_flags(nvcc, sources[0], OUTPUT / "link" / name)
+            subprocess.run([*command, "-o", str(unfinished), *map(str, sources)], check=True)
     return program
 
 

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softgpu.compiler.command import compile_image, llvm_text
-from softgpu.compiler.native import link, object_code
+from softgpu.compiler.command import compile_image
 
 CAPABILITY = 90
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
 class Runtime(ctypes.Structure):
-    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 14))
+    _fields_ = (("abi_version", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("functions", ctypes.c_void_p * 17))
 
 
 class Block(ctypes.Structure):
@@ -177,7 +176,7 @@ def compiled(ptx: str, folder: Path, name: str = "module") -> LoadedModule:
 
 def compiled_quickly(ptx: str, output: Path) -> LoadedModule:
     """With LLVM's lowest level, for hundreds of kernels that run once."""
-    link(object_code(llvm_text(ptx, CAPABILITY), speed_level=1), output)
+    compile_image(ptx.encode(), CAPABILITY, output, speed_level=1)
     return LoadedModule(output)
 
 

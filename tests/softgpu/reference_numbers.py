@@ -82,6 +82,17 @@ class Format:
         return number > middle or (number == middle and below & 1 == 1)
 
 
+@dataclass(frozen=True, slots=True)
+class FlushingFormat(Format):
+    """Numbers that would be subnormal, rounded as if there were no least exponent, are zeros: .ftz on an H200."""
+
+    def rounded(self, number: Fraction, mode: str, *, zero_is_negative: bool = False) -> int:
+        twice = Format.rounded(self, 2 * number, mode)
+        if number == 0 or abs(self.value(twice)) >= 2 * self.value(1 << (self.precision - 1)):
+            return Format.rounded(self, number, mode, zero_is_negative=zero_is_negative)
+        return self.sign if number < 0 else 0
+
+
 F16 = Format(16, 11)
 BF16 = Format(16, 8)
 F32 = Format(32, 24)

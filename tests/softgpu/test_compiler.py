@@ -390,13 +390,13 @@ def test_command(tmp_path: Path) -> None:
 
 def test_command_names_error_and_reason_and_keeps_what_was_there(tmp_path: Path) -> None:
     image, output = tmp_path / "k.ptx", tmp_path / "k.so"
-    image.write_text(HEADER + KERNEL.format(body="tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, {%r1}];"))
+    image.write_text(HEADER + KERNEL.format(body="txq.filter_mode.b32 %r1, [%x1];"))
     output.write_text("old")
     done = _command("--image", str(image), "--capability", "90", "--output", str(output))
     assert done.returncode == 1
     assert (
         done.stderr
-        == "softgpu: CUDA_ERROR_NOT_SUPPORTED: k: line 8: instruction 'tex.1d.v4.f32.s32' is not supported\n"
+        == "softgpu: CUDA_ERROR_NOT_SUPPORTED: k: line 8: instruction 'txq.filter_mode.b32' is not supported\n"
     )
     assert output.read_text() == "old"
     missing = _command("--image", str(tmp_path / "none"), "--capability", "90", "--output", str(output))

@@ -163,6 +163,25 @@ def test_floats(space: str, tmp_path: Path) -> None:
             assert _run(module, f"k{index}", (memory, operand, 0)) == [memory, wanted, wanted], (kind, a, b)
 
 
+SUBNORMAL, LEAST_NORMAL = 2, 0x00800001
+
+
+@pytest.mark.parametrize(
+    ("space", "is_flushed"), [(".global", True), ("", True), (".shared", False), ("generic shared", False)]
+)
+def test_sums_of_subnormal_numbers(space: str, is_flushed: bool, tmp_path: Path) -> None:
+    """As the manual says of f32: zeros in global memory, numbers in shared memory; by a generic address it depends on where that leads."""
+    text = _kernel("k", "add.f32", "f32", space.replace("generic ", "."), "")
+    if space == "generic shared":
+        text = text.replace("atom.shared", "cvta.shared.u64 %g, %s; atom").replace(
+            "atom.add.f32 %old, [%s]", "atom.add.f32 %old, [%g]"
+        )
+        text = text.replace("red.shared.add.f32 [%s]", "red.add.f32 [%g]")
+    module = compiled_quickly(HEADER + text, tmp_path / "atomics.so")
+    total = LEAST_NORMAL if is_flushed else LEAST_NORMAL + SUBNORMAL
+    assert _run(module, "k", (SUBNORMAL, LEAST_NORMAL, 0)) == [SUBNORMAL, total, total]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_ordering_and_scope(order: str, tmp_path: Path) -> None:
     text = HEADER

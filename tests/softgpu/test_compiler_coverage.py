@@ -107,6 +107,23 @@ mov.u32 %r1, %cluster_ctarank
 mov.u32 %r1, %nclusterid.x
 shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1
 prmt.b32.f4e %r1, %r2, %r3, %r4
+tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [%x5, {%r5}]
+tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2}]
+tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}|%p1, [%x5, {%f1, %f2}]
+tex.3d.v4.u32.f32 {%r1, %r2, %r3, %r4}, [%x5, {%f1, %f2, %f3, %f3}]
+tex.a1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%r1, %f2}]
+tex.a2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%r1, %f2, %f3, %f3}], {%r1, %r2}
+tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2, %f3, %f3}]
+tex.level.acube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%r1, %f1, %f2, %f3}], %f4
+tex.grad.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2}], {%f1, %f2}, {%f3, %f4}
+tld4.a.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2}]
+txq.width.b32 %r1, [%x5]
+txq.level.height.b32 %r1, [%x5], %r2
+suld.b.1d.b8.zero {%h1}, [%x5, {%r2}]
+suld.b.3d.v4.b32.trap {%r1, %r2, %r3, %r4}, [%x5, {%r2, %r3, %r4, %r4}]
+sust.b.a2d.cg.v2.b64.clamp [%x5, {%r1, %r2, %r3, %r3}], {%x6, %x7}
+sured.b.min.2d.s64.zero [%x5, {%r2, %r3}], %x6
+suq.depth.b32 %r1, [%x5]
 ld.u8 %h1, [%x0]
 ld.weak.global.u32 %r1, [%x0]
 ld.global.ca.u32 %r1, [%x0]
@@ -239,6 +256,14 @@ tensormap.replace.tile.rank.global.b1024.b32 [%x0], 1
 tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [t, {%f1, %f2}]
 tld4.r.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [t, {%f1, %f2}]
 txq.width.b32 %r1, [t]
+tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, %x6, {%f1, %f2}]
+tex.2dms.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%x5, {%r1, %r2, %r3, %r3}]
+tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2}], {%r1, %r2}, %f3
+tex.2d.v2.f16x2.f32 {%r1, %r2}, [%x5, {%f1, %f2}]
+tld4.r.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%x5, {%f1, %f2, %f3, %f3}]
+txq.filter_mode.b32 %r1, [%x5]
+sust.p.1d.v4.b32.trap [%x5, {%r1}], {%r1, %r2, %r3, %r4}
+sured.b.add.cube.u32.trap [%x5, {%r2, %r3, %r4, %r4}], %r1
 istypep.texref %p1, %x0
 suld.b.1d.b32.trap {%r1}, [s, {%r2}]
 sust.b.1d.b32.trap [s, {%r2}], {%r1}

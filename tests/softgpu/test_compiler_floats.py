@@ -16,7 +16,7 @@ from fractions import Fraction
 import pytest
 
 from tests.softgpu.compiler_harness import ElementWise, Shape, bits_of
-from tests.softgpu.reference_numbers import FORMATS, Format
+from tests.softgpu.reference_numbers import FORMATS, FlushingFormat, Format
 
 Row = tuple[int, ...]
 Reference = Callable[..., int | None]
@@ -129,7 +129,7 @@ def _div(form: Format, mode: str) -> Reference:
     def reference(a: int, b: int) -> int:
         negative = _sign(form, a) != _sign(form, b)
         if not _finite(form, a, b):
-            return _special(form, (a, b), lambda x, y: x / y if y else math.copysign(math.inf, x) * math.copysign(1, y))
+            return _special(form, (a, b), lambda x, y: x / y if y else x * math.copysign(math.inf, y))
         if _is_zero(form, b):
             return NAN if _is_zero(form, a) else form.infinity | (form.sign if negative else 0)
         return form.rounded(form.value(a) / form.value(b), mode, zero_is_negative=negative)
@@ -176,10 +176,12 @@ def _flush(form: Format, bits: int) -> int:
     return bits & form.sign if bits & ~form.sign < 1 << (form.precision - 1) else bits
 
 
-def _with_flush(form: Format, reference: Reference) -> Reference:
+def _with_flush(form: Format, operation: Callable[[Format, str], Reference]) -> Reference:
+    """An operation to nearest, of operands and with a result that are never subnormal."""
+    reference = operation(FlushingFormat(form.bits, form.precision), "rn")
+
     def flushed(*values: int) -> int | None:
-        result = reference(*(_flush(form, value) for value in values))
-        return result if result is None or result == NAN else _flush(form, result)
+        return reference(*(_flush(form, value) for value in values))
 
     return flushed
 
@@ -216,10 +218,13 @@ def _arithmetic() -> Iterator[Case]:
         yield case(f"copysign.{kind}", kind, two, lambda a, b, f=form: NAN if f.is_nan(b) else b & ~f.sign | a & f.sign)
         yield from _comparisons(kind, form)
     f32 = FORMATS["f32"]
-    for text, reference in (("add", _add(f32, "rn")), ("mul", _mul(f32, "rn")), ("sub", _sub(f32, "rn"))):
-        yield case(f"{text}.ftz.f32", "f32", "f32 f32", _with_flush(f32, reference))
-        yield case(f"{text}.sat.f32", "f32", "f32 f32", _with_saturation(f32, reference))
-    yield case("fma.rn.ftz.f32", "f32", "f32 f32 f32", _with_flush(f32, _fma(f32, "rn")))
+    for text, operation in (("add", _add), ("mul", _mul), ("sub", _sub)):
+        yield case(f"{text}.ftz.f32", "f32", "f32 f32", _with_flush(f32, operation))
+        yield case(f"{text}.sat.f32", "f32", "f32 f32", _with_saturation(f32, operation(f32, "rn")))
+    yield case("fma.rn.ftz.f32", "f32", "f32 f32 f32", _with_flush(f32, _fma))
+    f16 = FORMATS["f16"]
+    yield case("mul.ftz.f16", "f16", "f16 f16", _with_flush(f16, _mul))
+    yield case("fma.rn.ftz.f16", "f16", "f16 f16 f16", _with_flush(f16, _fma))
     for kind in ("f32", "f64", "f16", "bf16"):
         form, two = FORMATS[kind], f"{kind} {kind}"
         for name in ("min", "max"):
@@ -376,6 +381,7 @@ def _float_samples(form: Format, source: random.Random, count: int) -> list[int]
         last - 1,
         last,
         last + 1,
+        one - 2,
         one - 1,
         one,
         one + 1,
@@ -472,3 +478,22 @@ _INFINITY, _MINUS = 0x7F800000, 0x80000000
 )
 def test_approximation_at_the_edges(machine: ElementWise, name: str, argument: int, expected: int) -> None:
     assert machine.apply(_approximation_shape(name), [(argument,)]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "expected"),
+    [
+        # Below the least normal number by 2^-46, 2^-45 and 2^-20 of it: an H200 rounds first, and then sees nothing to flush.
+        ("mul.ftz.f32", (0x00800001, 0x3F7FFFFE), 0x00800000),
+        ("fma.rn.ftz.f32", (0x01000001, 0x3F7FFFFE, 0x80800000), 0x00800000),
+        ("fma.rn.ftz.f16", (0x0401, 0x3BFE, 0x8000), 0x0400),
+        # A unit in the last place below, which rounding to a subnormal number alone would bring up.
+        ("mul.ftz.f32", (0x80800000, 0x3F7FFFFF), _MINUS),
+        ("fma.rn.ftz.f16", (0x8400, 0x3BFF, 0x8001), 0x8000),
+    ],
+)
+def test_flush_at_the_least_normal_number(
+    machine: ElementWise, name: str, operands: tuple[int, ...], expected: int
+) -> None:
+    (shape,) = (item.shape for item in CASES if str(item) == name)
+    assert machine.apply(shape, [operands]) == [expected]

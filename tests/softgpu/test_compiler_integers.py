@@ -42,7 +42,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _remainder(a: int, b: int) -> int:
-    return a - _quotient(a, b) * b if b else a
+    return a - _quotient(a, b) * b if b else -1
 
 
 def _clamp(value: int, kind: str) -> int:
@@ -102,8 +102,13 @@ def _cases_of_bits(bits: int) -> list[Case]:
     ]
 
 
+def _counted(amount: int, bits: int) -> int:
+    """What an H200 makes of a position or length: the manual's byte for 32-bit fields, all of it for 64-bit ones."""
+    return amount & 255 if bits == 32 else amount
+
+
 def _field(a: int, position: int, length: int, bits: int, is_signed: bool) -> int:
-    position, length = position & 255, length & 255
+    position, length = _counted(position, bits), _counted(length, bits)
     sign = 0
     if is_signed and length:
         sign = a >> min(position + length - 1, bits - 1) & 1
@@ -115,8 +120,8 @@ def _field(a: int, position: int, length: int, bits: int, is_signed: bool) -> in
 
 
 def _inserted(source: int, base: int, position: int, length: int, bits: int) -> int:
-    position, length = position & 255, length & 255
-    for i in range(length):
+    position, length = _counted(position, bits), _counted(length, bits)
+    for i in range(min(length, bits)):
         if position + i < bits:
             base = base & ~(1 << (position + i)) | (source >> i & 1) << (position + i)
     return base

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.nvcc import find_nvcc
+from cuda_api.image_set import ALIGNMENT_BYTES
 from softgpu.compiler.command import compile_image
 from tests.softgpu.compiler_harness import LoadedModule
 
@@ -30,10 +31,21 @@ def _ptx(program: Path, folder: Path, *options: str) -> bytes:
     return output.read_bytes()
 
 
+def _image(program: Path, folder: Path, *options: str) -> bytes:
+    """The program's PTX, or for one of several files the set of theirs."""
+    others = sorted(program.with_suffix("").glob("*.cu"))
+    if not others:
+        return _ptx(program, folder, *options)
+    images = b""
+    for source in (program, *others):
+        images += bytes(-len(images) % ALIGNMENT_BYTES) + _ptx(source, folder, "-rdc=true", *options) + b"\0"
+    return images
+
+
 @pytest.mark.parametrize("options", [("-arch=compute_75",), ("-arch=compute_80", "-G")], ids=["75", "80-debug"])
 @pytest.mark.parametrize("program", [*PROGRAMS, *KERNELS], ids=lambda path: path.stem)
 def test_program_compiles(program: Path, options: tuple[str, ...], tmp_path: Path) -> None:
-    image = _ptx(program, tmp_path, *options)
+    image = _image(program, tmp_path, *options)
     output = tmp_path / "out.so"
     compile_image(image, 80, output)
     assert len(LoadedModule(output).kernels) == image.count(b".entry")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.programs.build import build_one
 from tests.softgpu.driver_harness import SANITIZED_CASES, SANITIZED_LIBRARY, Device, build_sanitized
 
 
@@ -25,5 +27,22 @@ def test_case_is_clean(tmp_path: Path, case: str) -> None:
     )
     result = device.run(SANITIZED_CASES, case)
     assert result.returncode == 0, result
+    assert "ERROR" not in result.stderr
+    assert "runtime error" not in result.stderr
+
+
+@pytest.mark.parametrize("program", ["pool_memory", "virtual_memory", "managed_memory", "stream_values"])
+def test_memory_is_clean(tmp_path: Path, program: str) -> None:
+    found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    device = Device(
+        tmp_path,
+        {
+            "LD_LIBRARY_PATH": str(SANITIZED_LIBRARY.parent),
+            "LD_PRELOAD": str(Path(found.stdout.strip()).resolve()),
+            "ASAN_OPTIONS": "handle_segv=0:log_path=stderr:detect_leaks=0",  # programs end with what they have
+        },
+    )
+    result = device.run(build_one(program))
+    assert result.stdout.splitlines()[-1] == "PASS", result
     assert "ERROR" not in result.stderr
     assert "runtime error" not in result.stderr

@@ -5,6 +5,10 @@
  * binary itself; a cubin (ELF); or PTX text that ends with a NUL. The layouts are described in cuda_api/fatbin.py,
  * which looks inside.
  *
+ * A program of separately compiled files registers a wrapper of version 2. The fat binary behind it is what its files
+ * were linked to, and a list that ends with NULL leads to those that they came as, for a driver that must link for
+ * another GPU. Where such images travel together each begins at a multiple of 8 bytes: see fgv_set_offset.
+ *
  * Two users. A library that stands in for the driver has the program's pointer and no length: fgv_image_bytes. A host
  * that was sent an image must not hand it to a driver that will read as far as the image says: fgv_image_measure reads
  * no byte beyond the given limit, and the image is whole if it is as long as what was sent. Copy what came from a guest
@@ -29,6 +33,11 @@
 
 /* More is taken for garbage. The largest fat binaries known, those of cuBLASLt, have some hundred MiB. */
 #define FGV_IMAGE_MAX_BYTES ((size_t)2 << 30)
+
+/* Files of one program. More is an attack on the memory that lists them. */
+#define FGV_MAX_PRELINKED 4096u
+
+#define FGV_SET_ALIGNMENT_BYTES 8u
 
 enum fgv_image_kind {
     FGV_IMAGE_FATBIN = 1, /* begins with the fat binary's header */
@@ -197,6 +206,29 @@ static inline const void *fgv_image_start(const void *image)
     struct fgv_fatbin_wrapper wrapper;
     memcpy(&wrapper, image, sizeof(wrapper));
     return wrapper.version == 1 || wrapper.version == 2 ? wrapper.data : NULL;
+}
+
+/* Where the next image of a set begins, behind one that ends here. */
+static inline uint64_t fgv_set_offset(uint64_t end)
+{
+    return (end + FGV_SET_ALIGNMENT_BYTES - 1) / FGV_SET_ALIGNMENT_BYTES * FGV_SET_ALIGNMENT_BYTES;
+}
+
+/*
+ * The fat binaries that the one behind an image's wrapper was linked from; 0: none. CUDA_ERROR_INVALID_IMAGE: more than
+ * anybody links, or a list without an end.
+ */
+static inline CUresult fgv_image_prelinked(const void *image, const void *const **list, uint32_t *nr)
+{
+    struct fgv_fatbin_wrapper wrapper = {.version = 0};
+    *nr = 0;
+    if (image != NULL && fgv_image_start(image) != image)
+        memcpy(&wrapper, image, sizeof(wrapper));
+    *list = wrapper.version == 2 ? (const void *const *)wrapper.filename_or_prelinked : NULL;
+    while (*list != NULL && (*list)[*nr] != NULL)
+        if (++*nr > FGV_MAX_PRELINKED)
+            return CUDA_ERROR_INVALID_IMAGE;
+    return CUDA_SUCCESS;
 }
 
 /* Kind and length of an image that this process's own program passed; the bytes are those at fgv_image_start(image). */

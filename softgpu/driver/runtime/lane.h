@@ -152,6 +152,13 @@ uint32_t sgp_warp_converge(struct sgp_thread *self, uintptr_t place);
 void sgp_warp_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
 uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp); /* threads the block has in it */
 
+/* texture.c, surface.c: of kernel_abi.h */
+void sgp_texture_fetch(struct sgp_thread *self, uint64_t value, uint32_t form, const uint32_t *operands,
+                       uint32_t *channels);
+uint32_t sgp_texture_query(struct sgp_thread *self, uint64_t value, uint32_t query, uint32_t level);
+void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form, const int32_t *operands,
+                          uint32_t nr_bytes);
+
 /* fault.c */
 void sgp_fault_handlers_install(void);
 

@@ -8,6 +8,7 @@
  *     resident.c  blocks that wait for each other               barrier.c   bar.sync and its kin
  *     warp.c      vote, shfl, match, activemask                 fault.c     signals of kernels
  *     printf.c    formats and buffers text                      services.c  the table that compiled code calls
+ *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
  */
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H

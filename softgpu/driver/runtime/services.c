@@ -124,4 +124,7 @@ const struct sgp_runtime sgp_runtime_table = {
     .yield = sgp_thread_yield,
     .active_mask = active_mask,
     .misaligned = misaligned,
+    .texture_fetch = sgp_texture_fetch,
+    .surface_address = sgp_surface_address,
+    .texture_query = sgp_texture_query,
 };

@@ -175,6 +175,22 @@ static void serve(const struct fgv_consumed *record)
         answer(record, device_used > DEVICE_BYTES ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS, &reply, sizeof(reply));
         return;
     }
+    case FGV_CALL_cuMemAllocFromPoolAsync: {
+        const struct fgv_request_cuMemAllocFromPoolAsync *request = (const void *)fixed;
+        struct fgv_reply_cuMemAllocFromPoolAsync reply = {.address = DEVICE_BASE + device_used};
+        device_used += request->bytes;
+        printf("take %" PRIu64 " for %" PRIx64 "\n", request->bytes, request->stream);
+        answer(record, CUDA_SUCCESS, &reply, sizeof(reply));
+        return;
+    }
+    case FGV_CALL_cuMemFreeAsync: {
+        const struct fgv_request_cuMemFreeAsync *request = (const void *)fixed;
+        printf("give %" PRIu64 " in %" PRIx64 "\n", (uint64_t)(request->address - DEVICE_BASE), request->stream);
+        return;
+    }
+    case FGV_CALL_cuStreamDestroy_v2:
+        printf("destroy\n");
+        return;
     case FGV_CALL_cuMemcpyHtoDAsync_v2:
         copy_to(record, fixed, fixed + sizeof(struct fgv_request_cuMemcpyHtoDAsync_v2));
         return;

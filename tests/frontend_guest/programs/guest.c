@@ -234,6 +234,42 @@ static void scene_launch(void)
     must(cuCtxSynchronize(), "synchronize");
 }
 
+static void steps(CUstream stream, int nr)
+{
+    for (int i = 0; i < nr; i++) {
+        CUdeviceptr one, two;
+        must(cuMemAllocAsync(&one, 1000, stream), "first");
+        must(cuMemAllocAsync(&two, 2000, stream), "second");
+        must(cuMemFreeAsync(one, stream), "free first");
+        must(cuMemFreeAsync(two, stream), "free second");
+    }
+}
+
+/* Memory that a stream freed is had again there without a word to the host, once the program lets the pool keep any. */
+static void scene_pools(void)
+{
+    CUmemoryPool pool;
+    CUstream stream;
+    cuuint64_t threshold = 2500;
+    CUdeviceptr address;
+    begin();
+    must(cuDeviceGetDefaultMemPool(&pool, 0), "pool");
+    must(cuStreamCreate(&stream, CU_STREAM_DEFAULT), "stream");
+    steps(NULL, 2);
+    must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold), "threshold of one");
+    steps(NULL, 2);
+    threshold = UINT64_MAX;
+    must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold), "threshold of all");
+    steps(NULL, 1000);
+    steps(stream, 1000);
+    must(cuMemAllocAsync(&address, 1000, stream), "again");
+    must(cuMemFreeAsync(address, stream), "free");
+    say("freed twice", cuMemFreeAsync(address, stream));
+    must(cuStreamDestroy_v2(stream), "destroy");
+    must(cuMemPoolTrimTo(pool, 0), "trim");
+    say("left over", cuMemFree_v2(address));
+}
+
 static void scene_output(void)
 {
     begin_with_memory();
@@ -290,6 +326,7 @@ int main(int argc, char **argv)
         {"fork", scene_fork},
         {"fork-first", scene_fork_first},
         {"launch", scene_launch},
+        {"pools", scene_pools},
         {"output", scene_output},
         {"facts", scene_facts},
         {"init", scene_init},

@@ -1,0 +1,216 @@
+/*
+ * Images on their way from the guest to the driver.
+ *
+ * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
+ * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
+ * need.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker.h"
+
+static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->blobs[i].bytes && worker->blobs[i].number == number) {
+            return &worker->blobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
+{
+    free(blob->bytes);
+    worker->blob_bytes -= blob->size_bytes;
+    *blob = (struct fgv_blob){0};
+}
+
+void fgv_blobs_free(struct fgv_worker *worker)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->blobs[i].bytes) {
+            free_blob(worker, &worker->blobs[i]);
+        }
+    }
+}
+
+CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_begin *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *old = find_blob(worker, fixed->blob);
+    if (old) {
+        free_blob(worker, old);
+    }
+    uint32_t place = 0;
+    while (place < FGV_MAX_BLOBS && worker->blobs[place].bytes) {
+        place++;
+    }
+    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->blob_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint8_t *bytes = calloc(1, fixed->bytes + 1); /* a text without its end gets one */
+    if (!bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    worker->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
+    worker->blob_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_append *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    const uint8_t *source = NULL;
+    if (fixed->place == 0 && fixed->bytes == request->payload_bytes) {
+        source = request->payload;
+    } else if (fixed->place == 1) {
+        source = fgv_arena_at(worker, fixed->source, fixed->bytes);
+    }
+    if (!blob || !source || fixed->offset != blob->filled_bytes ||
+        fixed->bytes > blob->size_bytes - blob->filled_bytes) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(blob->bytes + fixed->offset, source, fixed->bytes);
+    blob->filled_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
+{
+    struct fgv_blob *blob = find_blob(worker, number);
+    return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
+}
+
+static void note_printing(struct fgv_worker *worker, const uint8_t *image, size_t bytes)
+{
+    if (!worker->may_print) {
+        worker->may_print = !worker->inspector || worker->inspector(image, bytes);
+    }
+}
+
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind)
+{
+    size_t image_bytes = 0;
+    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, kind);
+    return result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1 ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* An image that the driver may read: of a known kind, no longer than what came, and no wrapper, which would be a
+ * pointer of the guest's. */
+static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
+{
+    enum fgv_image_kind kind;
+    CUresult result = fgv_blob_measure(blob, &kind);
+    if (result == CUDA_SUCCESS) {
+        note_printing(worker, blob->bytes, blob->size_bytes);
+    }
+    return result;
+}
+
+/* The wrapper that a program of separately compiled files registers, rebuilt around fat binaries in the blob. */
+struct rebuilt {
+    struct fgv_fatbin_wrapper wrapper;
+    const void *images[FGV_MAX_PRELINKED + 2]; /* the linked one, those it was linked from, NULL */
+};
+
+/* CUDA_SUCCESS when the blob is as many fat binaries as the guest says, one behind the other, and nothing else. */
+static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+                        struct rebuilt *rebuilt)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i <= nr_prelinked; i++) {
+        uint64_t offset = fgv_set_offset(end);
+        size_t bytes;
+        enum fgv_image_kind kind;
+        if (offset >= blob->size_bytes ||
+            fgv_image_measure(blob->bytes + offset, blob->size_bytes - offset, &bytes, &kind) != CUDA_SUCCESS ||
+            kind != FGV_IMAGE_FATBIN) {
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+        note_printing(worker, blob->bytes + offset, bytes);
+        rebuilt->images[i] = blob->bytes + offset;
+        end = offset + bytes;
+    }
+    rebuilt->wrapper = (struct fgv_fatbin_wrapper){.magic = FGV_FATBIN_WRAPPER_MAGIC,
+                                                   .version = 2,
+                                                   .data = rebuilt->images[0],
+                                                   .filename_or_prelinked = &rebuilt->images[1]};
+    return end == blob->size_bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* What the driver is given for a blob: the bytes themselves, or a wrapper, which the caller frees, around a set. */
+static CUresult image_of(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+                         struct rebuilt **wrapper, const void **image)
+{
+    *wrapper = NULL;
+    if (!blob || nr_prelinked > FGV_MAX_PRELINKED) {
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    *image = blob->bytes;
+    if (nr_prelinked == 0) {
+        return check_image(worker, blob);
+    }
+    *wrapper = calloc(1, sizeof(**wrapper));
+    *image = *wrapper;
+    return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
+{
+    struct fgv_blob *blob = find_blob(worker, number);
+    if (blob) {
+        free_blob(worker, blob);
+    }
+}
+
+CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    (void)reply;
+    struct rebuilt *wrapper;
+    const void *image;
+    CUmodule module = NULL;
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, fixed->handle)
+                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx(&module, image, 0, NULL, NULL);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
+    }
+    free(wrapper);
+    fgv_blob_drop(worker, fixed->blob);
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
+    (void)reply;
+    struct rebuilt *wrapper;
+    const void *image;
+    CUlibrary library = NULL;
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle)
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
+    }
+    free(wrapper);
+    fgv_blob_drop(worker, fixed->blob);
+    return result;
+}

@@ -1,0 +1,19 @@
+/* What cuda_api/graph_calls, which both of our libcuda.so.1 libraries have, asks of a library, and gives it. */
+#ifndef CUDA_API_GRAPH_CALLS_H
+#define CUDA_API_GRAPH_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+
+/* The parameters of a node; CUDA_ERROR_INVALID_VALUE when it is of another kind. `params` is zeroed by the caller. */
+CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params);
+
+/* References of a graph, or of what was instantiated of it, to user objects; owners by their handles. */
+void fgv_user_objects_copy(uint64_t from, uint64_t to);
+bool fgv_user_objects_has(uint64_t owner);
+/* Gives them up, and calls destructors of the program. Without locks. */
+void fgv_user_objects_drop(uint64_t owner);
+
+#endif

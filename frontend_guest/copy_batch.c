@@ -1,0 +1,45 @@
+/* Copies in batches: one after another, which is an order that a batch allows. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_api/prototypes.h"
+
+static bool is_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+                     const CUmemcpyAttributes *attrs, const size_t *firsts, size_t nr)
+{
+    if (dsts == NULL || srcs == NULL || sizes == NULL || count == 0 || attrs == NULL || firsts == NULL || nr == 0 ||
+        nr > count || firsts[0] != 0)
+        return false;
+    for (size_t i = 0; i < nr; i++)
+        if ((i > 0 && (firsts[i] <= firsts[i - 1] || firsts[i] >= count)) ||
+            attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+            attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+            return false;
+    return true;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                            CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
+                            CUstream hStream)
+{
+    if (failIdx != NULL)
+        *failIdx = SIZE_MAX; /* no single copy is to blame */
+    if (!is_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs) || hStream == NULL ||
+        hStream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        CUresult result = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+        if (result != CUDA_SUCCESS) {
+            if (failIdx != NULL)
+                *failIdx = i;
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                               CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+{
+    return cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, hStream);
+}

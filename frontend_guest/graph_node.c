@@ -1,0 +1,296 @@
+/*
+ * Nodes and their parameters. They travel as CUgraphNodeParams with numbers for handles, a kernel's parameters packed
+ * behind, as with a launch. What the program reads back through pointers is kept here (graph_kept.c).
+ */
+#include <string.h>
+
+#include "call.h"
+#include "capture.h"
+#include "chunks.h"
+#include "client.h"
+#include "cuda_api/graph_calls.h"
+#include "cuda_api/graph_lists.h"
+#include "cuda_api/prototypes.h"
+#include "context.h"
+#include "function.h"
+#include "graph.h"
+#include "launch.h"
+#include "memory.h"
+#include "thread.h"
+
+/* A node's parameters, ready to be sent. */
+struct outgoing {
+    CUgraphNodeParams params;
+    const struct fgv_function *function; /* NULL: not a kernel */
+    void **parameters;
+    const void *buffer; /* instead: packed by the program */
+};
+
+static uint64_t number_of(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
+static uint32_t parameter_bytes(const struct outgoing *outgoing)
+{
+    return outgoing->function == NULL ? 0 : outgoing->function->parameter_bytes;
+}
+
+static uint32_t is_kernel(const struct outgoing *outgoing)
+{
+    return outgoing->function != NULL && outgoing->function->kind == FGV_HANDLE_KERNEL;
+}
+
+static CUresult kernel_prepare(struct outgoing *outgoing)
+{
+    CUDA_KERNEL_NODE_PARAMS *kernel = &outgoing->params.kernel;
+    uint64_t handle = number_of(kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern);
+    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
+    if (function == NULL)
+        function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = fgv_function_know(function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (kernel->kernelParams != NULL && kernel->extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (kernel->extra != NULL)
+        result = fgv_extra_read(kernel->extra, function->parameter_bytes, &outgoing->buffer);
+    else if (kernel->kernelParams == NULL && function->nr_parameters > 0)
+        result = CUDA_ERROR_INVALID_VALUE;
+    outgoing->function = function;
+    outgoing->parameters = kernel->kernelParams;
+    kernel->func = (CUfunction)(uintptr_t)handle;
+    kernel->kern = NULL;
+    kernel->kernelParams = NULL;
+    kernel->extra = NULL;
+    return result;
+}
+
+/* Where the memory is: the host knows no pageable memory of the program's, and it is read when the graph runs. */
+static CUresult side_prepare(CUmemorytype *type, uint64_t host, CUdeviceptr *device, uint64_t *host_out)
+{
+    struct fgv_range range;
+    const uint64_t address = *type == CU_MEMORYTYPE_HOST ? host : *device;
+    if (*type == CU_MEMORYTYPE_ARRAY)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const enum fgv_memory_kind kind = fgv_memory_find(address, &range) ? range.kind : FGV_MEMORY_PAGEABLE;
+    if (fgv_memory_is_shared(kind)) {
+        *type = CU_MEMORYTYPE_HOST;
+        *host_out = address;
+        return CUDA_SUCCESS;
+    }
+    if (*type == CU_MEMORYTYPE_HOST || !fgv_memory_is_device(kind))
+        return *type == CU_MEMORYTYPE_DEVICE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    *type = CU_MEMORYTYPE_DEVICE;
+    *device = address;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
+{
+    uint64_t source = number_of(copy->srcHost), destination = number_of(copy->dstHost);
+    CUresult result = side_prepare(&copy->srcMemoryType, source, &copy->srcDevice, &source);
+    if (result == CUDA_SUCCESS)
+        result = side_prepare(&copy->dstMemoryType, destination, &copy->dstDevice, &destination);
+    copy->srcHost = (const void *)(uintptr_t)source;
+    copy->dstHost = (void *)(uintptr_t)destination;
+    return result;
+}
+
+static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *params)
+{
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *outgoing = (struct outgoing){.params = *params};
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return kernel_prepare(outgoing);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return copy_prepare(&outgoing->params.memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return fgv_graph_host_function(params->host.fn, params->host.userData);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventWait.event));
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventRecord.event));
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+static void write_params(uint8_t *to, const struct outgoing *outgoing)
+{
+    memcpy(to, &outgoing->params, sizeof(outgoing->params));
+    to += sizeof(outgoing->params);
+    if (outgoing->buffer != NULL)
+        memcpy(to, outgoing->buffer, outgoing->function->parameter_bytes);
+    else if (outgoing->parameters != NULL)
+        fgv_parameters_pack(to, outgoing->function, outgoing->parameters);
+}
+
+/* The graphs of a conditional node, where the program looks for them. */
+static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_graph_add_node *reply)
+{
+    const unsigned int nr = params->conditional.size;
+    CUgraph *bodies = nr > FGV_MAX_BODIES ? NULL : fgv_kept_block(reply->node, reply->root, nr * sizeof(*bodies));
+    if (bodies == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned int i = 0; i < nr; i++)
+        bodies[i] = (CUgraph)(uintptr_t)reply->bodies[i];
+    params->conditional.phGraph_out = bodies;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    struct outgoing outgoing;
+    CUresult result = prepare(&outgoing, nodeParams);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (phGraphNode == NULL || hGraph == NULL || (numDependencies > 0 && dependencies == NULL) ||
+        !fgv_edges_fit(numDependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint32_t edges_bytes = fgv_edges_bytes(numDependencies, false, dependencyData);
+    struct fgv_call call;
+    struct fgv_reply_graph_add_node reply;
+    struct fgv_request_graph_add_node *request =
+        fgv_call_begin(&call, FGV_CALL_graph_add_node, sizeof(*request),
+                       edges_bytes + (uint32_t)sizeof(outgoing.params) + parameter_bytes(&outgoing));
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_graph_add_node){.graph = number_of(hGraph),
+                                                   .nr_nodes = (uint32_t)numDependencies,
+                                                   .has_edges = dependencyData != NULL,
+                                                   .nr_parameter_bytes = parameter_bytes(&outgoing),
+                                                   .is_kernel = is_kernel(&outgoing)};
+    write_params(fgv_edges_write(call.payload, dependencies, NULL, dependencyData, numDependencies), &outgoing);
+    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS)
+        return result;
+    *phGraphNode = (CUgraphNode)(uintptr_t)reply.node;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        fgv_user_objects_copy(number_of(nodeParams->graph.graph), number_of(hGraph));
+    return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                        size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+}
+
+static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
+    struct outgoing outgoing;
+    CUresult result = prepare(&outgoing, params);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_call call;
+    struct fgv_request_graph_set_node *request =
+        fgv_call_begin(&call, FGV_CALL_graph_set_node, sizeof(*request),
+                       (uint32_t)sizeof(outgoing.params) + parameter_bytes(&outgoing));
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_graph_set_node){.exec = exec,
+                                                   .node = number_of(node),
+                                                   .nr_parameter_bytes = parameter_bytes(&outgoing),
+                                                   .is_kernel = is_kernel(&outgoing)};
+    write_params(call.payload, &outgoing);
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    if (hNode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return set(0, hNode, nodeParams);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
+    if (result != CUDA_SUCCESS || hNode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return set(number_of(hGraphExec), hNode, nodeParams);
+}
+
+/* ---- and back ---- */
+
+/* Values and pointers to them, where the program may read them for as long as the node is. */
+static CUresult kernel_keep(CUDA_KERNEL_NODE_PARAMS *params, uint64_t node,
+                            const struct fgv_reply_graph_get_node *reply, const uint8_t *packed)
+{
+    const uint64_t handle = number_of(params->func);
+    struct fgv_function *function =
+        fgv_handle_object(reply->is_kernel != 0 ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, handle);
+    CUresult result = function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(function);
+    if (result != CUDA_SUCCESS || function->parameter_bytes != reply->nr_parameter_bytes)
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
+    const size_t pointers_bytes = (function->nr_parameters + 1) * sizeof(void *);
+    uint8_t *block = fgv_kept_block(node, reply->root, pointers_bytes + function->parameter_bytes);
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void **pointers = (void **)(void *)block;
+    memcpy(block + pointers_bytes, packed, function->parameter_bytes);
+    for (uint32_t i = 0; i < function->nr_parameters; i++)
+        pointers[i] = block + pointers_bytes + function->parameters[i].offset_bytes;
+    pointers[function->nr_parameters] = NULL;
+    params->kernelParams = pointers;
+    params->func = reply->is_kernel != 0 ? NULL : (CUfunction)(uintptr_t)handle;
+    params->kern = (CUkernel)(uintptr_t)(reply->is_kernel != 0 ? handle : function->kernel);
+    params->ctx = fgv_context_public(fgv_thread.current);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_ask(CUgraphNode node, CUgraphNodeType type, uint32_t chunk, struct fgv_reply_graph_get_node *reply)
+{
+    struct fgv_call call;
+    struct fgv_request_graph_get_node *request = fgv_call_begin(&call, FGV_CALL_graph_get_node, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_graph_get_node){.node = number_of(node), .chunk = chunk, .type = type};
+    return fgv_call_wait(&call, reply, sizeof(*reply));
+}
+
+CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
+{
+    struct fgv_reply_graph_get_node reply;
+    uint32_t chunk;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = fgv_client_await();
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    result = get_ask(node, type, chunk, &reply);
+    if (result == CUDA_SUCCESS) {
+        memcpy(params, fgv_chunk_memory(chunk), sizeof(*params));
+        if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+            result = kernel_keep(&params->kernel, number_of(node), &reply, fgv_chunk_memory(chunk) + sizeof(*params));
+    }
+    fgv_chunk_give(chunk);
+    return result;
+}
+
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
+                                        unsigned int defaultLaunchValue, unsigned int flags)
+{
+    if (pHandle_out == NULL || hGraph == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_reply_graph_condition reply;
+    struct fgv_request_graph_condition *request = fgv_call_begin(&call, FGV_CALL_graph_condition, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_graph_condition){
+        .graph = number_of(hGraph), .context = number_of(ctx), .value = defaultLaunchValue, .flags = flags};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS)
+        *pHandle_out = reply.condition;
+    return result;
+}

@@ -1,0 +1,325 @@
+/*
+ * cuLink. The worker holds the link; the program's log buffers are filled here after each call, from what it sends
+ * back, and what cuLinkComplete made is fetched whole, for the program may read it until the link is destroyed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "chunks.h"
+#include "client.h"
+#include "cuda_api/fatbin.h"
+#include "cuda_api/prototypes.h"
+#include "frontend_guest/generated/hooks.h"
+#include "module.h"
+
+#define MAX_OPTIONS    ((unsigned)CU_JIT_NUM_OPTIONS)
+#define MAX_NAME_BYTES 4096u
+#define NR_LOGS        2u
+
+_Static_assert(offsetof(struct fgv_reply_cuLinkAddData_v2, reserved) ==
+                   offsetof(struct fgv_reply_cuLinkComplete, reserved),
+               "both begin with what the driver said");
+
+struct link_log {
+    char *buffer;
+    uint32_t bytes;
+    void **used; /* where the program looks how much of it is filled */
+};
+
+struct link {
+    struct link_log logs[NR_LOGS]; /* information, errors */
+    void **threads_per_block;
+    void **wall_time;
+    void *image;
+};
+
+/* Options as they travel. */
+struct option_pairs {
+    uint32_t nr;
+    uint64_t pairs[MAX_OPTIONS][2];
+};
+
+/* CUDA_SUCCESS when the option is none of those that only cuLinkCreate takes. `link`: of cuLinkCreate, else NULL. */
+static CUresult option_take(struct link *link, struct option_pairs *taken, CUjit_option option, void **value)
+{
+    uint64_t number = (uint64_t)(uintptr_t)*value;
+    switch (option) {
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER:
+        if (link != NULL)
+            link->logs[option == CU_JIT_ERROR_LOG_BUFFER].buffer = *value;
+        return link != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        if (link != NULL) {
+            struct link_log *log = &link->logs[option == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+            log->bytes = (uint32_t)number;
+            log->used = value;
+        }
+        return link != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_JIT_WALL_TIME:
+        if (link == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        link->wall_time = value;
+        number = 0;
+        break;
+    case CU_JIT_THREADS_PER_BLOCK:
+        if (link != NULL)
+            link->threads_per_block = value;
+        break;
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_GLOBAL_SYMBOL_COUNT:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_KERNEL_COUNT:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_COUNT:
+        return CUDA_ERROR_NOT_SUPPORTED; /* host addresses, for what CUDA 12 has given up */
+    default:
+        break;
+    }
+    taken->pairs[taken->nr][0] = option;
+    taken->pairs[taken->nr++][1] = number;
+    return CUDA_SUCCESS;
+}
+
+static CUresult options_take(struct link *link, struct option_pairs *taken, unsigned nr_options,
+                             const CUjit_option *options, void **values)
+{
+    CUresult result = nr_options > MAX_OPTIONS || (nr_options > 0 && (options == NULL || values == NULL))
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : CUDA_SUCCESS;
+    taken->nr = 0;
+    for (unsigned i = 0; i < nr_options && result == CUDA_SUCCESS; i++)
+        result = option_take(link, taken, options[i], &values[i]);
+    return result;
+}
+
+static void log_fill(const struct link_log *log, const uint8_t *text, uint32_t bytes)
+{
+    if (log->used != NULL)
+        *log->used = (void *)(uintptr_t)(bytes < log->bytes ? bytes : log->bytes);
+    if (log->buffer == NULL || log->bytes == 0)
+        return;
+    uint32_t kept = bytes < log->bytes ? bytes : log->bytes - 1;
+    if (kept > 0)
+        memcpy(log->buffer, text, kept);
+    log->buffer[kept] = '\0';
+}
+
+/* What the driver said, into the program's buffers. */
+static CUresult answer_take(const struct link *link, const struct fgv_reply_cuLinkAddData_v2 *reply, uint32_t chunk)
+{
+    uint32_t half = fgv_guest.chunk_bytes / NR_LOGS;
+    const uint8_t *texts = fgv_chunk_memory(chunk);
+    log_fill(&link->logs[0], texts, reply->info_bytes < half ? reply->info_bytes : half);
+    log_fill(&link->logs[1], texts + half, reply->error_bytes < half ? reply->error_bytes : half);
+    if (link->threads_per_block != NULL)
+        *link->threads_per_block = (void *)(uintptr_t)reply->threads_per_block;
+    if (link->wall_time != NULL)
+        *link->wall_time = (void *)(uintptr_t)reply->wall_time;
+    return (CUresult)reply->verdict;
+}
+
+static CUresult create(const struct link *link, const struct option_pairs *taken, uint64_t handle)
+{
+    struct fgv_call call;
+    uint32_t pairs_bytes = taken->nr * (uint32_t)sizeof(taken->pairs[0]);
+    struct fgv_request_cuLinkCreate_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuLinkCreate_v2, sizeof(*request), pairs_bytes);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuLinkCreate_v2){
+        .link = handle,
+        .nr_options = taken->nr,
+        .info_bytes = link->logs[0].buffer == NULL ? 0 : link->logs[0].bytes,
+        .error_bytes = link->logs[1].buffer == NULL ? 0 : link->logs[1].bytes,
+    };
+    memcpy(call.payload, taken->pairs, pairs_bytes);
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+{
+    struct option_pairs taken;
+    uint64_t handle;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct link *link = stateOut == NULL ? NULL : calloc(1, sizeof(*link));
+    if (link == NULL)
+        return stateOut == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    result = options_take(link, &taken, numOptions, options, optionValues);
+    if (result == CUDA_SUCCESS)
+        result = fgv_handle_new(FGV_HANDLE_LINK, &handle);
+    if (result != CUDA_SUCCESS) {
+        free(link);
+        return result;
+    }
+    result = create(link, &taken, handle);
+    if (result != CUDA_SUCCESS) {
+        fgv_handle_drop(FGV_HANDLE_LINK, handle);
+        free(link);
+        return result;
+    }
+    for (unsigned i = 0; i < NR_LOGS; i++)
+        log_fill(&link->logs[i], NULL, 0);
+    fgv_handle_set_object(FGV_HANDLE_LINK, handle, link);
+    *stateOut = (CUlinkState)(uintptr_t)handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult link_find(CUlinkState state, struct link **link)
+{
+    CUresult result = fgv_call_allowed();
+    *link = fgv_handle_object(FGV_HANDLE_LINK, (uint64_t)(uintptr_t)state);
+    return result == CUDA_SUCCESS && *link == NULL ? CUDA_ERROR_INVALID_HANDLE : result;
+}
+
+static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddData_v2 *values,
+                    const struct option_pairs *taken, const char *name)
+{
+    struct fgv_call call;
+    struct fgv_reply_cuLinkAddData_v2 reply;
+    uint32_t pairs_bytes = taken->nr * (uint32_t)sizeof(taken->pairs[0]);
+    struct fgv_request_cuLinkAddData_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuLinkAddData_v2, sizeof(*request), pairs_bytes + values->name_bytes);
+    if (request == NULL)
+        return call.error;
+    *request = *values;
+    memcpy(call.payload, taken->pairs, pairs_bytes);
+    memcpy(call.payload + pairs_bytes, name, values->name_bytes);
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    return result == CUDA_SUCCESS ? answer_take(link, &reply, values->chunk) : result;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                          unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    struct option_pairs taken;
+    struct link *link;
+    struct fgv_request_cuLinkAddData_v2 values = {.link = (uint64_t)(uintptr_t)state, .type = (uint32_t)type};
+    CUresult result = link_find(state, &link);
+    if (result == CUDA_SUCCESS && (data == NULL || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = options_take(NULL, &taken, numOptions, options, optionValues);
+    if (result == CUDA_SUCCESS)
+        result = fgv_client_await();
+    if (result == CUDA_SUCCESS)
+        result = fgv_blob_send(data, size, &values.blob);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fgv_chunk_take(&values.chunk))
+        return fgv_client_lost();
+    name = name == NULL ? "" : name;
+    values.name_bytes = (uint32_t)strnlen(name, MAX_NAME_BYTES);
+    values.nr_options = taken.nr;
+    result = add(link, &values, &taken, name);
+    fgv_chunk_give(values.chunk);
+    return result;
+}
+
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
+                          CUjit_option *options, void **optionValues)
+{
+    struct link *link;
+    size_t nr_bytes;
+    CUresult result = link_find(state, &link);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (path == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint8_t *content = fgv_file_read(path, &nr_bytes);
+    if (content == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    result = cuLinkAddData_v2(state, type, content, nr_bytes, path, numOptions, options, optionValues);
+    free(content);
+    return result;
+}
+
+static CUresult piece_read(uint64_t handle, uint64_t offset, uint8_t *to, uint32_t nr_bytes, uint32_t chunk)
+{
+    struct fgv_call call;
+    struct fgv_request_link_read *request = fgv_call_begin(&call, FGV_CALL_link_read, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_link_read){.link = handle, .offset = offset, .bytes = nr_bytes, .chunk = chunk};
+    CUresult result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS)
+        memcpy(to, fgv_chunk_memory(chunk), nr_bytes);
+    return result;
+}
+
+/* What the link made, all of it. */
+static CUresult image_read(struct link *link, uint64_t handle, uint64_t nr_bytes, uint32_t chunk)
+{
+    uint8_t *image = nr_bytes > FGV_IMAGE_MAX_BYTES ? NULL : malloc(nr_bytes + 1);
+    if (image == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t done = 0; done < nr_bytes && result == CUDA_SUCCESS;) {
+        uint64_t left = nr_bytes - done;
+        uint32_t part = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
+        result = piece_read(handle, done, image + done, part, chunk);
+        done += part;
+    }
+    if (result == CUDA_SUCCESS)
+        link->image = image;
+    else
+        free(image);
+    return result;
+}
+
+static CUresult complete(struct link *link, uint64_t handle, uint32_t chunk, size_t *nr_bytes)
+{
+    struct fgv_call call;
+    struct fgv_reply_cuLinkComplete reply;
+    struct fgv_reply_cuLinkAddData_v2 said = {.reserved = 0};
+    struct fgv_request_cuLinkComplete *request = fgv_call_begin(&call, FGV_CALL_cuLinkComplete, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuLinkComplete){.link = handle, .chunk = chunk};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS)
+        return result;
+    memcpy(&said, &reply, offsetof(struct fgv_reply_cuLinkAddData_v2, reserved));
+    result = answer_take(link, &said, chunk);
+    *nr_bytes = reply.image_bytes;
+    return result == CUDA_SUCCESS ? image_read(link, handle, reply.image_bytes, chunk) : result;
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+    struct link *link;
+    uint32_t chunk;
+    size_t nr_bytes = 0;
+    CUresult result = link_find(state, &link);
+    if (result == CUDA_SUCCESS && cubinOut == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = fgv_client_await();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fgv_chunk_take(&chunk))
+        return fgv_client_lost();
+    result = complete(link, (uint64_t)(uintptr_t)state, chunk, &nr_bytes);
+    fgv_chunk_give(chunk);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *cubinOut = link->image;
+    if (sizeOut != NULL)
+        *sizeOut = nr_bytes;
+    return CUDA_SUCCESS;
+}
+
+void fgv_after_cuLinkDestroy(CUresult result, CUlinkState state)
+{
+    (void)result;
+    struct link *link = fgv_handle_object(FGV_HANDLE_LINK, (uint64_t)(uintptr_t)state);
+    if (link == NULL)
+        return;
+    free(link->image);
+    free(link);
+}

@@ -1,0 +1,128 @@
+/*
+ * Allocating and freeing in the order of a stream. An allocation is answered here when the same stream freed the same
+ * size before (pool_cache.h), else by the host, at any time: it needs no place among the client's work. A free is sent
+ * and not waited for.
+ *
+ * When memory has run out, what is kept here is freed and the host asked again, behind all work: CUDA waits then, too.
+ */
+#include "call.h"
+#include "client.h"
+#include "context.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "memory.h"
+#include "pool.h"
+#include "pool_cache.h"
+#include "thread.h"
+
+#define KEPT_PART 4u /* of the device's memory */
+
+/* In a capture an allocation is a node of a graph, and nothing may be had again. */
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult ask(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
+{
+    struct fgv_call call;
+    struct fgv_reply_cuMemAllocFromPoolAsync reply;
+    struct fgv_request_cuMemAllocFromPoolAsync *request =
+        fgv_call_begin(&call, FGV_CALL_cuMemAllocFromPoolAsync, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemAllocFromPoolAsync){.pool = pool_wire, .stream = stream, .bytes = bytes};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    *address = result == CUDA_SUCCESS ? reply.address : 0;
+    return result;
+}
+
+static CUresult ask_in_order(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
+{
+    struct fgv_call call;
+    struct fgv_reply_pool_allocate_in_order reply;
+    fgv_pool_cache_flush(0);
+    struct fgv_request_pool_allocate_in_order *request =
+        fgv_call_begin(&call, FGV_CALL_pool_allocate_in_order, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_pool_allocate_in_order){.pool = pool_wire, .stream = stream, .bytes = bytes};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    *address = result == CUDA_SUCCESS ? reply.address : 0;
+    return result;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct fgv_memory_pool *found = fgv_memory_pool_find(pool);
+    const uint64_t stream = fgv_stream_wire(hStream);
+    if (stream == FGV_STREAM_INVALID)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (dptr == NULL || bytesize == 0 || found == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t handle = (uint64_t)(uintptr_t)pool;
+    const struct fgv_pool_place place = {.pool = handle, .stream = stream, .context = fgv_thread.current};
+    uint64_t address;
+    if (found->threshold_bytes == 0 || is_captured(hStream) || !fgv_pool_cache_take(&place, bytesize, &address)) {
+        const uint64_t wire = found->is_default ? 0 : handle;
+        result = ask(wire, stream, bytesize, &address);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            result = ask_in_order(wire, stream, bytesize, &address);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    if (!fgv_memory_enter(address, bytesize, FGV_MEMORY_POOLED, 0, handle))
+        return CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps it until the context ends */
+    *dptr = address;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    CUmemoryPool pool;
+    struct fgv_context *context;
+    CUresult result = fgv_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = fgv_memory_pool_current(context->ordinal, &pool);
+    return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream) : result;
+}
+
+static bool keep(const struct fgv_range *range, uint64_t stream, CUstream hStream)
+{
+    const struct fgv_memory_pool *pool = fgv_memory_pool_find((CUmemoryPool)(uintptr_t)range->owner);
+    if (pool == NULL || pool->threshold_bytes == 0 || is_captured(hStream))
+        return false;
+    const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};
+    return fgv_pool_cache_give(&place, range->bytes, range->address, pool->threshold_bytes,
+                               fgv_device_facts(pool->ordinal)->total_bytes / KEPT_PART);
+}
+
+/* Memory of cuMemAlloc is freed so, too, after everything before it: the call waits for that. */
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS)
+        return result;
+    const uint64_t stream = fgv_stream_wire(hStream);
+    if (stream == FGV_STREAM_INVALID)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!fgv_memory_find(dptr, &range) || range.address != dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (range.kind == FGV_MEMORY_DEVICE)
+        return cuMemFree_v2(dptr);
+    if (range.kind != FGV_MEMORY_POOLED || !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (keep(&range, stream, hStream))
+        return CUDA_SUCCESS;
+    struct fgv_call call;
+    struct fgv_request_cuMemFreeAsync *request = fgv_call_begin(&call, FGV_CALL_cuMemFreeAsync, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemFreeAsync){.address = dptr, .stream = stream};
+    return fgv_call_post(&call);
+}

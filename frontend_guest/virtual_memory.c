@@ -1,0 +1,445 @@
+/*
+ * Virtual memory management. Addresses, physical memory and mappings are the worker's affair; here is what is needed to
+ * answer questions about them, and to keep the program's own memory out of what it reserved.
+ *
+ * Addresses of the device are addresses of the worker's process, not of this one. A reservation is made here as well,
+ * without access: no allocation of the program's can then come to lie there, and one that lies there already shows at
+ * once; then the host is asked for another.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "call.h"
+#include "client.h"
+#include "cuda_api/prototypes.h"
+#include "device.h"
+#include "memory.h"
+#include "pool_cache.h"
+
+#define MAX_TRIES      8u
+#define ROOM_ALIGNMENT (UINT64_C(1) << 21)
+
+struct reservation {
+    uint64_t address, bytes;
+    bool is_guarded;
+    struct reservation *next;
+};
+
+/* Hangs on the number of an allocation, which is good for asking while it is held or mapped. */
+struct physical {
+    CUmemAllocationProp properties;
+    uint32_t nr_retained, nr_mapped;
+};
+
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static struct reservation *reservations;
+static size_t granularity_known[2]; /* by option, of plain memory */
+
+/* ---- addresses ---- */
+
+static CUresult ask_for_addresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t *address)
+{
+    struct fgv_call call;
+    struct fgv_reply_cuMemAddressReserve reply;
+    struct fgv_request_cuMemAddressReserve *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemAddressReserve, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemAddressReserve){.bytes = bytes, .alignment = alignment, .address = wanted};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS)
+        *address = reply.address;
+    return result;
+}
+
+static CUresult give_addresses(uint64_t address, uint64_t bytes)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemAddressFree *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemAddressFree, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemAddressFree){.address = address, .bytes = bytes};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+enum guard { GUARDED, UNGUARDED, TAKEN };
+
+static enum guard guard(uint64_t address, uint64_t bytes)
+{
+    void *wanted = (void *)(uintptr_t)address;
+    void *at = mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at == wanted)
+        return GUARDED;
+    if (at == MAP_FAILED)
+        return errno == EEXIST ? TAKEN : UNGUARDED; /* the system has limits on address space: do without */
+    munmap(at, bytes); /* a kernel that does not know MAP_FIXED_NOREPLACE put it elsewhere */
+    return TAKEN;
+}
+
+/* Where there is room here, as a wish to the host; 0: nowhere. */
+static uint64_t room_here(uint64_t bytes, uint64_t alignment)
+{
+    void *at = MAP_FAILED;
+    if (bytes + alignment > bytes)
+        at = mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return 0;
+    munmap(at, bytes + alignment);
+    return ((uint64_t)(uintptr_t)at + alignment - 1) / alignment * alignment;
+}
+
+/* Addresses that the program does not use itself. Those that it does are held until another try was better. */
+static CUresult reserve(struct reservation *made, uint64_t alignment, uint64_t wanted)
+{
+    uint64_t unfit[MAX_TRIES];
+    uint32_t nr_unfit = 0;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    while (nr_unfit < MAX_TRIES) {
+        result = ask_for_addresses(made->bytes, alignment, wanted, &made->address);
+        if (result != CUDA_SUCCESS)
+            break;
+        enum guard found = guard(made->address, made->bytes);
+        made->is_guarded = found == GUARDED;
+        if (found != TAKEN)
+            break;
+        unfit[nr_unfit++] = made->address;
+        wanted = room_here(made->bytes, alignment > ROOM_ALIGNMENT ? alignment : ROOM_ALIGNMENT);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    while (nr_unfit > 0)
+        give_addresses(unfit[--nr_unfit], made->bytes);
+    return result;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (ptr == NULL || size == 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct reservation *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->bytes = size;
+    result = reserve(made, alignment, addr);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    *ptr = made->address;
+    pthread_mutex_lock(&books);
+    made->next = reservations;
+    reservations = made;
+    pthread_mutex_unlock(&books);
+    return CUDA_SUCCESS;
+}
+
+static struct reservation *take_out(uint64_t address)
+{
+    pthread_mutex_lock(&books);
+    struct reservation **link = &reservations;
+    while (*link != NULL && (*link)->address != address)
+        link = &(*link)->next;
+    struct reservation *found = *link;
+    if (found != NULL)
+        *link = found->next;
+    pthread_mutex_unlock(&books);
+    return found;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    CUresult result = fgv_client_is_open();
+    if (result == CUDA_SUCCESS)
+        result = give_addresses(ptr, size);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct reservation *gone = take_out(ptr);
+    if (gone != NULL && gone->is_guarded)
+        munmap((void *)(uintptr_t)gone->address, gone->bytes);
+    free(gone);
+    return CUDA_SUCCESS;
+}
+
+/* ---- physical memory ---- */
+
+static CUresult check_properties(const CUmemAllocationProp *prop)
+{
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return fgv_device_check(prop->location.id);
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (granularity == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = check_properties(prop);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const bool is_plain = prop->allocFlags.compressionType == 0 && prop->allocFlags.gpuDirectRDMACapable == 0;
+    size_t *known = is_plain ? &granularity_known[option] : NULL;
+    if (known != NULL && *(volatile size_t *)known != 0) {
+        *granularity = *known;
+        return CUDA_SUCCESS;
+    }
+    struct fgv_call call;
+    struct fgv_reply_cuMemGetAllocationGranularity reply;
+    struct fgv_request_cuMemGetAllocationGranularity *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemGetAllocationGranularity, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemGetAllocationGranularity){.option = option,
+                                                                  .compression = prop->allocFlags.compressionType,
+                                                                  .rdma = prop->allocFlags.gpuDirectRDMACapable};
+    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (known != NULL)
+        *known = reply.bytes;
+    *granularity = reply.bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(uint64_t handle, uint64_t bytes, const CUmemAllocationProp *prop)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemCreate *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemCreate, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemCreate){.handle = handle,
+                                                .bytes = bytes,
+                                                .compression = prop->allocFlags.compressionType,
+                                                .rdma = prop->allocFlags.gpuDirectRDMACapable};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+/* PyTorch asks for memory that a file descriptor could stand for whether or not it will share any, so that is given;
+ * making the descriptor is what is refused. */
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == NULL || size == 0 || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = check_properties(prop);
+    if (result == CUDA_SUCCESS && ((unsigned)prop->requestedHandleTypes & ~1u) != CU_MEM_HANDLE_TYPE_NONE)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t number;
+    struct physical *physical = calloc(1, sizeof(*physical));
+    result = physical == NULL ? CUDA_ERROR_OUT_OF_MEMORY : fgv_handle_new(FGV_HANDLE_ALLOCATION, &number);
+    if (result == CUDA_SUCCESS) {
+        physical->properties = *prop;
+        physical->nr_retained = 1;
+        fgv_handle_set_object(FGV_HANDLE_ALLOCATION, number, physical);
+        result = create(number, size, prop);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS)
+            result = create(number, size, prop); /* what was kept for pools is free now */
+        if (result == CUDA_SUCCESS) {
+            *handle = number;
+            return CUDA_SUCCESS;
+        }
+        fgv_handle_drop(FGV_HANDLE_ALLOCATION, number);
+    }
+    free(physical);
+    return result;
+}
+
+/* Under the lock. */
+static void drop_if_unused(uint64_t number, struct physical *physical)
+{
+    if (physical->nr_retained != 0 || physical->nr_mapped != 0)
+        return;
+    fgv_handle_drop(FGV_HANDLE_ALLOCATION, number);
+    free(physical);
+}
+
+static bool is_held(uint64_t number)
+{
+    pthread_mutex_lock(&books);
+    const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, number);
+    const bool is_good = physical != NULL && physical->nr_retained != 0;
+    pthread_mutex_unlock(&books);
+    return is_good;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!is_held(handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_request_cuMemRelease *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRelease, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->handle = handle;
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&books);
+    struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
+    if (physical != NULL && physical->nr_retained != 0) {
+        physical->nr_retained--;
+        drop_if_unused(handle, physical);
+    }
+    pthread_mutex_unlock(&books);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&books);
+    const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
+    const bool is_good = prop != NULL && physical != NULL && physical->nr_retained != 0;
+    if (is_good)
+        *prop = physical->properties;
+    pthread_mutex_unlock(&books);
+    return is_good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_reply_cuMemRetainAllocationHandle reply;
+    struct fgv_request_cuMemRetainAllocationHandle *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRetainAllocationHandle, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    request->address = (uint64_t)(uintptr_t)addr;
+    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&books);
+    struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, reply.handle);
+    if (physical != NULL)
+        physical->nr_retained++;
+    pthread_mutex_unlock(&books);
+    *handle = reply.handle;
+    return physical != NULL ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+/* ---- one mapped into the other ---- */
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags != 0 || !is_held(handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fgv_call call;
+    struct fgv_request_cuMemMap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemMap, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemMap){.address = ptr, .bytes = size, .offset = offset, .handle = handle};
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&books);
+    struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
+    if (physical != NULL)
+        physical->nr_mapped++;
+    pthread_mutex_unlock(&books);
+    fgv_memory_enter(ptr, size, FGV_MEMORY_MAPPED, CU_MEM_ACCESS_FLAGS_PROT_NONE, handle);
+    return CUDA_SUCCESS;
+}
+
+static void unmapped(const struct fgv_range *range)
+{
+    pthread_mutex_lock(&books);
+    struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, range->owner);
+    if (physical != NULL && physical->nr_mapped != 0) {
+        physical->nr_mapped--;
+        drop_if_unused(range->owner, physical);
+    }
+    pthread_mutex_unlock(&books);
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct fgv_call call;
+    struct fgv_request_cuMemUnmap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemUnmap, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemUnmap){.address = ptr, .bytes = size};
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS)
+        fgv_memory_unmap(ptr, size, unmapped);
+    return result;
+}
+
+static CUresult set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags access)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemSetAccess *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemSetAccess, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuMemSetAccess){.address = address, .bytes = bytes, .access = access};
+    CUresult result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS)
+        fgv_memory_set_access(address, bytes, access);
+    return result;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (desc == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            fgv_device_check(desc[i].location.id) != CUDA_SUCCESS)
+            return CUDA_ERROR_INVALID_VALUE;
+        result = set_access(ptr, size, desc[i].flags);
+    }
+    return result;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    struct fgv_range range;
+    CUresult result = fgv_client_is_open();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        fgv_device_check(location->id) != CUDA_SUCCESS || !fgv_memory_find(ptr, &range) ||
+        range.kind != FGV_MEMORY_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = range.flags;
+    return CUDA_SUCCESS;
+}

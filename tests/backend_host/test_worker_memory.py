@@ -1,0 +1,211 @@
+"""Every way to allocate device memory against the quota, and what a guest that lies about its memory gets."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.backend_host.worker_harness import SOFTGPU, STREAM, Guest, Host, Served, make_region
+
+PAGE = 2 << 20
+QUOTA = 8 * PAGE
+OUT_OF_MEMORY, INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED = 2, 1, 400, 801
+POOL = 0x48_00000001_000001
+ALLOCATION = 0x49_00000001_000001
+READWRITE = 3
+RELEASE_THRESHOLD, USED_CURRENT = 4, 7
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    host = Host(SOFTGPU)
+    try:
+        with make_region() as region:
+            yield Served(host, region, QUOTA)
+    finally:
+        host.close()
+
+
+def used_bytes(served: Served) -> int:
+    reading = served.host.control.vgpu(served.vgpu)
+    assert reading is not None
+    return reading.memory_bytes
+
+
+def pooled(guest: Guest, nbytes: int, pool: int = 0, stream: int = 0) -> int:
+    return int(guest.ok("cuMemAllocFromPoolAsync", bytes=nbytes, pool=pool, stream=stream).address)
+
+
+def keep_everything(guest: Guest, pool: int = 0) -> None:
+    guest.ok("cuMemPoolSetAttribute", pool=pool, attribute=RELEASE_THRESHOLD, value=(1 << 64) - 1)
+
+
+def reserve(guest: Guest, nbytes: int) -> int:
+    return int(guest.ok("cuMemAddressReserve", bytes=nbytes).address)
+
+
+def test_physical_memory_counts_until_nothing_holds_it(served: Served) -> None:
+    guest = served.primary()
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=6 * PAGE)
+    assert used_bytes(served) == 6 * PAGE
+    assert guest.call("cuMemCreate", handle=ALLOCATION + 1, bytes=4 * PAGE).result == OUT_OF_MEMORY
+    assert guest.call("cuMemAlloc_v2", bytesize=4 * PAGE).result == OUT_OF_MEMORY
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=4 * PAGE).result == OUT_OF_MEMORY
+    address = reserve(guest, 64 * PAGE)
+    assert used_bytes(served) == 6 * PAGE, "addresses cost no memory"
+    guest.ok("cuMemMap", address=address, bytes=6 * PAGE, handle=ALLOCATION)
+    guest.ok("cuMemRelease", handle=ALLOCATION)
+    assert used_bytes(served) == 6 * PAGE, "it is mapped"
+    guest.ok("cuMemUnmap", address=address, bytes=6 * PAGE)
+    assert used_bytes(served) == 0
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=QUOTA)
+    guest.ok("cuMemRelease", handle=ALLOCATION)
+    assert used_bytes(served) == 0
+
+
+def test_a_pool_counts_for_what_it_holds(served: Served) -> None:
+    guest = served.primary()
+    first, second = pooled(guest, 3 * PAGE), pooled(guest, 3 * PAGE)
+    assert used_bytes(served) == 6 * PAGE
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=3 * PAGE).result == OUT_OF_MEMORY
+    assert guest.call("pool_allocate_in_order", bytes=3 * PAGE).result == OUT_OF_MEMORY
+    guest.cast_off("cuMemFreeAsync", address=first)
+    guest.ok("cuMemFree_v2", dptr=second)
+    guest.ok("cuCtxSynchronize")
+    assert used_bytes(served) == 0
+    assert guest.ok("cuMemPoolGetAttribute", attribute=USED_CURRENT).value == 0
+
+
+def test_what_a_pool_keeps_makes_room_for_others(served: Served) -> None:
+    guest = served.primary()
+    keep_everything(guest)
+    for _ in range(10):
+        answer = guest.call("cuMemAllocFromPoolAsync", bytes=6 * PAGE)
+        if answer.result == OUT_OF_MEMORY:  # the device is not done with what was freed: as the guest's library does
+            answer = guest.ok("pool_allocate_in_order", bytes=6 * PAGE)
+        guest.cast_off("cuMemFreeAsync", address=answer.address)
+    guest.ok("cuCtxSynchronize")
+    address = guest.ok("cuMemAlloc_v2", bytesize=6 * PAGE).dptr
+    assert used_bytes(served) == 6 * PAGE
+    guest.ok("cuMemFree_v2", dptr=address)
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=QUOTA)
+    assert used_bytes(served) == QUOTA
+
+
+def test_pools_of_its_own_are_one_quota(served: Served) -> None:
+    guest = served.primary()
+    guest.ok("cuMemPoolCreate", handle=POOL)
+    guest.ok("cuMemPoolCreate", handle=POOL + 1)
+    kept = pooled(guest, 5 * PAGE, POOL)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=5 * PAGE, pool=POOL + 1).result == OUT_OF_MEMORY
+    guest.ok("cuMemPoolDestroy", pool=POOL)
+    assert used_bytes(served) == 5 * PAGE, "what is allocated stays"
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=4096, pool=POOL).result == INVALID_VALUE
+    guest.cast_off("cuMemFreeAsync", address=kept)
+    pooled(guest, 5 * PAGE, POOL + 1)
+    assert guest.take_error() == 0
+
+
+def test_pools_have_a_bound(served: Served) -> None:
+    guest = served.primary()
+    results = [guest.call("cuMemPoolCreate", handle=POOL + i).result for i in range(40)]
+    assert results.index(OUT_OF_MEMORY) == 32
+    assert guest.call("cuMemPoolCreate", handle=POOL).result == INVALID_HANDLE
+
+
+def test_memory_goes_with_its_context(served: Served) -> None:
+    guest = served.primary()
+    pooled(guest, 4 * PAGE)
+    guest.ok("cuMemAlloc_v2", bytesize=PAGE)
+    guest.ok("context_destroy", handle=guest.context)
+    assert used_bytes(served) == 0
+    served.primary()
+    pooled(guest, QUOTA)
+
+
+def test_memory_goes_with_the_client(served: Served) -> None:
+    guest = served.primary()
+    pooled(guest, PAGE)
+    guest.ok("cuMemPoolCreate", handle=POOL)
+    pooled(guest, PAGE, POOL)
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=PAGE)
+    guest.ok("cuMemCreate", handle=ALLOCATION + 1, bytes=PAGE)
+    guest.ok("cuMemMap", address=reserve(guest, PAGE), bytes=PAGE, handle=ALLOCATION)
+    guest.ok("cuMemRelease", handle=ALLOCATION)
+    assert used_bytes(served) == 4 * PAGE
+    guest.close()
+    served.worker.ended()
+    assert used_bytes(served) == 0
+
+
+def test_addresses_that_are_not_the_guests(served: Served) -> None:
+    guest = served.primary()
+    guest.ok("cuMemCreate", handle=ALLOCATION, bytes=2 * PAGE)
+    own = reserve(guest, 4 * PAGE)
+    device = int(guest.ok("cuMemAlloc_v2", bytesize=4 * PAGE).dptr)
+    wrong = [0, PAGE, own - PAGE, own + 3 * PAGE, device, guest.address, (1 << 47) - PAGE, (1 << 64) - PAGE]
+    for address in wrong:
+        answer = guest.call("cuMemMap", address=address, bytes=2 * PAGE, handle=ALLOCATION)
+        assert answer.result == INVALID_VALUE, hex(address)
+    for nbytes, offset in [(0, 0), (3 * PAGE, 0), (2 * PAGE, PAGE), (PAGE, 1 << 63), ((1 << 64) - PAGE, PAGE)]:
+        answer = guest.call("cuMemMap", address=own, bytes=nbytes, offset=offset, handle=ALLOCATION)
+        assert answer.result == INVALID_VALUE
+    guest.ok("cuMemMap", address=own, bytes=2 * PAGE, handle=ALLOCATION)
+    assert guest.call("cuMemMap", address=own + PAGE, bytes=PAGE, handle=ALLOCATION).result == INVALID_VALUE
+    for call in ("cuMemUnmap", "cuMemSetAccess"):
+        for address, nbytes in [(own, PAGE), (own, 4 * PAGE), (own + PAGE, PAGE), (device, PAGE), (own, 0)]:
+            fields: dict[str, Any] = {"access": READWRITE} if call == "cuMemSetAccess" else {}
+            assert guest.call(call, address=address, bytes=nbytes, **fields).result == INVALID_VALUE
+    assert guest.call("cuMemSetAccess", address=own, bytes=2 * PAGE, access=2).result == INVALID_VALUE
+    for address, nbytes in [(own, 4 * PAGE), (own, 2 * PAGE), (device, 4 * PAGE), (guest.address, PAGE)]:
+        assert guest.call("cuMemAddressFree", address=address, bytes=nbytes).result == INVALID_VALUE
+    for handle in (0, 1, ALLOCATION + 1, POOL, STREAM):
+        assert guest.call("cuMemRelease", handle=handle).result == INVALID_VALUE
+        assert guest.call("cuMemMap", address=own + 2 * PAGE, bytes=PAGE, handle=handle).result == INVALID_VALUE
+    guest.ok("cuMemRelease", handle=ALLOCATION)
+    assert guest.call("cuMemRelease", handle=ALLOCATION).result == INVALID_VALUE
+    assert guest.call("cuMemMap", address=own + 2 * PAGE, bytes=PAGE, handle=ALLOCATION).result == INVALID_VALUE
+    assert guest.ok("cuMemRetainAllocationHandle", address=own + PAGE + 1).handle == ALLOCATION
+    assert guest.call("cuMemCreate", handle=ALLOCATION, bytes=PAGE).result == INVALID_HANDLE
+
+
+def test_addresses_have_a_bound(served: Served) -> None:
+    guest = served.primary()
+    assert guest.call("cuMemAddressReserve", bytes=1 << 47).result == OUT_OF_MEMORY
+    assert guest.call("cuMemAddressReserve", bytes=(1 << 64) - PAGE).result == OUT_OF_MEMORY
+    reserve(guest, 1 << 40)
+    nr = next(i for i in range(5000) if guest.call("cuMemAddressReserve", bytes=PAGE).result != 0)
+    assert nr <= 4096
+
+
+def test_pools_and_lies(served: Served) -> None:
+    guest = served.primary()
+    address = pooled(guest, PAGE)
+    for wrong in (0, address + 1, address - PAGE, guest.address, (1 << 64) - 1):
+        assert guest.call("cuMemFreeAsync", address=wrong).result == INVALID_VALUE
+    plain = int(guest.ok("cuMemAlloc_v2", bytesize=PAGE).dptr)
+    assert guest.call("cuMemFreeAsync", address=plain).result == INVALID_VALUE, "no pool tells when it is free"
+    assert guest.call("cuMemFreeAsync", address=address, stream=STREAM).result == INVALID_HANDLE
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=PAGE, stream=STREAM).result == INVALID_HANDLE
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=0).result == INVALID_VALUE
+    for nbytes in ((1 << 64) - 1, 1 << 63, 1 << 40):
+        assert guest.call("cuMemAllocFromPoolAsync", bytes=nbytes).result == OUT_OF_MEMORY
+    for pool in (1, 2, POOL, ALLOCATION, STREAM):
+        assert guest.call("cuMemAllocFromPoolAsync", bytes=PAGE, pool=pool).result == INVALID_VALUE
+        assert guest.call("cuMemPoolDestroy", pool=pool).result == INVALID_VALUE
+        assert guest.call("cuMemPoolTrimTo", pool=pool).result == INVALID_VALUE
+    assert guest.call("cuMemPoolDestroy", pool=0).result == INVALID_VALUE
+    for attribute in (0, 9, 0xFFFFFFFF):
+        assert guest.call("cuMemPoolGetAttribute", attribute=attribute).result == INVALID_VALUE
+        assert guest.call("cuMemPoolSetAttribute", attribute=attribute).result == INVALID_VALUE
+    guest.ok("cuMemFreeAsync", address=address)
+    assert guest.call("cuMemFreeAsync", address=address).result == INVALID_VALUE
+    assert used_bytes(served) == PAGE
+
+
+def test_tensor_maps_and_lies(served: Served) -> None:
+    guest = served.primary()
+    for rank in (0, 6, 0xFFFFFFFF):
+        assert guest.call("cuTensorMapEncodeTiled", rank=rank).result == INVALID_VALUE
+    assert guest.call("cuTensorMapEncodeIm2col", rank=2).result == INVALID_VALUE
+    assert guest.call("cuTensorMapEncodeTiled", rank=5).result == NOT_SUPPORTED, "softgpu has none"

@@ -1,0 +1,41 @@
+"""What is made of the programs' logs: device time of each vGPU, and the gaps at hand-overs."""
+
+import numpy as np
+import pytest
+
+from benchmarks.timeline import SAME_QUEUE_NS, Spans, Timeline, clock_step_ns, device_seconds, gaps_us
+
+US = 1000
+
+
+def spans(*pairs_us: tuple[int, int]) -> Spans:
+    return np.array(pairs_us, dtype=np.uint64).reshape(-1, 2) * np.uint64(US)
+
+
+TWO = [spans((0, 100), (102, 200), (500, 600)), spans((240, 300), (301, 450))]
+
+
+def test_moments_within_a_queue_are_device_time() -> None:
+    first, second = device_seconds(TWO)
+    assert first == pytest.approx(300e-6)
+    assert second == pytest.approx(210e-6)
+
+
+def test_a_pause_is_not() -> None:
+    long_us = SAME_QUEUE_NS // US + 1
+    (alone,) = device_seconds([spans((0, 10), (10 + long_us, 20 + long_us))])
+    assert alone == pytest.approx(20e-6)
+
+
+def test_gaps_are_between_kernels_of_different_owners() -> None:
+    assert gaps_us(TWO) == pytest.approx((40.0, 50.0))
+
+
+def test_the_step_of_the_clock() -> None:
+    assert clock_step_ns(TWO) == US
+
+
+def test_errors_and_percentiles() -> None:
+    timeline = Timeline(50.0, (1.0, 2.0), (1.1, 1.9), (10.0, 20.0, 30.0), 32)
+    assert timeline.errors == pytest.approx((0.1, -0.05))
+    assert timeline.gap_us(50) == 20.0

@@ -1,0 +1,158 @@
+/* Pinned, mapped and registered host memory. */
+#include "case.h"
+
+#include <sys/mman.h>
+
+enum { BYTES = 8192 };
+
+CASE(host_alloc_flags)
+{
+    static const unsigned int flags[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+    for (unsigned int i = 0; i < 8; i++) {
+        unsigned int got = 99;
+        void *memory = NULL;
+
+        say(text("alloc with flags %u", flags[i]), CU(cuMemHostAlloc)(&memory, BYTES, flags[i]));
+        say(text("flags of %u", flags[i]), CU(cuMemHostGetFlags)(&got, memory));
+        say_number(text("flags of %u are", flags[i]), got);
+        say_number(text("page aligned %u", flags[i]), (uintptr_t)memory % 4096 == 0);
+        say(text("free %u", flags[i]), CU(cuMemFreeHost)(memory));
+    }
+}
+
+CASE(host_alloc_old_form)
+{
+    unsigned int flags = 99;
+    void *memory = NULL;
+
+    DO(cuMemAllocHost, &memory, 100);
+    DO(cuMemHostGetFlags, &flags, memory);
+    say_number("flags", flags);
+    memset(memory, 3, 100);
+    DO(cuMemFreeHost, memory);
+    DO(cuMemFreeHost, memory);
+}
+
+CASE(host_alloc_is_written_by_kernels)
+{
+    unsigned int *memory = NULL;
+    CUdeviceptr device = 0;
+
+    MUST(cuMemHostAlloc, (void **)&memory, BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
+    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    say_number("same address", device == (CUdeviceptr)(uintptr_t)memory);
+    say("fill", fill(device, 7, BYTES / 4, NULL));
+    DO(cuCtxSynchronize);
+    say_bytes("seen by the host", memory, BYTES);
+    memory[5] = 1000;
+    void *parameters[] = {&device, &(unsigned int){BYTES / 4}};
+    say("add_one", launch("add_one", BYTES / 4 / 128, 128, NULL, parameters));
+    DO(cuCtxSynchronize);
+    say_bytes("after both wrote", memory, BYTES);
+}
+
+CASE(host_alloc_device_pointer_of_offsets)
+{
+    uint8_t *memory = NULL;
+    CUdeviceptr device = 0;
+
+    MUST(cuMemHostAlloc, (void **)&memory, BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
+    DO(cuMemHostGetDevicePointer, &device, memory + 100, 0);
+    say_number("offset", (long long)(device - (CUdeviceptr)(uintptr_t)memory));
+}
+
+CASE(host_alloc_write_combined)
+{
+    uint8_t *memory = NULL;
+    CUdeviceptr device = device_bytes(BYTES, 1);
+
+    DO(cuMemHostAlloc, (void **)&memory, BYTES, CU_MEMHOSTALLOC_WRITECOMBINED);
+    memset(memory, 0x42, BYTES);
+    DO(cuMemcpyHtoD, device, memory, BYTES);
+    say_device_bytes("device", device, BYTES);
+    DO(cuMemFreeHost, memory);
+}
+
+CASE(host_alloc_sizes)
+{
+    static const size_t sizes[] = {1, 4095, 4097, 1 << 20, 5 << 20};
+
+    for (unsigned int i = 0; i < 5; i++) {
+        uint8_t *memory = NULL;
+
+        say(text("alloc of %zu", sizes[i]), CU(cuMemHostAlloc)((void **)&memory, sizes[i], 0));
+        memory[0] = memory[sizes[i] - 1] = 1;
+        say(text("free of %zu", sizes[i]), CU(cuMemFreeHost)(memory));
+    }
+}
+
+CASE(host_alloc_many)
+{
+    void *memory[64];
+
+    for (unsigned int i = 0; i < 64; i++)
+        MUST(cuMemHostAlloc, &memory[i], 1000 * (i + 1), 0);
+    for (unsigned int i = 0; i < 64; i++)
+        memset(memory[i], (int)i, 1000 * (i + 1));
+    for (unsigned int i = 0; i < 64; i += 9)
+        say_bytes(text("allocation %u", i), memory[i], 1000 * (i + 1));
+    for (unsigned int i = 0; i < 64; i++)
+        MUST(cuMemFreeHost, memory[i]);
+}
+
+CASE(host_register_and_copy)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device = device_bytes(BYTES, 1);
+    unsigned int flags = 99;
+
+    DO(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE);
+    DO(cuMemHostGetFlags, &flags, memory);
+    say_number("portable", flags & CU_MEMHOSTREGISTER_PORTABLE);
+    DO(cuMemcpyDtoHAsync, memory, device, BYTES, NULL);
+    DO(cuStreamSynchronize, NULL);
+    say_bytes("copied", memory, BYTES);
+    DO(cuMemHostRegister, memory, BYTES, 0);
+    DO(cuMemHostRegister, memory + 4096, 4096, 0);
+    DO(cuMemHostUnregister, memory);
+    DO(cuMemHostUnregister, memory);
+    munmap(memory, BYTES);
+}
+
+CASE(host_register_mapped)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device = 0;
+
+    DO(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
+    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    DO(cuMemHostUnregister, memory);
+    munmap(memory, BYTES);
+}
+
+CASE(host_register_unaligned)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    DO(cuMemHostRegister, memory + 100, 1000, 0);
+    DO(cuMemHostUnregister, memory);
+    DO(cuMemHostUnregister, memory + 100);
+    munmap(memory, BYTES);
+}
+
+CASE(host_free_of_what_was_registered)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pinned;
+
+    MUST(cuMemHostRegister, memory, BYTES, 0);
+    DO(cuMemFreeHost, memory);
+    DO(cuMemHostUnregister, memory);
+    MUST(cuMemHostAlloc, &pinned, BYTES, 0);
+    DO(cuMemHostUnregister, pinned);
+    DO(cuMemFreeHost, (uint8_t *)pinned + 100);
+    DO(cuMemFree, (CUdeviceptr)(uintptr_t)pinned);
+    DO(cuMemFreeHost, pinned);
+    munmap(memory, BYTES);
+}

@@ -1,0 +1,246 @@
+/* Modules: how they are loaded, what is in them. */
+#include "case.h"
+
+#include <unistd.h>
+
+static const char broken_ptx[] =
+    ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry broken() { nonsense; }\n";
+static const char newer_ptx[] = ".version 8.0\n.target sm_999\n.address_size 64\n.visible .entry newer() { ret; }\n";
+static const char small_ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry small() { ret; }\n";
+
+CASE(module_load_text)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+
+    DO(cuModuleLoadData, &module, kernels_ptx);
+    DO(cuModuleGetFunction, &function, module, "fill");
+    DO(cuModuleUnload, module);
+}
+
+CASE(module_load_bad_images)
+{
+    static const char nothing[64] = "";
+    CUmodule module = NULL;
+
+    DO(cuModuleLoadData, &module, "this is no image at all");
+    DO(cuModuleLoadData, &module, nothing);
+    DO(cuModuleLoadData, &module, broken_ptx);
+    DO(cuModuleLoadData, &module, newer_ptx);
+    DO(cuModuleLoadData, &module, NULL);
+    DO(cuModuleLoadData, NULL, small_ptx);
+}
+
+CASE(module_load_with_options)
+{
+    char info[2000] = "", errors[2000] = "";
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_LOG_VERBOSE,      CU_JIT_OPTIMIZATION_LEVEL,
+                              CU_JIT_MAX_REGISTERS,    CU_JIT_TARGET_FROM_CUCONTEXT};
+    void *values[] = {info,      (void *)sizeof(info), errors, (void *)sizeof(errors), (void *)1,
+                      (void *)4, (void *)64,           NULL};
+    CUmodule module = NULL;
+
+    DO(cuModuleLoadDataEx, &module, kernels_ptx, 8, options, values);
+    DO(cuModuleLoadDataEx, &module, small_ptx, 0, NULL, NULL);
+    DO(cuModuleLoadDataEx, &module, small_ptx, 4, options, values);
+    DO(cuModuleLoadDataEx, &module, broken_ptx, 8, options, values);
+    say_number("there are words on the error", strlen(errors) > 0);
+    say_number("their size is given back", (size_t)values[3] > 0 && (size_t)values[3] <= sizeof(errors));
+    errors[0] = 'x';
+    values[3] = (void *)8;
+    DO(cuModuleLoadDataEx, &module, broken_ptx, 8, options, values);
+    say_number("cut to what there is room for", strnlen(errors, 9) <= 8);
+}
+
+CASE(module_load_with_bad_options)
+{
+    CUjit_option unknown[] = {(CUjit_option)12345};
+    CUjit_option level[] = {CU_JIT_OPTIMIZATION_LEVEL};
+    void *values[] = {(void *)99};
+    CUmodule module = NULL;
+
+    DO(cuModuleLoadDataEx, &module, small_ptx, 1, unknown, values);
+    DO(cuModuleLoadDataEx, &module, small_ptx, 1, NULL, values);
+    DO(cuModuleLoadDataEx, &module, small_ptx, 1, level, NULL);
+}
+
+CASE(module_load_file)
+{
+    char path[] = "/tmp/fairgv-conformance-XXXXXX";
+    int file = mkstemp(path);
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+
+    if (file < 0 || write(file, small_ptx, sizeof(small_ptx)) != sizeof(small_ptx))
+        end_case("no temporary file");
+    close(file);
+    say("load", CU(cuModuleLoad)(&module, path));
+    DO(cuModuleGetFunction, &function, module, "small");
+    DO(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    DO(cuCtxSynchronize);
+    unlink(path);
+    DO(cuModuleLoad, &module, "/no/such/file.ptx");
+    DO(cuModuleLoad, &module, "/tmp");
+    DO(cuModuleLoad, &module, NULL);
+}
+
+CASE(module_functions_by_name)
+{
+    CUfunction function = NULL, again = NULL;
+    CUmodule module = module_of_kernels();
+
+    DO(cuModuleGetFunction, &function, module, "fill");
+    DO(cuModuleGetFunction, &again, module, "fill");
+    say_number("the same", function == again);
+    DO(cuModuleGetFunction, &function, module, "no_such_kernel");
+    DO(cuModuleGetFunction, &function, module, "counter");
+    DO(cuModuleGetFunction, &function, module, "");
+    DO(cuModuleGetFunction, &function, module, NULL);
+    DO(cuModuleGetFunction, NULL, module, "fill");
+    DO(cuModuleGetFunction, &function, NULL, "fill");
+}
+
+CASE(module_globals)
+{
+    CUmodule module = module_of_kernels();
+    CUdeviceptr counter = 0, table = 0, coefficients = 0, out = device_bytes(64, 0);
+    size_t size = 0;
+    void *parameters[] = {&out};
+    unsigned int values[4] = {10, 20, 30, 40};
+
+    DO(cuModuleGetGlobal, &counter, &size, module, "counter");
+    say_number("size of counter", (long long)size);
+    say_device_bytes("counter", counter, 4);
+    DO(cuModuleGetGlobal, &table, &size, module, "table");
+    say_number("size of table", (long long)size);
+    say_device_bytes("table", table, size);
+    DO(cuModuleGetGlobal, &coefficients, &size, module, "coefficients");
+    say_number("size of coefficients", (long long)size);
+    say_device_bytes("coefficients", coefficients, size);
+    say("use", launch("use_globals", 1, 32, NULL, parameters));
+    say_device_bytes("used", out, 64);
+    DO(cuMemcpyHtoD, coefficients, values, sizeof(values));
+    DO(cuMemcpyHtoD, table + 16, values, sizeof(values));
+    say("use", launch("use_globals", 1, 32, NULL, parameters));
+    say_device_bytes("used", out, 64);
+    say_device_bytes("counter", counter, 4);
+}
+
+CASE(module_globals_wrongly)
+{
+    CUmodule module = module_of_kernels();
+    CUdeviceptr address = 0;
+    size_t size = 0;
+
+    DO(cuModuleGetGlobal, &address, &size, module, "no_such_global");
+    DO(cuModuleGetGlobal, &address, &size, module, "fill");
+    DO(cuModuleGetGlobal, &address, NULL, module, "counter");
+    DO(cuModuleGetGlobal, NULL, &size, module, "counter");
+    DO(cuModuleGetGlobal, NULL, NULL, module, "counter");
+    DO(cuModuleGetGlobal, &address, &size, module, NULL);
+    DO(cuModuleGetGlobal, &address, &size, NULL, "counter");
+}
+
+CASE(module_globals_as_memory)
+{
+    CUdeviceptr table = 0, base = 0;
+    size_t size = 0;
+    unsigned int type = 99;
+
+    MUST(cuModuleGetGlobal, &table, &size, module_of_kernels(), "table");
+    DO(cuMemGetAddressRange, &base, &size, table);
+    DO(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, table);
+    say_number("type", type);
+    DO(cuMemsetD32, table, 9, 16);
+    say_device_bytes("set", table, 64);
+    DO(cuMemFree, table);
+}
+
+CASE(module_twice_has_its_own_globals)
+{
+    CUmodule module = module_of_kernels(), other = NULL;
+    CUdeviceptr one = 0, two = 0;
+
+    DO(cuModuleLoadData, &other, kernels_ptx);
+    MUST(cuModuleGetGlobal, &one, NULL, module, "counter");
+    MUST(cuModuleGetGlobal, &two, NULL, other, "counter");
+    say_number("another place", one != two);
+    MUST(cuMemsetD32, one, 77, 1);
+    say_device_bytes("one", one, 4);
+    say_device_bytes("two", two, 4);
+    DO(cuModuleUnload, other);
+    say_device_bytes("one", one, 4);
+}
+
+CASE(module_enumerate_functions)
+{
+    CUfunction functions[64] = {NULL};
+    unsigned int count = 0;
+
+    DO(cuModuleGetFunctionCount, &count, module_of_kernels());
+    say_number("count", count);
+    DO(cuModuleEnumerateFunctions, functions, count, module_of_kernels());
+    for (unsigned int i = 0; i < count && i < 64; i++) {
+        const char *name = NULL;
+
+        CU(cuFuncGetName)(&name, functions[i]);
+        say_text(text("function %u", i), name ? name : "none");
+    }
+    DO(cuModuleEnumerateFunctions, functions, 3, module_of_kernels());
+    DO(cuModuleEnumerateFunctions, functions, 0, module_of_kernels());
+    DO(cuModuleEnumerateFunctions, NULL, 3, module_of_kernels());
+}
+
+CASE(module_loading_mode)
+{
+    CUmoduleLoadingMode mode = 77;
+
+    DO(cuModuleGetLoadingMode, &mode);
+    say_number("mode", mode);
+    DO(cuModuleGetLoadingMode, NULL);
+}
+
+ALONE(destroyed_module)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+
+    MUST(cuModuleLoadData, &module, small_ptx);
+    MUST(cuModuleUnload, module);
+    DO(cuModuleGetFunction, &function, module, "small");
+    DO(cuModuleUnload, module);
+}
+
+ALONE(destroyed_module_with_function)
+{
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    int value = 0;
+
+    MUST(cuModuleLoadData, &module, small_ptx);
+    MUST(cuModuleGetFunction, &function, module, "small");
+    DO(cuModuleUnload, module);
+    DO(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    DO(cuFuncGetAttribute, &value, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+    DO(cuCtxSynchronize);
+}
+
+CASE(module_references)
+{
+    CUtexref texture = NULL;
+    CUsurfref surface = NULL;
+
+    DO(cuModuleGetTexRef, &texture, module_of_kernels(), "counter");
+    DO(cuModuleGetSurfRef, &surface, module_of_kernels(), "counter");
+}
+
+CASE(module_link)
+{
+    CUlinkState link = NULL;
+
+    DO(cuLinkCreate, 0, NULL, NULL, &link);
+    if (link)
+        DO(cuLinkDestroy, link);
+}

@@ -1,0 +1,78 @@
+"""Captures through FairGV where it differs from a device of one's own: what the host could not reach at a launch."""
+
+import sys
+
+from tests.end_to_end.host import Host
+
+PRELUDE = """
+import ctypes, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+def ok(call, *arguments):
+    result = getattr(cuda, call)(*arguments)
+    assert result == 0, (call, result)
+pointer, size, word = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
+context, stream, graph, device, pinned = pointer(), pointer(), pointer(), ctypes.c_uint64(), pointer()
+ok("cuInit", 0)
+ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+ok("cuCtxSetCurrent", context)
+ok("cuStreamCreate", ctypes.byref(stream), 1)
+ok("cuMemAlloc_v2", ctypes.byref(device), size(1 << 20))
+ok("cuMemHostAlloc", ctypes.byref(pinned), size(1 << 20), 0)
+pageable = ctypes.create_string_buffer(1 << 20)
+def status():
+    value = ctypes.c_int(-1)
+    ok("cuStreamIsCapturing", stream, ctypes.byref(value))
+    return value.value
+"""
+
+PAGEABLE = """
+for nbytes in (16, 1 << 20):
+    for call in (lambda: cuda.cuMemcpyHtoDAsync_v2(device, pageable, size(nbytes), stream),
+                 lambda: cuda.cuMemcpyDtoHAsync_v2(pageable, device, size(nbytes), stream),
+                 lambda: cuda.cuMemcpyAsync(ctypes.c_uint64(pinned.value), ctypes.c_uint64(ctypes.addressof(pageable)), size(nbytes), stream)):
+        ok("cuStreamBeginCapture_v2", stream, 2)
+        print(call(), status(), cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value, status())
+ok("cuStreamBeginCapture_v2", stream, 2)
+ok("cuMemcpyHtoDAsync_v2", device, pinned, size(1 << 20), stream)
+print(status(), cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
+"""
+
+HOST_FUNCTION = """
+Function = ctypes.CFUNCTYPE(None, pointer)
+function = Function(lambda _data: None)
+ok("cuStreamBeginCapture_v2", stream, 2)
+print(cuda.cuLaunchHostFunc(stream, function, None), status())
+print(cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
+node, params = pointer(), (pointer * 2)(ctypes.cast(function, pointer), None)
+print(cuda.cuGraphAddHostNode(ctypes.byref(node), graph, None, size(0), params))
+"""
+
+DOT = """
+import sys
+ok("cuGraphCreate", ctypes.byref(graph), 0)
+nodes = [pointer() for _ in range(3)]
+for i, node in enumerate(nodes):
+    before = (pointer * 1)(nodes[i - 1]) if i else None
+    ok("cuGraphAddEmptyNode", ctypes.byref(node), graph, before, size(1 if i else 0))
+ok("cuGraphDebugDotPrint", graph, sys.argv[1].encode(), 1)
+text = open(sys.argv[1]).read()
+print(text.count("EMPTY"), text.count("->"), text.startswith("digraph"))
+"""
+
+
+def run(host: Host, script: str, *arguments: str) -> list[str]:
+    result = host.guest(sys.executable, "-c", PRELUDE + script, *arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_pageable_memory_is_not_captured(host: Host) -> None:
+    assert run(host, PAGEABLE) == ["900 2 901 None 0"] * 6 + ["1 0 True"]
+
+
+def test_host_functions_are_not_captured_yet(host: Host) -> None:
+    assert run(host, HOST_FUNCTION) == ["801 1", "0 True", "801"]
+
+
+def test_a_graph_is_drawn_into_a_file_of_the_guest(host: Host, tmp_path: object) -> None:
+    assert run(host, DOT, f"{tmp_path}/graph.dot") == ["3 2 True"]
