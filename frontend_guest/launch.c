@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "call.h"
-#include "capture.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
@@ -239,16 +238,4 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **ker
                             .attributes = config->attrs,
                             .nr_attributes = config->numAttrs};
     return launch_run(&launch, f, config->hStream, kernelParams, extra);
-}
-
-CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
-{
-    if (fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (fgv_capture_is_active(hStream))
-        return fgv_graph_host_function(fn, userData);
-    CUresult result = cuStreamSynchronize(hStream);
-    if (result == CUDA_SUCCESS)
-        fn(userData);
-    return result;
 }

@@ -234,17 +234,3 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
     return CUDA_SUCCESS;
 }
-
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
-{
-    if (callback == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuStreamSynchronize(hStream);
-    if (fgv_capture_is_refusal(result))
-        return result;
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-        result == CUDA_ERROR_NOT_INITIALIZED)
-        return result;
-    callback(hStream, result, userData); /* it learns of an execution error; the call itself has done its work */
-    return CUDA_SUCCESS;
-}

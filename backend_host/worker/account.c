@@ -6,6 +6,7 @@
  * from being charged twice.
  */
 #include "grant.h"
+#include "ivshmem/region.h"
 
 void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
@@ -39,6 +40,14 @@ uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes
     return used_bytes;
 }
 
+static void count_memory(struct fgv_grantee *grantee, uint64_t more_bytes)
+{
+    uint64_t bytes = atomic_fetch_add(&grantee->slot->memory_bytes, more_bytes) + more_bytes;
+    if (grantee->client) {
+        atomic_store_explicit(&grantee->client->memory_bytes, bytes, memory_order_relaxed);
+    }
+}
+
 bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
 {
     uint64_t quota_bytes;
@@ -47,10 +56,10 @@ bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
     }
     /* Counted first and looked at afterwards: of two workers that ask for the last bytes at once, both may be refused
      * but never both served. */
-    atomic_fetch_add(&grantee->slot->memory_bytes, bytes);
+    count_memory(grantee, bytes);
     uint64_t used_bytes = fgv_quota_used(grantee, &quota_bytes);
     if (quota_bytes != 0 && used_bytes > quota_bytes) {
-        atomic_fetch_sub(&grantee->slot->memory_bytes, bytes);
+        count_memory(grantee, 0 - bytes);
         return false;
     }
     return true;
@@ -58,5 +67,5 @@ bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
 
 void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes)
 {
-    atomic_fetch_sub(&grantee->slot->memory_bytes, bytes);
+    count_memory(grantee, 0 - bytes);
 }

@@ -126,6 +126,7 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
 {
     fgv_context_make_current(worker, context);
     fgv_memory_unpin(worker);
+    fgv_host_let_go(worker, context);
     fgv_sync_drop_context(worker, context);
     fgv_handles_drop_context(worker, context);
     fgv_memory_drop_context(worker, context);
@@ -142,6 +143,7 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
+    fgv_host_gone(worker, context);
     bool is_faulty = context->fault != CUDA_SUCCESS;
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] == context) {

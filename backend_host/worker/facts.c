@@ -10,6 +10,26 @@
 
 #define COVERED_VERSION 13000 /* the newest CUDA that our table of calls describes */
 
+/* "... Kernel Module  580.65.06  ..." */
+static uint32_t kernel_driver_version(void)
+{
+    char text[256] = "";
+    unsigned int parts[3] = {0, 0, 0};
+    FILE *file = fopen("/proc/driver/nvidia/version", "r");
+    if (!file) {
+        return 0;
+    }
+    size_t length = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    for (const char *at = text; *at; at++) {
+        if (at[0] == ' ' && sscanf(at, " %u.%u.%u", &parts[0], &parts[1], &parts[2]) >= 2) {
+            break;
+        }
+    }
+    return parts[0] < 42000 && parts[1] < 1000 && parts[2] < 100 ? parts[0] * 100000 + parts[1] * 100 + parts[2] : 0;
+}
+
 static void ask_attributes(const struct fgv_driver *driver, CUdevice device, struct fgv_device_facts *facts)
 {
     for (uint32_t i = 0; i < FGV_FACTS_NR_ATTRIBUTES; i++) {
@@ -86,6 +106,7 @@ int fgv_worker_probe(const char *library, int only, struct fgv_facts *facts, cha
         result = driver.cuDriverGetVersion(&version);
     }
     facts->version = FGV_FACTS_VERSION;
+    facts->kernel_driver = kernel_driver_version();
     facts->driver_version = version < COVERED_VERSION ? version : COVERED_VERSION;
     for (int ordinal = 0; result == CUDA_SUCCESS && ordinal < nr_devices && facts->nr_devices < FGV_FACTS_MAX_DEVICES;
          ordinal++) {

@@ -96,7 +96,7 @@ static bool keeps_place(uint16_t call)
     case FGV_CALL_cuMemFreeAsync:
         return true;
     default:
-        return false;
+        return fgv_host_is_launch(call);
     }
 }
 
@@ -115,6 +115,9 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
         fgv_sync_before_destroy(worker, request);
     }
+    if (stream) {
+        fgv_host_before(worker, service, stream);
+    }
     if (stream && service->cost != FGV_COST_NONE) {
         fgv_gate_submit(worker, stream);
     } else if (stream) {
@@ -125,6 +128,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
+            fgv_host_after(worker, service, request, stream);
             fgv_stream_touch(worker, stream);
             fgv_gate_close(worker, stream, request);
         }
@@ -195,7 +199,11 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         worker->is_gated = true;
         return false;
     }
-    if (runs && !fgv_turn_begin(worker)) {
+    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
+        return false;
+    }
+    if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
+        worker->is_gated = true;
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {

@@ -95,16 +95,27 @@ static void complete_due(struct fgv_worker *worker, struct fgv_stream *stream, u
     }
 }
 
+static void forget_unmarked(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    *fgv_sync_count(worker, stream->held_by) -= stream->nr_unmarked;
+    stream->nr_unmarked = 0;
+}
+
 /* No event can be recorded: what is being captured is not on the device, and without memory for an event the driver has
  * to wait. */
 static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream, bool is_being_captured)
 {
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!is_being_captured) {
-        result = worker->driver.cuStreamSynchronize(stream->native);
+        /* Not waited for behind a host function: this thread may be needed for its end. */
+        result = worker->hosts.nr == 0 ? worker->driver.cuStreamSynchronize(stream->native)
+                                       : worker->driver.cuStreamQuery(stream->native);
     }
-    worker->nr_unfinished -= stream->nr_unmarked;
-    stream->nr_unmarked = 0;
+    if (fgv_is_sticky(result)) { /* why there was no event */
+        fgv_sync_fault(worker, stream->context, result);
+        return;
+    }
+    forget_unmarked(worker, stream);
     if (!stream->first_mark) {
         stream->done_seq = stream->last_seq;
     }
@@ -135,6 +146,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     }
     mark->next = NULL;
     mark->seq = worker->seq;
+    mark->held_by = stream->held_by;
     mark->nr_submissions = stream->nr_unmarked;
     mark->is_gate = false;
     if (stream->last_mark) {
@@ -177,12 +189,12 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     }
     stream->last_seq = ++worker->seq;
     stream->nr_unmarked++;
-    const bool was_idle = worker->nr_unfinished++ == 0 || worker->busy_since_ns == 0;
+    const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
+    (*fgv_sync_count(worker, stream->held_by))++;
     set_busy(worker, stream);
-    if (was_idle && fgv_nr_running(worker) != 0) {
+    if (stream->held_by == 0 && was_idle && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker);
     }
-    set_busy(worker, stream);
     if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
         fgv_stream_mark(worker, stream);
     }
@@ -224,7 +236,7 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
         stream->last_mark = NULL;
     }
     stream->done_seq = mark->seq;
-    worker->nr_unfinished -= mark->nr_submissions;
+    *fgv_sync_count(worker, mark->held_by) -= mark->nr_submissions;
     worker->nr_gates -= mark->is_gate;
     worker->nr_marks--;
     complete_due(worker, stream, mark->seq, result);
@@ -238,8 +250,7 @@ static void finish_stream(struct fgv_worker *worker, struct fgv_stream *stream, 
     while (stream->first_mark) {
         pop_mark(worker, stream, result);
     }
-    worker->nr_unfinished -= stream->nr_unmarked;
-    stream->nr_unmarked = 0;
+    forget_unmarked(worker, stream);
     stream->done_seq = worker->seq;
     complete_due(worker, stream, UINT64_MAX, result);
 }
@@ -357,8 +368,7 @@ void fgv_sync_before_destroy(struct fgv_worker *worker, const struct fgv_request
 
 void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    worker->nr_unfinished -= stream->nr_unmarked;
-    stream->nr_unmarked = 0;
+    forget_unmarked(worker, stream);
     stream->is_gone = true;
     if (stream->is_capture_origin) {
         worker->nr_captures--;

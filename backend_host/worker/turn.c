@@ -142,6 +142,11 @@ static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
     return left_ns;
 }
 
+bool fgv_turn_has_room(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished + worker->nr_held < FGV_MAX_UNFINISHED;
+}
+
 /* Others use the device too, if not now. */
 static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
 {
@@ -197,9 +202,11 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     return fgv_nr_running(worker) < allowance(worker, left_ns);
 }
 
+/* What a grant is wanted for: not for a backlog that is held up. */
 static bool has_pending(const struct fgv_worker *worker)
 {
-    return worker->backlog.head != worker->backlog.tail && !worker->is_gated;
+    const bool has_backlog = worker->backlog.head != worker->backlog.tail;
+    return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)

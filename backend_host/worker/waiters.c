@@ -217,6 +217,9 @@ static void run_waiter(struct fgv_worker *worker, struct fgv_waiter *waiter, boo
 {
     struct fgv_request request = {.header = &waiter->header, .fixed = waiter->fixed};
     CUresult result = is_answered ? CUDA_SUCCESS : fgv_context_enter(worker, waiter->header.context);
+    if (!waiter->service->needs_context && waiter->header.context == 0) {
+        result = CUDA_SUCCESS;
+    }
     if (is_answered || result != CUDA_SUCCESS) {
         fgv_answer(worker, waiter->service, waiter->response, result, NULL);
     } else {

@@ -55,6 +55,7 @@
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
 #define LOOK_NS         UINT64_C(50000000)
+#define SHOW_NS         UINT64_C(1000000000)
 #define END_SECONDS     10 /* a device library that takes longer to let go is left behind */
 
 struct fgv_worker *fgv_the_worker;
@@ -108,6 +109,7 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
     worker->spin_ns = SPIN_NS;
     worker->yield_after_ns = sysconf(_SC_NPROCESSORS_ONLN) > CROWDED_CPUS ? YIELD_AFTER_NS : YIELD_CROWDED_NS;
     worker->mark_interval = FGV_MARK_INTERVAL;
+    fgv_host_init(worker);
     if (!fgv_output_open(worker)) {
         snprintf(error, error_bytes, "no file for what kernels print: %s", strerror(errno));
         return NULL;
@@ -216,6 +218,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
         return (int)result;
     }
     worker->slot = worker->grantee.slot;
+    worker->grantee.client = worker->client;
     atomic_store(&worker->slot->client, assignment->client);
     atomic_store(&worker->slot->pid, (uint32_t)getpid());
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
@@ -224,6 +227,21 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
     atomic_store(&worker->slot->state, FGV_WORKER_SERVING);
     announce_state(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
     return CUDA_SUCCESS;
+}
+
+/* Tells the guest how much of the last second its work was on the device. */
+static void show_use(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t passed_ns = now_ns - worker->shown_ns;
+    if (passed_ns < SHOW_NS) {
+        return;
+    }
+    uint64_t gpu_ns = atomic_load_explicit(&worker->slot->gpu_ns, memory_order_relaxed);
+    uint64_t permille = worker->shown_ns == 0 ? 0 : (gpu_ns - worker->shown_gpu_ns) * 1000 / passed_ns;
+    atomic_store_explicit(&worker->client->gpu_permille, permille < 1000 ? (uint32_t)permille : 1000,
+                          memory_order_relaxed);
+    worker->shown_ns = now_ns;
+    worker->shown_gpu_ns = gpu_ns;
 }
 
 /* Whether there is still somebody to serve; looked at now and then. */
@@ -299,7 +317,7 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (worker->region.wake != FGV_WAKE_FUTEX) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
+    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
@@ -400,8 +418,9 @@ static void loop(struct fgv_worker *worker)
         bool is_news = worker->backlog.head != worker->backlog.tail && fgv_serve_backlog(worker);
         bool is_record = serve_ring(worker, &is_held_up);
         is_news |= is_record;
+        fgv_host_round(worker);
         if (is_record && !worker->busy && !worker->first_waiter && !worker->grantee.is_waiting &&
-            ++nr_hurried < ROUNDS_UNWATCHED) {
+            worker->hosts.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
             news(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
         }
@@ -412,9 +431,13 @@ static void loop(struct fgv_worker *worker)
             is_news |= fgv_waiters_run(worker);
             worker->next_poll_ns = worker->quiet_since_ns ? now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART : 0;
         }
+        if (worker->hosts.nr != 0) {
+            is_news |= fgv_host_poll(worker);
+        }
         fgv_turn_poll(worker, now_ns);
         if (now_ns - worker->looked_ns > LOOK_NS) {
             look_after_client(worker, now_ns);
+            show_use(worker, now_ns);
         }
         if (is_news) {
             news(worker);
@@ -439,6 +462,7 @@ static void take_down(struct fgv_worker *worker)
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
     fgv_waiters_drop(worker);
+    fgv_host_end(worker);
     fgv_sync_poll(worker, fgv_clock_ns());
     if (worker->nr_gates != 0) {
         leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */

@@ -8,8 +8,10 @@
  *   handles.c  the guest's numbers
  *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
  *              context.c output.c tensor_map.c   handlers
+ *   host_function.c  what the guest calls in the order of a stream; has the one part that the device library's threads
+ *              run
  *
- * All of it runs on one thread.
+ * All else of it runs on one thread.
  */
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
@@ -17,6 +19,7 @@
 #include "cuda_api/fatbin.h"
 #include "face.h"
 #include "grant.h"
+#include "host_function.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -31,24 +34,25 @@
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
 #define FGV_MAX_HELD_UP                                                                                                \
     256u /* submissions, and marks, while a stream waits for a value: the same queue, and no end in sight */
-#define FGV_MAX_WAITERS       2048u
-#define FGV_BACKLOG_BYTES     (4u << 20)
-#define FGV_BLOB_BYTES        (UINT64_C(2) << 30) /* module images on their way, all together */
-#define FGV_MAX_BLOBS         64u
-#define FGV_MAX_LINKS         16u    /* not destroyed: each holds its logs, and in the driver its inputs */
-#define FGV_MAX_RANGES        65536u /* registered host memory */
-#define FGV_MAX_DEVICE_RANGES (1u << 20)
-#define FGV_MAX_RESERVATIONS  4096u
-#define FGV_ADDRESS_BYTES     (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
-#define FGV_NODE_BYTES        16u /* of a node and its edge data in a chunk */
+#define FGV_MAX_WAITERS         2048u
+#define FGV_BACKLOG_BYTES       (4u << 20)
+#define FGV_BLOB_BYTES          (UINT64_C(2) << 30) /* module images on their way, all together */
+#define FGV_MAX_BLOBS           64u
+#define FGV_MAX_LINKS           16u    /* not destroyed: each holds its logs, and in the driver its inputs */
+#define FGV_MAX_RANGES          65536u /* registered host memory */
+#define FGV_MAX_DEVICE_RANGES   (1u << 20)
+#define FGV_MAX_RESERVATIONS    4096u
+#define FGV_ADDRESS_BYTES       (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
+#define FGV_NODE_BYTES          16u                 /* of a node and its edge data in a chunk */
 #define FGV_MAX_PARAMETER_BYTES 32764u
-#define FGV_MARK_INTERVAL     32u                 /* submissions to a stream between two marks when nobody asks */
+#define FGV_MARK_INTERVAL       32u /* submissions to a stream between two marks when nobody asks */
 
 /* Work in a stream up to `seq` is done when `event` is. */
 struct fgv_mark {
     struct fgv_mark *next;
     CUevent event;
     uint64_t seq;
+    uint64_t held_by; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
     bool is_gate; /* stands behind a wait for a value */
 };
@@ -70,6 +74,7 @@ struct fgv_stream {
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
+    uint64_t held_by;             /* the host function that what is not marked yet waits for, 0: none */
     struct fgv_mark *first_mark, *last_mark;
     struct fgv_chunk_due *first_due, *last_due;
     uint32_t nr_unmarked; /* submissions since the newest mark */
@@ -96,6 +101,7 @@ struct fgv_handle {
     void *native;
     void *object;
     uint64_t parent;
+    uint64_t held_by; /* of an event: the host function that what it was recorded behind waits for */
     struct fgv_context *context;
     uint32_t nr_children;
     uint8_t kind;
@@ -170,10 +176,12 @@ struct fgv_worker {
     struct fgv_stream *busy;
     struct fgv_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
-    uint32_t nr_unfinished;
+    uint32_t nr_unfinished; /* submissions that the device may be working on, or that are held up by a gate */
+    uint32_t nr_held;       /* submissions that wait for a host function of the guest: no use of the device */
+    struct fgv_hosts hosts;
     uint32_t nr_gates; /* waits for values that may not be over */
     uint32_t nr_marks; /* that are open */
-    bool is_gated;     /* the backlog waits for a gate, not for the grant */
+    bool is_gated;     /* the backlog waits for a gate or a host function, not for the grant */
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
@@ -204,8 +212,9 @@ struct fgv_worker {
     uint64_t quiet_since_ns;
     uint64_t next_poll_ns;
     uint64_t beat, beat_changed_ns;
-    uint64_t looked_ns; /* when the client was last looked after */
-    const char *ended;  /* why the loop is over */
+    uint64_t shown_ns, shown_gpu_ns; /* when the guest was last told of its use of the device, and what it was */
+    uint64_t looked_ns;              /* when the client was last looked after */
+    const char *ended;               /* why the loop is over */
     int log_level;
 };
 
@@ -277,7 +286,15 @@ bool fgv_waiters_run(struct fgv_worker *worker);
 void fgv_waiters_drop(struct fgv_worker *worker);
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
+/* What `nr` submissions count among: those that are held, or those that the device may be working on. */
+static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_by)
+{
+    return held_by != 0 ? &worker->nr_held : &worker->nr_unfinished;
+}
+
 /* turn.c */
+/* Whether one more submission fits into the driver's queue. */
+bool fgv_turn_has_room(const struct fgv_worker *worker);
 /* Whether one more submission may be made now. */
 bool fgv_turn_begin(struct fgv_worker *worker);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */

@@ -75,6 +75,8 @@ bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_
     atomic_store_explicit(&entry->deferred_error, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->sticky_error, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->output_pending, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->memory_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->gpu_permille, 0, memory_order_relaxed);
     return fgv_client_step(region, index, seen, FGV_CLIENT_FREE);
 }
 

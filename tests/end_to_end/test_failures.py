@@ -149,3 +149,43 @@ def child_of(pid: int) -> int:
     """The only child of a process."""
     [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
+
+
+@pytest.mark.usefixtures("keeper")
+def test_a_worker_killed_while_a_host_function_runs(own_host: Host, tmp_path: Path) -> None:
+    child = own_host.start("host_functions", "held", str(tmp_path / "go"), options=("--vgpu", "kept"))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    [client] = vgpu_of(own_host, "kept")["clients"]
+    os.kill(client["worker_pid"], signal.SIGKILL)
+    assert child.stdout.readline() == "cudaErrorDevicesUnavailable\n"
+    (tmp_path / "go").touch()
+    output, errors = child.communicate(timeout=60)
+    assert (child.returncode, output) == (0, "the function has returned\n"), errors
+    assert_nothing_is_left(own_host, "kept")
+
+
+@pytest.mark.usefixtures("keeper")
+def test_others_compute_while_a_host_function_runs(own_host: Host, tmp_path: Path) -> None:
+    child = own_host.start("host_functions", "held", str(tmp_path / "go"), options=("--vgpu", "kept"))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    used_ns = vgpu_of(own_host, "kept")["used_ns"]
+    assert own_host.guest("vector_add").returncode == 0
+    assert vgpu_of(own_host, "kept")["used_ns"] == used_ns
+    (tmp_path / "go").touch()
+    output, errors = child.communicate(timeout=60)
+    assert (child.returncode, output) == (0, "cudaSuccess\nthe function has returned\n"), errors
+
+
+@pytest.mark.usefixtures("keeper")
+def test_a_program_ends_while_a_host_function_runs(own_host: Host) -> None:
+    result = own_host.guest("host_functions", "forever", options=("--vgpu", "kept"))
+    assert (result.returncode, result.stdout) == (0, "running\n"), result.stderr
+    assert_nothing_is_left(own_host, "kept")
+
+
+def test_a_host_function_behind_a_failed_kernel(own_host: Host) -> None:
+    guest = own_host.guest("host_functions", "fault")
+    native = own_host.native("host_functions", "fault")
+    assert (guest.returncode, guest.stdout) == (native.returncode, native.stdout), guest.stderr

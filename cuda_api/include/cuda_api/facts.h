@@ -34,7 +34,7 @@ struct fgv_facts {
     uint32_t version;
     uint32_t nr_devices;
     int32_t driver_version; /* min of the device library's and the newest that our table covers */
-    uint32_t reserved;
+    uint32_t kernel_driver; /* version of NVIDIA's kernel module, 580.65.06 being 58006506; 0: there is none */
     struct fgv_device_facts devices[FGV_FACTS_MAX_DEVICES];
 };
 

@@ -106,7 +106,7 @@ typedef struct CUdevResource_st {
 #define CU_TRSF_SRGB                           0x10
 #define CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION 0x20
 #define CU_TRSF_SEAMLESS_CUBEMAP               0x40
-#define CU_TENSOR_MAP_NUM_QWORDS 16
+#define CU_TENSOR_MAP_NUM_QWORDS               16
 
 typedef struct CUdevprop_st {
     int maxThreadsPerBlock;

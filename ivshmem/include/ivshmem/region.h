@@ -105,7 +105,10 @@ struct fgv_client {
         deferred_error; /* CUresult of an async call that failed, for the next call; the guest exchanges it for 0 */
     _Atomic uint32_t sticky_error;   /* CUresult that every further call gives */
     _Atomic uint32_t output_pending; /* kernels printed something: fetch it after the next synchronisation */
-    uint8_t pad2[64 - 16];
+    /* For the guest's questions about itself; nobody on the host reads them. */
+    _Atomic uint64_t memory_bytes; /* of the device, that the client holds */
+    _Atomic uint32_t gpu_permille; /* of the last second that its work was on the device */
+    uint8_t pad2[64 - 28];
 };
 
 /* Which part of a region, as offset and length in bytes, after all checks. */
