@@ -1,6 +1,7 @@
 /* What the runtime's private tables ask of this library: see cuda_api/handshake.h. None of it leaves the process. */
 #include "cuda_api/handshake.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "call.h"
@@ -81,6 +82,24 @@ static CUresult stream_object_id(CUcontext context, void *object, uint64_t *id)
     return CUDA_SUCCESS;
 }
 
+static CUresult module_functions(CUmodule module, fgv_handshake_function_callback callback, void *user)
+{
+    unsigned int nr = 0;
+    CUresult result = cuModuleGetFunctionCount(&nr, module);
+    CUfunction *functions = result == CUDA_SUCCESS ? calloc(nr + 1, sizeof(CUfunction)) : NULL;
+    if (functions == NULL)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    result = cuModuleEnumerateFunctions(functions, nr, module);
+    const char *name;
+    for (unsigned int i = 0; i < nr && result == CUDA_SUCCESS; i++) {
+        result = cuFuncGetName(&name, functions[i]);
+        if (result == CUDA_SUCCESS && callback(user, functions[i], name) != 0)
+            break;
+    }
+    free(functions);
+    return result;
+}
+
 static const struct fgv_handshake_ops ops = {
     .driver_version = driver_version,
     .device_count = device_count,
@@ -92,6 +111,7 @@ static const struct fgv_handshake_ops ops = {
     .context_id = context_id,
     .stream_object = stream_object,
     .stream_object_id = stream_object_id,
+    .module_functions = module_functions,
     .table_shown = fgv_trace_table,
 };
 

@@ -51,8 +51,7 @@ static CUresult shape_check(const struct launch *launch)
             return CUDA_ERROR_INVALID_VALUE; /* zero too */
         nr_threads *= launch->block[i];
     }
-    if (nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
-        launch->shared_bytes > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+    if (nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return CUDA_ERROR_INVALID_VALUE;
     if (nr_threads > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
@@ -68,9 +67,13 @@ static bool is_cooperative(const struct launch *launch)
     return (launch->flags & FLAG_COOPERATIVE) != 0;
 }
 
-/* What the driver may refuse for its value, or does not know: such a launch waits for the answer. */
+/* What the driver may refuse for its value, or does not know: such a launch waits for the answer. More shared memory
+ * than the function's attribute allows is not always refused: kernels of cuFFT take theirs with the attribute at less.
+ */
 static bool is_doubtful(const struct launch *launch)
 {
+    if (launch->shared_bytes > (uint32_t)launch->function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+        return true;
     for (uint32_t i = 0; i < launch->nr_attributes; i++) {
         const CUlaunchAttribute *attribute = &launch->attributes[i];
         const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
@@ -180,8 +183,9 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
         fgv_parameters_pack(call.payload, function, parameters);
     if (attribute_bytes != 0)
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
-    return __builtin_expect(launch->nr_attributes != 0, 0) && is_doubtful(launch) ? fgv_call_wait(&call, NULL, 0)
-                                                                                  : fgv_call_post(&call);
+    return __builtin_expect((launch->nr_attributes | launch->shared_bytes) != 0, 0) && is_doubtful(launch)
+               ? fgv_call_wait(&call, NULL, 0)
+               : fgv_call_post(&call);
 }
 
 static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)

@@ -12,8 +12,8 @@
 
 #include "trace.h"
 
-#define MAX_TABLES    8u
-#define MAX_SLOTS     160u /* of all tables together: a trampoline has code of its own, by which it is known */
+#define MAX_TABLES    16u
+#define MAX_SLOTS     320u /* of all tables together: a trampoline has code of its own, by which it is known */
 #define STORAGE_SLOTS 4u   /* of the one table that does not begin with its size */
 
 typedef uint64_t (*slot_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
@@ -53,8 +53,9 @@ static uint64_t slot_call(uint32_t number, const uint64_t arguments[6])
 #define EACH_OF_8(X, base) X(base##0) X(base##1) X(base##2) X(base##3) X(base##4) X(base##5) X(base##6) X(base##7)
 #define EACH_OF_40(X, base) EACH_OF_8(X, base##0) EACH_OF_8(X, base##1) EACH_OF_8(X, base##2) EACH_OF_8(X, base##3) \
     EACH_OF_8(X, base##4)
-/* Octal, so that the digits can be put together: 40 each at 0, 0100, 0200 and 0300. */
-#define EACH_SLOT(X) EACH_OF_40(X, 00) EACH_OF_40(X, 01) EACH_OF_40(X, 02) EACH_OF_40(X, 03)
+/* Octal, so that the digits can be put together: 40 each at 0, 0100, 0200 to 0700. */
+#define EACH_SLOT(X) EACH_OF_40(X, 00) EACH_OF_40(X, 01) EACH_OF_40(X, 02) EACH_OF_40(X, 03) EACH_OF_40(X, 04) \
+    EACH_OF_40(X, 05) EACH_OF_40(X, 06) EACH_OF_40(X, 07)
 /* clang-format on */
 #define NUMBER(octal) ((octal) / 64 * 40 + (octal) % 64)
 

@@ -123,6 +123,12 @@ static const union fgv_slot *shown(const union fgv_slot *table, const unsigned c
     return ops == NULL || ops->table_shown == NULL ? table : ops->table_shown(table, uuid);
 }
 
+/* No names are known; cuBLASLt asks the one, whose first slots tell of multiprocessors, and cuFFT the other. */
+static const unsigned char uuid_processors[FGV_UUID_BYTES] = {0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45,
+                                                              0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca};
+static const unsigned char uuid_modules[FGV_UUID_BYTES] = {0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d,
+                                                           0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e};
+
 static CUresult unknown_slot(const unsigned char uuid[FGV_UUID_BYTES], int slot)
 {
     atomic_fetch_add_explicit(&nr_unknown_slots, 1, memory_order_relaxed);
@@ -367,6 +373,32 @@ static const union fgv_slot table_identities[93] = {
     [51] = FGV_SLOT(identity_stream_object),
 };
 
+/* ---- 1734dc26 ---- */
+
+/* cuBLASLt does not look whether it got the table, but takes a refusal from its slots. */
+FGV_PROCESSORS_STUBS(FGV_STUB)
+
+static const union fgv_slot table_processors[17] = {{.bytes = sizeof(table_processors)},
+                                                    FGV_PROCESSORS_STUBS(FGV_STUB_SLOT)};
+
+/* ---- 6e163fbe: what is in a module ---- */
+
+FGV_MODULES_STUBS(FGV_STUB)
+
+/* Tells the callback of each function, with its name; 1 when there was nothing to stop it. */
+static int module_functions(CUcontext context, CUmodule module, fgv_handshake_function_callback callback, void *user)
+{
+    const struct fgv_handshake_ops *ops;
+    if (callback == NULL || identity_prepare(&ops, &context) != CUDA_SUCCESS || ops->module_functions == NULL)
+        return 0;
+    return ops->module_functions(module, callback, user) == CUDA_SUCCESS;
+}
+
+static const union fgv_slot table_modules[99] = {
+    {.bytes = sizeof(table_modules)},
+    FGV_MODULES_STUBS(FGV_STUB_SLOT)[7] = FGV_SLOT(module_functions),
+};
+
 /* ---- cuGetExportTable ---- */
 
 static const struct {
@@ -380,6 +412,8 @@ static const struct {
     {uuid_integrity, table_integrity},
     {uuid_context_checks, table_context_checks},
     {uuid_identities, table_identities},
+    {uuid_processors, table_processors},
+    {uuid_modules, table_modules},
 };
 
 CUresult fgv_handshake_table(const void **table, const CUuuid *id)

@@ -42,7 +42,9 @@ STORAGE = "c693336e-1121-df11-a8c3-68f355d89593"
 INTEGRITY = "d4082055-bde6-704b-8d34-ba123c66e1f2"
 CONTEXT_CHECKS = "263e8860-7cd2-6143-92f6-bbd5006dfa7e"
 IDENTITIES = "21318c60-9714-3248-8ca6-41ff7324c8f2"
-REFUSED = ["f8cff951-2146-8b4e-b9e2-fb469e7c0dd9", "6e163fbe-b958-444d-835c-e182aff1991e", "0" * 32]
+PROCESSORS = "1734dc26-800d-4745-8726-c0f1e7dd8bca"
+MODULES = "6e163fbe-b958-444d-835c-e182aff1991e"
+REFUSED = ["f8cff951-2146-8b4e-b9e2-fb469e7c0dd9", "0" * 32]
 
 SIZES_BYTES = {
     CUDART_INTERFACE: 104,
@@ -51,6 +53,8 @@ SIZES_BYTES = {
     INTEGRITY: 24,
     CONTEXT_CHECKS: 120,
     IDENTITIES: 93 * 8,
+    PROCESSORS: 17 * 8,
+    MODULES: 99 * 8,
 }
 
 DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
@@ -152,9 +156,9 @@ def test_a_table_begins_with_its_size_and_stays_where_it_is(embedder: Embedder, 
 
 
 @pytest.mark.parametrize("uuid", SIZES_BYTES)
-def test_no_slot_is_null_but_the_one_that_is_in_nvidias_driver(embedder: Embedder, uuid: str) -> None:
+def test_no_slot_is_null_but_those_that_are_in_nvidias_driver(embedder: Embedder, uuid: str) -> None:
     null_slots = [slot for slot in range(SIZES_BYTES[uuid] // 8) if embedder.word(uuid, slot) == 0]
-    assert null_slots == ([10] if uuid == CUDART_INTERFACE else [])
+    assert null_slots == {CUDART_INTERFACE: [10], MODULES: [93]}.get(uuid, [])
 
 
 def test_storage_has_no_size_and_ends_with_null(embedder: Embedder) -> None:

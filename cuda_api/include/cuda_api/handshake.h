@@ -9,8 +9,8 @@
  * process, so neither can be forwarded to a host.
  *
  * Served: CUDART_INTERFACE, TOOLS_RUNTIME_CALLBACK_HOOKS, TOOLS_TLS, CONTEXT_LOCAL_STORAGE, INTEGRITY_CHECK,
- * CONTEXT_CHECKS and the table 21318c60 of cuBLAS and cudart >= 13.4. Anything else is refused with
- * CUDA_ERROR_NOT_FOUND and counted.
+ * CONTEXT_CHECKS, the tables 21318c60 of cuBLAS and cudart >= 13.4, 1734dc26 of cuBLASLt 13 and 6e163fbe of cuFFT.
+ * Anything else is refused with CUDA_ERROR_NOT_FOUND and counted.
  *
  * Wrong when: a newer runtime calls a slot we only know as a number. FAIRGV_LOG=handshake in the environment then
  * prints one line to stderr for each UUID refused and for each such slot called; fgv_handshake_statistics counts both
@@ -18,7 +18,7 @@
  *
  * How an embedder uses it:
  *
- *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // all but table_shown
+ *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // all but the last two
  *     __attribute__((constructor)) static void start(void) { fgv_handshake_set_ops(&ops); }
  *     CUresult cuGetExportTable(const void **table, const CUuuid *id) { return fgv_handshake_table(table, id); }
  *     fgv_handshake_context_destroyed(context);  // in cuCtxDestroy, cuDevicePrimaryCtxReset and the last Release
@@ -33,6 +33,9 @@
 #include "cuda_api/types.h"
 
 #define FGV_HIDDEN __attribute__((visibility("hidden")))
+
+/* Of one function of a module; other than 0: enough. */
+typedef int (*fgv_handshake_function_callback)(void *user, CUfunction function, const char *name);
 
 /*
  * What the handshake asks of the library that it is part of. Called without any lock of the handshake held, so an op
@@ -75,6 +78,9 @@ struct fgv_handshake_ops {
     CUresult (*stream_object)(CUcontext context, CUstream stream, void **object);
     /* As cuStreamGetId, of a record from stream_object. cuBLASLt keys its workspaces by it: two streams, two ids. */
     CUresult (*stream_object_id)(CUcontext context, void *object, uint64_t *id);
+
+    /* May be NULL. Calls the callback for each function of the module until that has enough. */
+    CUresult (*module_functions)(CUmodule module, fgv_handshake_function_callback callback, void *user);
 
     /*
      * May be NULL. What programs are given for a table that is served, instead of the table itself: a copy whose slots

@@ -1,0 +1,185 @@
+"""Programs of PyTorch, JAX, CuPy and Triton, natively and through FairGV: `python -m benchmarks.frameworks [--python PYTHON] [NAME ...]`.
+
+Each program of this folder prints what it computed, and how long one step took. The table says for each step whether the two runs computed
+the same, to the last digit printed, and the time through FairGV over the native one, both the best of all runs. A framework that is not
+installed is left out, and said to be.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from backend_host.config import PACKAGE_ROOT
+from benchmarks.command import command_line
+from benchmarks.fairness import head_of_document
+
+FOLDER = Path(__file__).parent
+PROGRAMS = {
+    "torch_train": "torch",
+    "torch_graphs": "torch",
+    "cupy_numeric": "cupy",
+    "jax_train": "jax",
+    "triton_kernel": "triton",
+}
+"""Each with what it needs."""
+LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one run printed: results and seconds for each step."""
+
+    results: dict[str, str]
+    times_s: dict[str, float]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a program. Times in seconds, the best of all runs; NaN where it did not run."""
+
+    program: str
+    name: str
+    agrees: bool
+    native_s: float
+    fairgv_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Time through FairGV over native."""
+        return self.fairgv_s / self.native_s
+
+
+def parse(text: str) -> Output:
+    """The lines `NAME: RESULT` and `time NAME SECONDS`."""
+    times = {name: float(seconds) for name, seconds in re.findall(r"^time (.+) ([\d.e+-]+)$", text, re.MULTILINE)}
+    results = dict(re.findall(r"^((?!time )[^:\n]+): (.*)$", text, re.MULTILINE))
+    return Output({name: value for name, value in results.items() if name in times}, times)
+
+
+def run(command: Sequence[str]) -> Output:
+    """One run; `error` is the end of what it said when it failed."""
+    # The compilers of frameworks keep what they made: each side starts with nothing, so that both do the same.
+    with tempfile.TemporaryDirectory(prefix="fairgv-frameworks-") as caches:
+        environment = os.environ | {
+            "TORCHINDUCTOR_CACHE_DIR": caches,
+            "TRITON_CACHE_DIR": caches,
+            "CUPY_CACHE_DIR": caches,
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=LIMIT_S, env=environment, cwd=PACKAGE_ROOT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return Output({}, {}, f"not done after {LIMIT_S:.0f} s")
+    found = parse(done.stdout)
+    if done.returncode != 0:
+        return Output(
+            found.results, found.times_s, f"exit status {done.returncode}: {(done.stdout + done.stderr)[-300:]}"
+        )
+    return found
+
+
+def compare(program: str, native: Sequence[Output], fairgv: Sequence[Output]) -> list[Step]:
+    """The steps that the native runs made."""
+    steps = []
+    for name, result in native[0].results.items():
+        agrees = all(output.results.get(name) == result for output in (*native, *fairgv))
+        best = [
+            min((output.times_s.get(name, math.nan) for output in side), default=math.nan) for side in (native, fairgv)
+        ]
+        steps.append(Step(program, name, agrees, *best))
+    return steps
+
+
+def is_there(python: str, module: str) -> bool:
+    """Whether that Python can import it."""
+    asked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([python, "-c", asked], check=False).returncode == 0
+
+
+def table(steps: Sequence[Step]) -> Table:
+    """One row for each step, and the geometric mean."""
+    found = Table("step", "same result", "native us", "FairGV us", "ratio")
+    for step in steps:
+        times = (f"{1e6 * seconds:.1f}" for seconds in (step.native_s, step.fairgv_s))
+        found.add_row(step.name, "yes" if step.agrees else "NO", *times, f"{step.ratio:.3f}")
+    ratios = [step.ratio for step in steps if not math.isnan(step.ratio)]
+    if ratios:
+        found.add_row("geometric mean", "", "", "", f"{geometric_mean(ratios):.3f}")
+    return found
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def write_json(path: Path, options: argparse.Namespace, steps: Sequence[Step], errors: dict[str, str]) -> None:
+    """Everything that was measured, with how."""
+    rows: list[dict[str, Any]] = [asdict(step) | {"ratio": step.ratio} for step in steps]
+    document = head_of_document(options) | {"steps": rows, "errors": errors}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def main() -> int:
+    """Entry point; 1 when anything failed or differed."""
+    parser = argparse.ArgumentParser(prog="frameworks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)} (default: all)")
+    parser.add_argument("--python", default=sys.executable, help="the one that has the frameworks")
+    parser.add_argument("--steps", type=int, default=100, metavar="N", help="in each measurement (default 100)")
+    parser.add_argument("--repetitions", type=int, default=2, metavar="N", help="of each program, in turn (default 2)")
+    parser.add_argument("--memory", default="40G", help="of the vGPU (default 40G)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    options.device, options.slice_ms, options.load = "cuda", None, os.getloadavg()[0]
+    options.command = command_line("benchmarks.frameworks", options.json)
+    steps: list[Step] = []
+    errors: dict[str, str] = {}
+    for name in options.names or PROGRAMS:
+        if name not in PROGRAMS:
+            parser.error(f"there is no program {name}; there are {', '.join(PROGRAMS)}")
+        if not is_there(options.python, PROGRAMS[name]):
+            Console(stderr=True).print(f"{name}: left out, {options.python} has no {PROGRAMS[name]}")
+            continue
+        program = [options.python, str(FOLDER / f"{name}.py"), str(options.steps)]
+        through = [
+            sys.executable,
+            "-m",
+            "backend_host.run",
+            "--device",
+            "cuda",
+            "--memory",
+            options.memory,
+            "--",
+            *program,
+        ]
+        Console(stderr=True).print(name)
+        pairs = [(run(program), run(through)) for _ in range(options.repetitions)]
+        native, fairgv = ([pair[side] for pair in pairs] for side in (0, 1))
+        steps += compare(name, native, fairgv)
+        for side, outputs in (("native", native), ("FairGV", fairgv)):
+            errors |= {f"{name}, {side}": output.error for output in outputs if output.error}
+    Console().print(table(steps))
+    for where, error in errors.items():
+        Console().print(f"{where}: {error}", markup=False)
+    if options.json:
+        write_json(options.json, options, steps, errors)
+    return 1 if errors or not all(step.agrees for step in steps) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
