@@ -253,5 +253,9 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_cuStreamAddCallback){.stream = stream, .function = number};
-    return fgv_call_post(&call);
+    /* Waited for: a callback that CUDA takes is called, even if work before it fails a moment later. */
+    CUresult result = fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS)
+        fgv_host_function_drop(number);
+    return result;
 }

@@ -159,11 +159,12 @@ def test_work_behind_a_function_and_a_value_waits_for_both(served: Served) -> No
     assert rests() == charged
     guest.cast_off("cuStreamWriteValue32_v2", stream=0, addr=address, value=1)
     assert posted(guest) == (1, 0)
-    assert rests() > charged, "what stood before the function has run"
+    wait_until(lambda: served.gpu_ns() > charged, "what stood before the function is charged")
     charged = rests()
     guest.cast_off("cuStreamWriteValue32_v2", stream=0, addr=address, value=2)
     guest.ok("cuStreamSynchronize", hStream=OTHER_STREAM)
-    assert rests() > charged, "one stream waits no more"
+    wait_until(lambda: served.gpu_ns() > charged, "what waited for the value alone is charged")
+    rests()
     rearm(guest)
     assert guest.finish("cuCtxSynchronize", waits).result == 0
     assert guest.from_device(address + 4096 * 7, 1) + guest.from_device(address + 4096 * 9, 1) == b"\x07\x09"
@@ -203,11 +204,14 @@ def test_lies_about_functions(served: Served) -> None:
     rearm(guest)
     assert posted(guest) == (5, 0)
     guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=6)
-    rearm(guest)
-    rearm(guest)  # again, before it could be posted or after: it hurts the guest alone
-    guest.call("cuMemGetInfo_v2")
-    rearm(guest)
-    guest.ok("cuCtxSynchronize")
+    waits = guest.begin("cuCtxSynchronize")
+
+    def is_answered() -> bool:
+        rearm(guest)  # again and again, before it is posted and after: it hurts the guest alone
+        return guest.is_answered(waits)
+
+    wait_until(is_answered, "the stream has gone on")
+    assert guest.finish("cuCtxSynchronize", waits).result == 0
 
 
 def test_a_guest_that_ends_during_a_function(served: Served) -> None:
