@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 
-def command_line(module: str, output: Path | None) -> str:
-    """This process's command as a person would repeat it: without where it writes its JSON."""
-    words = [word for word in sys.argv[1:] if word not in ("--json", str(output))]
+def command_line(module: str, *outputs: Path | None) -> str:
+    """This process's command as a person would repeat it: without where it writes its results."""
+    written = {"--json", "--plot", *map(str, outputs)}
+    words = [word for word in sys.argv[1:] if word not in written]
     return shlex.join(["python", "-m", module, *words])

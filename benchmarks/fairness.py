@@ -9,6 +9,7 @@ Wrong when guests, workers and the device's threads have no core each: a guest t
 """
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -240,10 +241,20 @@ def table(results: Sequence[Result], mixture: Mixture) -> Table:
     return found
 
 
+def device_name(kind: str) -> str:
+    """What the results call it."""
+    if kind != "cuda":
+        return "softgpu"
+    driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
+    if driver.cuInit(0) or driver.cuDeviceGetName(name, len(name), 0):
+        sys.exit("NVIDIA's driver does not say what its device is called")
+    return name.value.decode()
+
+
 def head_of_document(options: argparse.Namespace) -> dict[str, Any]:
     """Where, when and how something was measured."""
     return {
-        "device": "softgpu" if options.device == "soft" else options.device,
+        "device": device_name(options.device),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}",
         "load_before": options.load,

@@ -49,16 +49,18 @@ def fairness(document: dict[str, Any]) -> str:
     lines = [
         f"## Shares, {document['device']}: weights {':'.join(map(str, mixture['weights']))}, kernels of {kernels} us, {rows} in a row",
         "",
-        "Min-max ratio of what each vGPU got over its weight: 1 is fair. As the programs counted it, and as it was charged.",
+        "Min-max ratio, 1 is fair: of each vGPU's throughput over its part of what its program reaches alone; of kernel time as the programs",
+        "counted it; and of GPU time as it was charged.",
         "",
         f"{document['date']}, {document['machine']}, load {document['load_before']:.1f} before: `{document['command']}`",
         "",
-        "| policy | min-max ratio | of charges | utilisation | kernel s / weight |",
-        "|---|---:|---:|---:|---|",
+        "| policy | min-max ratio | of kernel s | of charges | utilisation | kernel s / weight |",
+        "|---|---:|---:|---:|---:|---|",
     ]
+    names = ("min_max_ratio", "kernel_min_max_ratio", "charged_min_max_ratio", "utilisation")
     for result in document["results"]:
         each = ", ".join(f"{share['kernel_s'] / share['weight']:.3g}" for share in result["shares"])
-        ratios = " | ".join(f"{result[name]:.3f}" for name in ("min_max_ratio", "charged_min_max_ratio", "utilisation"))
+        ratios = " | ".join(f"{result[name]:.3f}" for name in names)
         lines.append(f"| {result['policy']} | {ratios} | {each} |")
     return "\n".join(lines) + "\n"
 
@@ -88,7 +90,52 @@ def speed(document: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-SECTIONS = {"overhead": overhead, "fairness": fairness, "softgpu-speed": speed}
+def timeline(document: dict[str, Any]) -> str:
+    """Charges and hand-overs by the device's clock."""
+    lines = [
+        f"## Charges and hand-overs by the device's own clock, {document['device']}",
+        "",
+        f"Two vGPUs of equal weight, {document['queue']} kernels in a row. The error of a charge is against the time that the kernels",
+        "occupied the device; a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it.",
+        "",
+        f"{document['date']}, {document['machine']}: `{document['command']}`",
+        "",
+        "| kernels of us | error of charges | hand-overs | gap us, median | 90 % | 99 % |",
+        "|---:|---|---:|---:|---:|---:|",
+    ]
+    for row in document["timelines"]:
+        errors = ", ".join(f"{100 * error:+.1f} %" for error in row["errors"])
+        gaps = " | ".join(f"{gap:.0f}" for gap in row["gap_percentiles_us"].values())
+        lines.append(f"| {row['kernel_us']:g} | {errors} | {len(row['gaps_us'])} | {gaps} |")
+    return "\n".join(lines) + "\n"
+
+
+def frameworks(document: dict[str, Any]) -> str:
+    """PyTorch and the others."""
+    lines = [
+        f"## Frameworks and libraries, {document['device']}",
+        "",
+        "Time of a step through FairGV over native, in one run; below 1 FairGV is faster. The same result: to the last digit printed.",
+        "",
+        f"{document['date']}, {document['machine']}: `{document['command']}`",
+        "",
+        "| step | same result | native us | FairGV us | ratio |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for row in document["steps"]:
+        times = " | ".join(f"{1e6 * row[name]:.1f}" for name in ("native_s", "fairgv_s"))
+        lines.append(f"| {row['name']} | {'yes' if row['agrees'] else 'no'} | {times} | {row['ratio']:.3f} |")
+    lines.append(f"| geometric mean | | | | {document['geometric_mean']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+SECTIONS = {
+    "overhead": overhead,
+    "fairness": fairness,
+    "softgpu-speed": speed,
+    "timeline": timeline,
+    "frameworks": frameworks,
+}
 """By what a file's name begins with."""
 
 

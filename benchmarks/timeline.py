@@ -32,6 +32,7 @@ from benchmarks.fairness import Mixture, Result, head_of_document, log_path, mea
 Spans = NDArray[np.uint64]
 """Shape (kernels, 2): begin and end of each, ns of the device's clock, in order."""
 
+PERCENTS = (50, 90, 99)
 SAME_QUEUE_NS = 20_000
 """Between two kernels of one vGPU, with none of another between them, no more than this belongs to the queue; more is a pause."""
 
@@ -105,7 +106,7 @@ def table(timelines: Sequence[Timeline]) -> Table:
     found = Table("kernel us", "error of charges", "hand-overs", "gap us: median", "90 %", "99 %", "clock ns")
     for timeline in timelines:
         errors = " ".join(f"{100 * error:+.1f} %" for error in timeline.errors)
-        gaps = (f"{timeline.gap_us(percent):.0f}" for percent in (50, 90, 99))
+        gaps = (f"{timeline.gap_us(percent):.0f}" for percent in PERCENTS)
         found.add_row(f"{timeline.kernel_us:g}", errors, str(len(timeline.gaps_us)), *gaps, str(timeline.step_ns))
     return found
 
@@ -132,7 +133,9 @@ def plot(timelines: Sequence[Timeline], path: Path) -> None:
 def document(options: argparse.Namespace, timelines: Sequence[Timeline]) -> dict[str, Any]:
     """Everything that was measured, with how."""
     rows = [
-        asdict(timeline) | {"errors": timeline.errors, "gap_median_us": timeline.gap_us(50)} for timeline in timelines
+        asdict(timeline)
+        | {"errors": timeline.errors, "gap_percentiles_us": {percent: timeline.gap_us(percent) for percent in PERCENTS}}
+        for timeline in timelines
     ]
     return head_of_document(options) | {"queue": options.queue, "timelines": rows}
 
@@ -149,7 +152,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="a PNG of how the gaps are distributed")
     options = parser.parse_args()
     options.load = os.getloadavg()[0]
-    options.command = command_line("benchmarks.timeline", options.json)
+    options.command = command_line("benchmarks.timeline", options.json, options.plot)
     timelines = []
     for kernel_us in map(float, options.kernel_us.split(",")):
         Console(stderr=True).print(f"kernels of {kernel_us:g} us: {options.seconds:.0f} s")

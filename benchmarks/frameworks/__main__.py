@@ -78,6 +78,7 @@ def run(command: Sequence[str]) -> Output:
             "TRITON_CACHE_DIR": caches,
             "CUPY_CACHE_DIR": caches,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",
         }
         try:
             done = subprocess.run(
@@ -130,7 +131,8 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 def write_json(path: Path, options: argparse.Namespace, steps: Sequence[Step], errors: dict[str, str]) -> None:
     """Everything that was measured, with how."""
     rows: list[dict[str, Any]] = [asdict(step) | {"ratio": step.ratio} for step in steps]
-    document = head_of_document(options) | {"steps": rows, "errors": errors}
+    mean = geometric_mean([step.ratio for step in steps if not math.isnan(step.ratio)])
+    document = head_of_document(options) | {"steps": rows, "geometric_mean": mean, "errors": errors}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")
 

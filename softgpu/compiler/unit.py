@@ -4,7 +4,7 @@ One PTX module on its way to one LLVM module: places, tokens, declarations, help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from copy import copy
 from functools import partial
 
@@ -180,13 +180,10 @@ class Unit:
         reachable = {name for piece in pieces for name in piece.reachable}
         if is_first:
             reachable |= self._defined.keys() - {name for found in self._kernel_traits() for name in found.reachable}
-        reachable = {self.flats[name].function.name for name in reachable}
-        if unit.uses_function_table:
-            reachable |= self._defined.keys()
-        for name, item in self._defined.items():
-            if name in reachable and not item.is_entry:
-                parts.extend(lower_function(Frame(unit, self.flats[name], self.traits[name], {})))
-        if unit.uses_function_table:
+        wanted = {self.flats[name].function.name for name in reachable}
+        parts += self._lowered(unit, wanted)
+        if unit.uses_function_table:  # some function of those may have asked for it
+            parts += self._lowered(unit, self._defined.keys() - wanted)
             parts.append(self._function_table())
         if any("bfloat" in part for part in (*parts, *unit._helpers.values())):
             unit.use_helper("__truncsfbf2")
@@ -196,6 +193,12 @@ class Unit:
         return "\n".join(
             (*parts, *shared, *named.values(), *unit._helpers.values(), *unit._declarations.values(), *_METADATA, "")
         )
+
+    def _lowered(self, unit: Unit, names: Set[str]) -> Iterator[str]:
+        """The device functions of these names, in the module's order."""
+        for name, item in self._defined.items():
+            if name in names and not item.is_entry:
+                yield from lower_function(Frame(unit, self.flats[name], self.traits[name], {}))
 
     def _kernel_traits(self) -> list[Traits]:
         return [self.traits[name] for name, item in self._defined.items() if item.is_entry]
