@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from backend_host.worker._worker import ffi, lib
 from backend_host.grants import GrantKeeper
 from backend_host.worker.control import ControlPage
 from scheduler.first_come import FirstCome
+from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
 SLICE_NS = 6_000_000
@@ -240,11 +242,14 @@ def test_a_vgpu_that_left_is_not_chosen(page: ControlPage) -> None:
 
 
 def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
-    keeper = GrantKeeper(page, LastCome())
+    policy = LastCome()
+    keeper = GrantKeeper(page, policy)
     keeper.start()
-    _, _, late = three(page, keeper)
-    bell = page.bell()
-    while next_of(page) != late.vgpu:
-        bell = page.wait_bell(0.01, bell)
-    keeper.stop()
-    assert next_of(page) == late.vgpu
+    try:
+        player = Player(page)
+        keeper.join(player.vgpu, 1)
+        assert player.enter(time.monotonic_ns())
+        page.ring_bell()
+        wait_until(lambda: ("dispatched", player.vgpu) in policy.told, "the thread has seen who holds the GPU")
+    finally:
+        keeper.stop()
