@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 
 CUresult fgv_device_check(CUdevice device)
@@ -304,6 +305,12 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
         return CUDA_ERROR_INVALID_VALUE;
     *pi = 0;
     return CUDA_SUCCESS;
+}
+
+CUresult fgv_green_refuse(void)
+{
+    CUresult result = fgv_client_is_open();
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuProfilerStart(void)

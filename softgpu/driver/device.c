@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 #include "memory.h"
 #include "runtime/runtime.h"
@@ -411,4 +412,11 @@ SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType t
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     *pi = 0;
     return sgp_leave(CUDA_SUCCESS);
+}
+
+CUresult fgv_green_refuse(void)
+{
+    CUresult result = sgp_enter_driver();
+
+    return result ? result : sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
 }

@@ -17,7 +17,9 @@ GUEST_SOURCES = [
         "ivshmem/src",
         "cuda_api/handshake",
         "cuda_api/managed",
+        "cuda_api/copy_calls",
         "cuda_api/graph_calls",
+        "cuda_api/green_calls",
     )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]

@@ -1,14 +1,9 @@
-/* Green contexts: parts of a device, as separate contexts. A vGPU is a share of time and has no parts, so all of it is
- * refused. */
-#include "call.h"
-#include "client.h"
+/*
+ * Green contexts: parts of a device, as separate contexts. A vGPU is a share of time and the software device has no
+ * parts, so all of it is refused, in both of our libcuda.so.1 libraries: libraries look the names up.
+ */
+#include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
-
-static CUresult refuse(void)
-{
-    CUresult result = fgv_client_is_open();
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
-}
 
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
@@ -16,20 +11,20 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
     (void)desc;
     (void)dev;
     (void)flags;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     (void)hCtx;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     (void)pContext;
     (void)hCtx;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
@@ -37,7 +32,7 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevR
     (void)device;
     (void)resource;
     (void)type;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -45,7 +40,7 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResou
     (void)hCtx;
     (void)resource;
     (void)type;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -53,7 +48,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUde
     (void)hCtx;
     (void)resource;
     (void)type;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuDevSmResourceSplitByCount(CUdevResource *parts, unsigned int *nbGroups, const CUdevResource *input,
@@ -65,7 +60,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *parts, unsigned int *nbGroup
     (void)remaining;
     (void)useFlags;
     (void)minCount;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
@@ -73,21 +68,21 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
     (void)phDesc;
     (void)resources;
     (void)nbResources;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
@@ -96,26 +91,26 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
     (void)greenCtx;
     (void)flags;
     (void)priority;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
     (void)greenCtx;
     (void)greenCtxId;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return refuse();
+    return fgv_green_refuse();
 }
 
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return refuse();
+    return fgv_green_refuse();
 }

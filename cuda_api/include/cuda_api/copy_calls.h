@@ -1,0 +1,36 @@
+/*
+ * The calls that copy boxes and rows of arrays, brought into one form: cuda_api/copy_calls, which both of our
+ * libcuda.so.1 libraries have. What a program says of the sides is checked and carried out by the library that the
+ * calls are part of.
+ */
+#ifndef CUDA_API_COPY_CALLS_H
+#define CUDA_API_COPY_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+
+/* One side as CUDA's structs describe it: `host` or `device` or `array`, as `type` says. */
+struct fgv_copy_side {
+    CUmemorytype type;
+    uint64_t host;
+    CUdeviceptr device;
+    CUarray array;
+    uint64_t x_bytes, y, z;
+    uint64_t pitch_bytes;
+    uint64_t height; /* rows of a slice */
+};
+
+struct fgv_copy_extent {
+    uint64_t width_bytes, height, depth;
+};
+
+/* Of the library. `waits`: for the calls without a stream, which may still name that of the thread. */
+__attribute__((visibility("hidden"))) CUresult fgv_copy_box(const struct fgv_copy_side *to,
+                                                            const struct fgv_copy_side *from,
+                                                            const struct fgv_copy_extent *extent, CUstream stream,
+                                                            bool waits);
+__attribute__((visibility("hidden"))) bool fgv_copy_is_context(CUcontext context);
+
+#endif
