@@ -235,6 +235,7 @@ void fgv_grantee_detach(struct fgv_grantee *grantee)
     grantee->is_waiting = false;
     fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
     fgv_set_remove(&grantee->control->users, grantee->slot_index);
+    fgv_set_remove(&grantee->control->running, grantee->slot_index);
     drop(grantee->control, grantee->number);
     atomic_store(&grantee->slot->memory_bytes, 0);
     fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
@@ -453,6 +454,15 @@ void fgv_grant_close(struct fgv_grantee *grantee)
     }
 }
 
+void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running)
+{
+    if (is_running) {
+        fgv_set_add(&grantee->control->running, grantee->slot_index);
+    } else {
+        fgv_set_remove(&grantee->control->running, grantee->slot_index);
+    }
+}
+
 void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_ns)
 {
     if (!grantee->is_user) {
@@ -507,6 +517,7 @@ void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
     atomic_store(&control->workers[slot].memory_bytes, 0);
     fgv_set_remove(&control->waiting, slot);
     fgv_set_remove(&control->users, slot);
+    fgv_set_remove(&control->running, slot);
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
             fgv_set_remove(&control->vgpus[vgpu].members, slot);
