@@ -217,5 +217,7 @@ def _device_groups() -> list[int]:
     """The group that may use KVM."""
     if not KVM_DEVICE.exists():
         return []
-    group = grp.getgrgid(KVM_DEVICE.stat().st_gid)
-    return [group.gr_gid] if group.gr_name == "kvm" else []
+    number = KVM_DEVICE.stat().st_gid
+    with contextlib.suppress(KeyError):  # in a container it may be a group of the host's, with no name here
+        return [number] if grp.getgrgid(number).gr_name == "kvm" else []
+    return []
