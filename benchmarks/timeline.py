@@ -66,12 +66,12 @@ def merged(logs: Sequence[Spans]) -> tuple[Spans, NDArray[np.intp]]:
     return spans[order], owners[order]
 
 
-def device_seconds(logs: Sequence[Spans]) -> tuple[float, ...]:
-    """How long the device was occupied by each vGPU."""
+def device_seconds(logs: Sequence[Spans], *, are_queued: bool) -> tuple[float, ...]:
+    """How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so the moments between them count."""
     spans, owners = merged(logs)
     busy_ns = (spans[:, 1] - spans[:, 0]).astype(np.float64)
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)
-    is_queue = (owners[1:] == owners[:-1]) & (between_ns > 0) & (between_ns <= SAME_QUEUE_NS)
+    is_queue = are_queued & (owners[1:] == owners[:-1]) & (between_ns > 0) & (between_ns <= SAME_QUEUE_NS)
     busy_ns[1:] += np.where(is_queue, between_ns, 0)
     return tuple(float(busy_ns[owners == index].sum()) / 1e9 for index in range(len(logs)))
 
@@ -98,7 +98,9 @@ def measure_timeline(kernel_us: float, queue: int, device: str, slice_ms: float 
     if any(len(log) == 0 for log in logs):
         sys.exit(f"no kernel of {kernel_us:g} us ended in a window of {window_s:g} s")
     charged_s = tuple(share.charged_s for share in result.shares)
-    return Timeline(kernel_us, device_seconds(logs), charged_s, gaps_us(logs), clock_step_ns(logs))
+    return Timeline(
+        kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
+    )
 
 
 def table(timelines: Sequence[Timeline]) -> Table:

@@ -434,8 +434,7 @@ bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns)
            atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
 }
 
-/* Whoever should be next wakes up while our queue runs dry. Waking takes longer than handing over. */
-static void alert_next(struct fgv_grantee *grantee)
+void fgv_grant_alert_next(struct fgv_grantee *grantee)
 {
     struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
     if (next) {
@@ -448,7 +447,7 @@ void fgv_grant_close(struct fgv_grantee *grantee)
     uint64_t word = atomic_load(&grantee->control->grant);
     while (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
         if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGV_GRANT_CLOSED)) {
-            alert_next(grantee);
+            fgv_grant_alert_next(grantee);
             break;
         }
     }

@@ -62,6 +62,8 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee);
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
 /* Another slice for a holder that stands before all who wait: handing over would only bring the grant back. */
 bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns);
+/* Whoever should be next wakes up while our queue runs dry: waking takes longer than handing over. */
+void fgv_grant_alert_next(struct fgv_grantee *grantee);
 /* No new work from anybody of the vGPU. Users leave when theirs is done. */
 void fgv_grant_close(struct fgv_grantee *grantee);
 /* All work of this worker is done, or others may run beside it. `wants_more`: it goes to the end of the queue,

@@ -42,6 +42,8 @@
 #define FGV_MARKS_IN_QUEUE   4u
 #define FGV_LEAD_NS          UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
 #define FGV_OVERRUN_PART     2u /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_ALERT_NS         UINT64_C(200000)     /* so long before a slice ends the next one is woken */
+#define FGV_SWITCH_NS        UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
 #define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
@@ -119,8 +121,9 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
     }
+    /* Waiting for as long as going away and coming back takes is never worse than twice the best. */
     uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
-    return most_ns > FGV_IDLE_CONTENDED_NS ? most_ns : FGV_IDLE_CONTENDED_NS;
+    return most_ns > FGV_SWITCH_NS ? most_ns : FGV_SWITCH_NS;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
@@ -219,6 +222,17 @@ static bool has_pending(const struct fgv_worker *worker)
     return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
 }
 
+/* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
+static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    uint32_t sequence = FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    if (left_ns < FGV_ALERT_NS && worker->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
+        worker->alerted_sequence = sequence;
+        fgv_grant_alert_next(grantee);
+    }
+}
+
 /* How much longer the device will be at it, by what it took so far. */
 static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
@@ -257,8 +271,12 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
         return;
     }
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && slice_left_ns(worker, now_ns) == 0) {
-        fgv_grant_close(grantee);
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+        uint64_t left_ns = slice_left_ns(worker, now_ns);
+        alert_in_time(worker, left_ns);
+        if (left_ns == 0) {
+            fgv_grant_close(grantee);
+        }
     }
     if (!fgv_grant_has(grantee)) {
         if (makes_way(worker, now_ns)) {
