@@ -196,6 +196,7 @@ struct fgv_worker {
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
+    uint64_t tail_until_ns; /* work was left to end beside another vGPU's, paid for in advance; 0: none */
     uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
     struct fgv_latency latency;
