@@ -1,0 +1,102 @@
+"""Several experiments in a row, each with its part of the time; at the end one short table."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.devices import choose_device
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiment import Conduct, beside_the_paper, terminal
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.grid import Grid
+
+FIRST_SIGNAL = 129
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment: `file` is the stem of what it writes, `minutes` after which it begins nothing new."""
+
+    file: str
+    words: str
+    minutes: float
+    device: str = ""
+    """Which one it is for; both where empty."""
+
+
+SUITES: Mapping[str, Sequence[Entry]] = {
+    "quick": (
+        Entry("overhead", "overhead --seconds 0.4 --repetitions 1 --kernel-us 51,391 --rounds 5 --mib 32", 1.4),
+        Entry("mmr", "mmr --program matrixMul,spin --seconds 3 --repetitions 1 --policy fair,first-come --native", 0.7),
+        Entry("mixed", "mixed --program matrixMul --background-us 207,10000 --seconds 2 --repetitions 1", 0.4),
+        Entry("work-conserving", "work-conserving --sleep-percent 0,80 --seconds 2 --repetitions 1", 0.3),
+        Entry("accounting", "accounting --programs matrixMul,scan --kernel-us 1000 --seconds 2", 0.4),
+        Entry("loops", "loops --seconds 0.2 --repetitions 1", 0.9, "soft"),
+    ),
+    "full-1": (
+        Entry("overhead", "overhead --seconds 1 --repetitions 2", 4.6),
+        Entry("mmr-three", "mmr --seconds 4 --repetitions 2 --policy fair,first-come", 3.6),
+        Entry("accounting", "accounting --seconds 3", 1.4),
+    ),
+    "full-2": (
+        Entry("mmr-six", "mmr --program BlackScholes,srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 2", 1.8),
+        Entry("mmr-native", "mmr --program matrixMul,srad_v1 --seconds 4 --repetitions 1 --native", 0.9),
+        Entry("mmr-interactive", "mmr --program spin --queue 1 --seconds 8 --repetitions 1", 0.5),
+        Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-poll,first-come"
+              " --seconds 6 --repetitions 1", 0.8),
+        Entry("mixed", "mixed --policy fair,credit-poll --background-us 21,207,1605,10000 --seconds 3 --repetitions 1", 3.4),
+        Entry("work-conserving", "work-conserving --seconds 3 --repetitions 1", 1.2),
+    ),
+}  # fmt: skip
+"""The words of `fairgv-bench`. Together quick takes five minutes on two cores without a GPU, each full one ten on a GPU."""
+
+
+def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
+    """Exit status: 0, 1 when something failed, or 128 + n when a signal ended it; what was measured until then is shown."""
+    options.device = choose_device(options.device)
+    console = Console(stderr=True)
+    status, rows, findings = 0, [], []
+    for entry in SUITES[options.suite]:
+        if entry.device not in ("", options.device):
+            continue
+        path = options.output / f"{entry.file}-{options.device}.json"
+        path.unlink(missing_ok=True)
+        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{entry.minutes:g}"]
+        console.rule(" ".join(words), style="dim")
+        begin_s = time.monotonic()
+        ended = _run(conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console)
+        seconds = f"{time.monotonic() - begin_s:.0f}"
+        status = max(status, ended)
+        rows.append((entry.file, *_outcome(path), seconds, str(path)))
+        if path.exists():
+            document = json.loads(path.read_text())
+            findings += EXPERIMENTS[document["experiment"]].findings(document)
+        if ended >= FIRST_SIGNAL:
+            break
+    output = terminal()
+    columns = ("experiment", "measured", "failures", "seconds", "file")
+    output.print(Grid(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
+    output.print(beside_the_paper(findings).on_terminal())
+    return status
+
+
+def _run(conduct: Conduct, console: Console) -> int:
+    try:
+        return conduct.run()
+    except NotMeasurableError as error:
+        console.print(f"fairgv-bench: {error}", markup=False)
+        return 1
+
+
+def _outcome(path: Path) -> tuple[str, str]:
+    """Records, with why they are not all, and failures."""
+    if not path.exists():
+        return "nothing", "-"
+    document = json.loads(path.read_text())
+    nr = str(len(document["records"]))
+    return f"{nr}, {document['ended']}" if document["ended"] else nr, str(len(document["failures"]))
