@@ -14,8 +14,11 @@ from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.grid import Grid
+from benchmarks.guests.session import left_s
 
 FIRST_SIGNAL = 129
+LEAST_MINUTES = 0.05
+"""For one that has come too late: it measures one thing."""
 
 
 @dataclass(frozen=True)
@@ -29,31 +32,39 @@ class Entry:
     """Which one it is for; both where empty."""
 
 
-SUITES: Mapping[str, Sequence[Entry]] = {
-    "quick": (
-        Entry("overhead", "overhead --seconds 0.4 --repetitions 1 --kernel-us 51,391 --rounds 5 --mib 32", 1.4),
-        Entry("mmr", "mmr --program matrixMul,spin --seconds 3 --repetitions 1 --policy fair,first-come --native", 0.7),
-        Entry("mixed", "mixed --program matrixMul --background-us 207,10000 --seconds 2 --repetitions 1", 0.4),
-        Entry("work-conserving", "work-conserving --sleep-percent 0,80 --seconds 2 --repetitions 1", 0.3),
+@dataclass(frozen=True)
+class Suite:
+    """Experiments in their order; none begins anything new when `minutes` are over."""
+
+    minutes: float
+    entries: tuple[Entry, ...]
+
+
+SUITES: Mapping[str, Suite] = {
+    "quick": Suite(4.7, (
+        Entry("overhead", "overhead --seconds 0.4 --repetitions 1 --kernel-us 51,391 --rounds 5 --mib 32", 2.0),
+        Entry("mmr", "mmr --program matrixMul,spin --seconds 3 --repetitions 1 --policy fair,first-come --native", 0.9),
+        Entry("mixed", "mixed --program matrixMul --background-us 207,10000 --seconds 2 --repetitions 1", 0.5),
+        Entry("work-conserving", "work-conserving --sleep-percent 0,80 --seconds 2 --repetitions 1", 0.4),
         Entry("accounting", "accounting --programs matrixMul,scan --kernel-us 1000 --seconds 2", 0.4),
         Entry("loops", "loops --seconds 0.2 --repetitions 1", 0.9, "soft"),
-    ),
-    "full-1": (
-        Entry("overhead", "overhead --seconds 1 --repetitions 2", 4.6),
-        Entry("mmr-three", "mmr --seconds 4 --repetitions 2 --policy fair,first-come", 3.6),
-        Entry("accounting", "accounting --seconds 3", 1.4),
-    ),
-    "full-2": (
-        Entry("mmr-six", "mmr --program BlackScholes,srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 2", 1.8),
-        Entry("mmr-native", "mmr --program matrixMul,srad_v1 --seconds 4 --repetitions 1 --native", 0.9),
+    )),
+    "full-1": Suite(9.0, (
+        Entry("overhead", "overhead --seconds 0.8 --repetitions 2", 6.4),
+        Entry("accounting", "accounting --seconds 3", 1.3),
+        Entry("work-conserving", "work-conserving --seconds 3 --repetitions 1", 1.2),
+    )),
+    "full-2": Suite(9.0, (
+        Entry("mmr-three", "mmr --seconds 3.5 --repetitions 2 --policy fair,first-come", 2.8),
+        Entry("mmr-six", "mmr --program BlackScholes,srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 2", 1.5),
+        Entry("mmr-native", "mmr --program matrixMul,srad_v1 --seconds 4 --repetitions 1 --native", 1.0),
         Entry("mmr-interactive", "mmr --program spin --queue 1 --seconds 8 --repetitions 1", 0.5),
         Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-poll,first-come"
-              " --seconds 6 --repetitions 1", 0.8),
-        Entry("mixed", "mixed --policy fair,credit-poll --background-us 21,207,1605,10000 --seconds 3 --repetitions 1", 3.4),
-        Entry("work-conserving", "work-conserving --seconds 3 --repetitions 1", 1.2),
-    ),
+              " --seconds 6 --repetitions 1", 0.9),
+        Entry("mixed", "mixed --policy fair,credit-poll --seconds 2.5 --repetitions 1", 2.3),
+    )),
 }  # fmt: skip
-"""The words of `fairgv-bench`. Together quick takes five minutes on two cores without a GPU, each full one ten on a GPU."""
+"""The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""
 
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
@@ -61,12 +72,13 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
     options.device = choose_device(options.device)
     console = Console(stderr=True)
     status, rows, findings = 0, [], []
-    for entry in SUITES[options.suite]:
-        if entry.device not in ("", options.device):
-            continue
+    suite = SUITES[options.suite]
+    deadline_s = time.monotonic() + 60 * suite.minutes
+    for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
+        minutes = min(entry.minutes, max(LEAST_MINUTES, left_s(deadline_s) / 60))
         path = options.output / f"{entry.file}-{options.device}.json"
         path.unlink(missing_ok=True)
-        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{entry.minutes:g}"]
+        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
         console.rule(" ".join(words), style="dim")
         begin_s = time.monotonic()
         ended = _run(conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console)

@@ -34,7 +34,9 @@ MEASUREMENT = re.compile(
 )
 """Figures that differ from run to run."""
 LABELLED = re.compile(r"(?i)((time|elapsed|bandwidth|throughput|duration)[^\n\d]*)\d+(\.\d+)?([eE][-+]?\d+)?")
-AGREES, DIFFERS, UNSTEADY, FAILS = "agrees", "differs", "differs from itself", "fails"
+AGREES, DIFFERS, FAILS = "agrees", "differs", "fails"
+UNSTEADY, NOT_BUILT, FAILS_NATIVELY = "differs from itself", "does not build", "fails natively"
+"""About the program or this machine, not about FairGV."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,14 @@ class Adapter(Experiment):
                 try:
                     programs = build(source, place)
                 except ProgramFailedError as error:
-                    yield {"kind": "run", "program": source.name, "verdict": FAILS, "why": f"building: {error}"}
+                    yield {"kind": "run", "program": source.name, "verdict": NOT_BUILT, "why": str(error)}
                     continue
                 for program in programs:
                     reporter.doing(program.name)
-                    yield {"kind": "run", "program": program.name, **compare(program, native, guest, options)}
+                    found = compare(program, native, guest, options)
+                    if found["verdict"] in (DIFFERS, FAILS):
+                        reporter.failed(f"{program.name} {found['verdict']}: {found['why']}")
+                    yield {"kind": "run", "program": program.name, **found}
 
     def grids(self, document: Document) -> list[Grid]:
         """Verdict and times of each."""
@@ -94,7 +99,8 @@ class Adapter(Experiment):
             times = (f"{record[key]:.2f}" if key in record else "-" for key in ("native_s", "guest_s"))
             rows.append((record["program"], record["verdict"], *times, record.get("why", "")))
         verdicts = [row[1] for row in rows]
-        notes = (", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)) + ".",)
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+        notes = (f"{counts}. Seconds from start to end, those of fairgv-run itself included.",)
         return (
             [Grid("Programs", ("program", "verdict", "native s", "FairGV s", "why"), tuple(rows), notes)]
             if rows
@@ -190,8 +196,7 @@ def compare(program: Program, native: Session, guest: Session, options: argparse
         try:
             runs.append(_run(side, program, options))
         except ProgramFailedError as error:
-            where = "FairGV" if side is guest else "native"
-            return {"verdict": FAILS, "why": f"{where}: {error}"}
+            return {"verdict": FAILS if side is guest else FAILS_NATIVELY, "why": str(error)}
         times.append(time.monotonic() - begin_s)
     first, again, through = map(comparable, runs)
     found = {"native_s": times[1], "guest_s": times[2], "exit_code": runs[2].exit_code}

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import ratios
@@ -76,23 +76,25 @@ def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> 
 
 @dataclass(frozen=True)
 class Baselines:
-    """What each kind of program of one repetition reaches alone: natively, and as a guest."""
+    """What each kind of program of one repetition reaches alone: natively, and as a guest. Measured when first asked for."""
 
-    native: dict[Workload, float]
-    guest: dict[Workload, float]
+    setting: Setting
+    window_s: float
+    native: dict[Workload, float] = field(default_factory=dict)
+    guest: dict[Workload, float] = field(default_factory=dict)
 
-    @classmethod
-    def measured(cls, mixed: Mixture, setting: Setting, window_s: float) -> "Baselines":
-        """In two runs for each kind of program."""
-        kinds = list(dict.fromkeys(mixed.workloads))
-        part_s = window_s * ALONE_PART
-        native = {kind: alone(kind, NATIVE, setting, part_s).throughput for kind in kinds}
-        return cls(native, {kind: alone(kind, DEFAULT_POLICY, setting, part_s).throughput for kind in kinds})
+    def measure(self, mixed: Mixture) -> None:
+        """In two runs for each kind of program that is new."""
+        for kind in mixed.workloads:
+            if kind not in self.guest:
+                self.native[kind] = alone(kind, NATIVE, self.setting, self.window_s).throughput
+                self.guest[kind] = alone(kind, DEFAULT_POLICY, self.setting, self.window_s).throughput
 
     def record(self, mixed: Mixture, repetition: int) -> Record:
         """For the document."""
         kinds = [
-            {"workload": kind.label, "native": self.native[kind], "guest": self.guest[kind]} for kind in self.native
+            {"workload": kind.label, "native": self.native[kind], "guest": self.guest[kind]}
+            for kind in dict.fromkeys(mixed.workloads)
         ]
         return {"kind": "alone", "mixture": mixed.label, "repetition": repetition, "programs": kinds}
 
@@ -120,9 +122,10 @@ def compare(
     """For each repetition and mixture what is reached alone, then the mixture under each system. One that cannot be had is left out."""
     missing: set[str] = set()
     for repetition in range(options.repetitions):
+        baselines = Baselines(setting, options.seconds * ALONE_PART)
         for mixed in mixtures:
             tell.doing(f"{mixed.label}: alone")
-            baselines = Baselines.measured(mixed, setting, options.seconds)
+            baselines.measure(mixed)
             yield baselines.record(mixed, repetition)
             for system in (system for system in compared if system not in missing):
                 tell.doing(f"{mixed.label}: {system}")
