@@ -17,7 +17,7 @@ from backend_host.config import DEVICE_KINDS
 from backend_host.errors import FairGVError
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks import document as documents
-from benchmarks.devices import choose_device, device_name, private_device
+from benchmarks.devices import choose_device, device_name, native_environment, private_device
 from benchmarks.document import Document, Record
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.grid import Grid
@@ -45,12 +45,12 @@ class Reporter:
     def failed(self, what: str) -> None:
         """Something is left out of the measurement, which goes on."""
         self._document["failures"].append(what)
-        self._progress.console.print(what, markup=False, highlight=False)
+        self._progress.console.print(what, markup=False, highlight=False, soft_wrap=True)
 
     def refused(self, what: str) -> None:
         """Something cannot be had here, which is nobody's failure."""
         self._document["refused"].append(what)
-        self._progress.console.print(what, markup=False, highlight=False)
+        self._progress.console.print(what, markup=False, highlight=False, soft_wrap=True)
 
     def advance(self) -> None:
         """One record is there."""
@@ -224,8 +224,12 @@ class Conduct:
         if document["records"]:
             self.show(document)
         elif document["ended"]:
-            self.console.print(f"nothing was measured: {document['ended']}", markup=False)
+            self.say(f"nothing was measured: {document['ended']}")
         return status
+
+    def say(self, text: str) -> None:
+        """A sentence for the person, in one line."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, document: Document) -> None:
         """Tables, JSON and plot of what there is."""
@@ -235,7 +239,7 @@ class Conduct:
             try:
                 save_plot(self.experiment, document, self.options.plot)
             except NotMeasurableError as error:
-                self.console.print(f"no plot: {error}", markup=False)
+                self.say(f"no plot: {error}")
         for grid in self.experiment.grids(document):
             self.output.print(grid.on_terminal())
         if findings := self.experiment.findings(document):
@@ -252,12 +256,13 @@ class Conduct:
                 "the device's clock, does not come out of a virtual machine"
             )
         options.device = choose_device(options.device)
+        native_environment(options.device)
         self.experiment.check(options)
 
     def _measure(self, document: Document) -> int:
         options, load = self.options, document["load_before"]
         if load > BUSY_LOAD_PER_CORE * int(document["machine"].split()[0]):
-            self.console.print(f"something else uses this machine (load {load:.1f}): the figures will not repeat")
+            self.say(f"something else uses this machine (load {load:.1f}): the figures will not repeat")
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         try:
             with (
@@ -272,7 +277,6 @@ class Conduct:
             return interruption.exit_code
         except FairGVError as error:
             document["ended"] = str(error)
-            self.console.print(f"fairgv-bench: {error}", markup=False, highlight=False)
             return EXIT_FAILED
         return EXIT_FAILED if document["failures"] else 0
 

@@ -101,7 +101,7 @@ def _run(conduct: Conduct, console: Console) -> int:
     try:
         return conduct.run()
     except NotMeasurableError as error:
-        console.print(f"fairgv-bench: {error}", markup=False)
+        console.print(f"fairgv-bench: {error}", markup=False, highlight=False, soft_wrap=True)
         return 1
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
-from benchmarks.errors import ProgramFailedError
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
@@ -95,11 +95,14 @@ class Accounting(Experiment):
 
     def plot(self, document: Document, figure: Any) -> None:
         """How gaps are distributed, one line for each kernel length."""
+        seen = [record for record in records(document, "mixture") if record["gaps_us"]]
+        if not seen:
+            raise NotMeasurableError("no hand-over was seen")
         axes = figure.subplots()
-        for record in records(document, "mixture"):
+        for record in seen:
             gaps = np.sort(record["gaps_us"])
             label = f"{record['kernel_us']:g} us"
-            axes.step(gaps, np.arange(1, len(gaps) + 1) / max(1, len(gaps)), where="post", label=label)
+            axes.step(gaps, np.arange(1, len(gaps) + 1) / len(gaps), where="post", label=label)
         axes.set(xscale="log", xlabel="gap between two vGPUs' kernels, us", ylabel="part of hand-overs", ylim=(0, 1))
         axes.grid(alpha=0.3)
         axes.legend(title="kernels of")

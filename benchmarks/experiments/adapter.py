@@ -170,8 +170,13 @@ def _executables(folder: Path) -> list[Path]:
         and os.access(path, os.X_OK)
         and ".so" not in path.name
         and path.suffix != ".o"
-        and path.open("rb").read(4) == b"\x7fELF"
+        and _is_elf(path)
     ]
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def _make(command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
