@@ -250,10 +250,9 @@ class Conduct:
     def _check(self) -> None:
         options = self.options
         if options.guests not in self.experiment.guest_kinds:
-            kinds = " or ".join(self.experiment.guest_kinds)
             raise NotMeasurableError(
-                f"{self.experiment.name} measures guests as {kinds}: what it needs to see, the programs' counts and "
-                "the device's clock, does not come out of a virtual machine"
+                f"{self.experiment.name} measures guests that are processes: the files that its programs read or write "
+                "do not get into a virtual machine, or out of it"
             )
         options.device = choose_device(options.device)
         native_environment(options.device)

@@ -12,14 +12,14 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 GPU_SIZES: Mapping[str, int] = {
     "BlackScholes": 16_000_000,
     "cfd": 200_000,
-    "convolutionSeparable": 8192,
+    "convolutionSeparable": 6144,
     "heartwall": 51,
-    "histogram": 256_000_000,
+    "histogram": 128_000_000,
     "hotspot": 2048,
     "lavaMD": 10,
     "matrixMul": 896,
     "nw": 4096,
-    "pathfinder": 1_000_000,
+    "pathfinder": 200_000,
     "scan": 1 << 23,
     "srad_v1": 2048,
 }

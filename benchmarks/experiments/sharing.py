@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import ratios
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
-from benchmarks.errors import NotMeasurableError
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Reporter
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.window import Outcome, run_together
@@ -116,33 +116,60 @@ def shares(mixed: Mixture, outcomes: Sequence[Outcome], baselines: Baselines) ->
     ]
 
 
+class Attempts:
+    """Runs under several systems. One that cannot be had here is told once and left out; a failed run costs itself alone."""
+
+    def __init__(self, compared: Sequence[str], tell: Reporter) -> None:
+        self._tell = tell
+        self.systems = list(compared)
+
+    def together(self, system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...] | None:
+        """None when there is no outcome."""
+        self._tell.doing(f"{mixed.label}: {system}")
+        try:
+            return together(system, mixed, setting, window_s)
+        except NotMeasurableError as error:
+            self.systems.remove(system)
+            self._tell.refused(f"{system}: {error}")
+        except ProgramFailedError as error:
+            self._tell.failed(f"{mixed.label}, {system}: {error}")
+        return None
+
+
 def compare(
     mixtures: Sequence[Mixture], compared: Sequence[str], options: argparse.Namespace, setting: Setting, tell: Reporter
 ) -> Iterator[Record]:
-    """For each repetition and mixture what is reached alone, then the mixture under each system. One that cannot be had is left out."""
-    missing: set[str] = set()
+    """For each repetition and mixture what is reached alone, then the mixture under each system."""
+    attempts = Attempts(compared, tell)
     for repetition in range(options.repetitions):
         baselines = Baselines(setting, options.seconds * ALONE_PART)
         for mixed in mixtures:
             tell.doing(f"{mixed.label}: alone")
-            baselines.measure(mixed)
-            yield baselines.record(mixed, repetition)
-            for system in (system for system in compared if system not in missing):
-                tell.doing(f"{mixed.label}: {system}")
-                try:
-                    outcomes = together(system, mixed, setting, options.seconds)
-                except NotMeasurableError as error:
-                    missing.add(system)
-                    tell.refused(f"{system}: {error}")
-                    continue
-                yield {
-                    "kind": "together",
-                    "mixture": mixed.label,
-                    "system": system,
-                    "repetition": repetition,
-                    "window_s": options.seconds,
-                    "guests": shares(mixed, outcomes, baselines),
-                }
+            with tell.tolerating(f"{mixed.label}, alone"):
+                baselines.measure(mixed)
+                yield baselines.record(mixed, repetition)
+                yield from _under_each(attempts, mixed, baselines, options, setting, repetition)
+
+
+def _under_each(
+    attempts: Attempts,
+    mixed: Mixture,
+    baselines: Baselines,
+    options: argparse.Namespace,
+    setting: Setting,
+    repetition: int,
+) -> Iterator[Record]:
+    for system in list(attempts.systems):
+        outcomes = attempts.together(system, mixed, setting, options.seconds)
+        if outcomes is not None:
+            yield {
+                "kind": "together",
+                "mixture": mixed.label,
+                "system": system,
+                "repetition": repetition,
+                "window_s": options.seconds,
+                "guests": shares(mixed, outcomes, baselines),
+            }
 
 
 @dataclass(frozen=True)

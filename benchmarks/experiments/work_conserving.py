@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
-from benchmarks.experiments.sharing import ALONE_PART, Mixture, alone, programs_of, together
+from benchmarks.experiments.sharing import ALONE_PART, Attempts, Mixture, alone, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
 from benchmarks.ratios import estimate
@@ -58,7 +58,7 @@ class WorkConserving(Experiment):
         """What both reach alone is measured in each repetition."""
         settings = setting(options)
         busy = sized(options.program[0], options.device)
-        missing: set[str] = set()
+        attempts = Attempts(systems(options), reporter)
         for repetition in range(options.repetitions):
             reporter.doing(f"{busy.label}: alone")
             part_s = options.seconds * ALONE_PART
@@ -67,26 +67,19 @@ class WorkConserving(Experiment):
             ]
             for percent in options.sleep_percent:
                 sleep_us = KERNEL_US * QUEUE * percent / (100 - percent)
-                mixed = Mixture(f"{percent:g} %", (1, 1), (busy, spin(KERNEL_US, QUEUE, sleep_us)))
-                for system in (system for system in systems(options) if system not in missing):
-                    reporter.doing(f"sleep of {percent:g} %: {system}")
-                    try:
-                        outcomes = together(system, mixed, settings, options.seconds)
-                    except NotMeasurableError as error:
-                        missing.add(system)
-                        reporter.refused(f"{system}: {error}")
-                        continue
-                    parts = [each.throughput / one for each, one in zip(outcomes, reached, strict=True)]
-                    charged = [each.charged_s for each in outcomes if each.charged_s is not None]
-                    yield {
-                        "kind": "utilisation",
-                        "program": busy.label,
-                        "sleep_percent": percent,
-                        "system": system,
-                        "repetition": repetition,
-                        "parts": parts,
-                        "charged": sum(charged) / options.seconds if charged else None,
-                    }
+                mixed = Mixture(f"sleep of {percent:g} %", (1, 1), (busy, spin(KERNEL_US, QUEUE, sleep_us)))
+                for system in list(attempts.systems):
+                    outcomes = attempts.together(system, mixed, settings, options.seconds)
+                    if outcomes is not None:
+                        parts = [each.throughput / one for each, one in zip(outcomes, reached, strict=True)]
+                        yield {
+                            "kind": "utilisation",
+                            "program": busy.label,
+                            "sleep_percent": percent,
+                            "system": system,
+                            "repetition": repetition,
+                            "parts": parts,
+                        }
 
     def grids(self, document: Document) -> list[Grid]:
         """One row for each sleep and system."""

@@ -41,7 +41,7 @@ def test_the_help_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "sentence"),
     [
         (["slicing", "--device", "soft"], "FairGV does not slice kernels yet"),
-        (["accounting", "--device", "soft", "--guests", "vm"], "accounting measures guests as process"),
+        (["accounting", "--device", "soft", "--guests", "vm"], "accounting measures guests that are processes"),
         (["work-conserving", "--device", "soft", "--sleep-percent", "100"], "from 0 to below 100"),
         (["run", "--device", "soft", "--dir", "/nowhere"], "/nowhere is no folder"),
         (["mmr", "--device", "cuda"], "--device cuda: no driver here"),
