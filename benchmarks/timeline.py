@@ -52,12 +52,12 @@ def merged(logs: Sequence[Spans]) -> tuple[Spans, NDArray[np.intp]]:
     return spans[order], owners[order]
 
 
-def device_seconds(logs: Sequence[Spans]) -> tuple[float, ...]:
-    """How long the device was occupied by each vGPU."""
+def device_seconds(logs: Sequence[Spans], *, are_queued: bool) -> tuple[float, ...]:
+    """How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so the moments between them count."""
     spans, owners = merged(logs)
     busy_ns = (spans[:, 1] - spans[:, 0]).astype(np.float64)
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)
-    is_queue = (owners[1:] == owners[:-1]) & (between_ns > 0) & (between_ns <= SAME_QUEUE_NS)
+    is_queue = are_queued & (owners[1:] == owners[:-1]) & (between_ns > 0) & (between_ns <= SAME_QUEUE_NS)
     busy_ns[1:] += np.where(is_queue, between_ns, 0)
     return tuple(float(busy_ns[owners == index].sum()) / 1e9 for index in range(len(logs)))
 

@@ -388,6 +388,7 @@ void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *contex
         finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     fgv_waiters_drop_context(worker, context);
+    fgv_latency_drop_context(worker, context);
     fgv_sync_poll(worker, fgv_clock_ns()); /* takes its streams off the list of busy ones */
     while (context->free_marks) {
         struct fgv_mark *mark = context->free_marks;

@@ -8,8 +8,11 @@
  * closed, the queue runs dry, and the grant is handed over. While nobody waits but somebody did lately, no more than a
  * slice is queued: who comes back finds what it would have found.
  *
- * GPU time is the time with work in flight, which is what a synchronisation after it would have measured. It is charged
- * when work ends and, for long kernels, as they go.
+ * GPU time is the time with work in flight, less what it takes to get work to an idle device and to hear of its end
+ * (latency.c). It is charged when work ends and, for long kernels, as they go.
+ *
+ * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
+ * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far.
  *
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
@@ -37,13 +40,18 @@
 #define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
 #define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
 #define FGV_MARKS_IN_QUEUE   4u
+#define FGV_LEAD_NS          UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
+#define FGV_OVERRUN_PART     2u /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_ALERT_NS         UINT64_C(200000)     /* so long before a slice ends the next one is woken */
+#define FGV_SWITCH_NS        UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
 #define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
     uint64_t now_ns = fgv_clock_ns();
     uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
-    worker->busy_since_ns = from_ns;
+    worker->busy_since_ns = from_ns + worker->latency.mean_ns;
+    fgv_grant_set_running(&worker->grantee, true);
     worker->last_finish_ns = from_ns;
     worker->burst_since_ns = from_ns;
 }
@@ -55,8 +63,10 @@ static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
 
 static void charge(struct fgv_worker *worker, uint64_t now_ns)
 {
-    fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
-    worker->busy_since_ns = now_ns;
+    if (now_ns > worker->busy_since_ns) {
+        fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
+        worker->busy_since_ns = now_ns;
+    }
 }
 
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
@@ -67,7 +77,9 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         worker->last_finish_ns = now_ns;
     }
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
+        fgv_latency_finish(worker, now_ns);
         charge(worker, now_ns);
+        fgv_grant_set_running(&worker->grantee, false);
         worker->busy_since_ns = 0;
         worker->pause_since_ns = now_ns;
         worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
@@ -109,8 +121,9 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
     }
+    /* Waiting for as long as going away and coming back takes is never worse than twice the best. */
     uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
-    return most_ns > FGV_IDLE_CONTENDED_NS ? most_ns : FGV_IDLE_CONTENDED_NS;
+    return most_ns > FGV_SWITCH_NS ? most_ns : FGV_SWITCH_NS;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
@@ -209,6 +222,36 @@ static bool has_pending(const struct fgv_worker *worker)
     return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
 }
 
+/* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
+static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    uint32_t sequence = FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    if (left_ns < FGV_ALERT_NS && worker->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
+        worker->alerted_sequence = sequence;
+        fgv_grant_alert_next(grantee);
+    }
+}
+
+/* How much longer the device will be at it, by what it took so far. */
+static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t end_ns = worker->last_finish_ns + worker->mean_ns * fgv_nr_running(worker);
+    return worker->mean_ns == 0 ? UINT64_MAX : end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+/* Whether others may have the device now that the slice is over. */
+static bool makes_way(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_control *control = worker->grantee.control;
+    if (fgv_nr_running(worker) == 0 || !control->is_preemptive) {
+        return fgv_nr_running(worker) == 0;
+    }
+    uint64_t left_ns = work_left_ns(worker, now_ns);
+    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
+    return left_ns <= FGV_LEAD_NS || left_ns > slice_ns / FGV_OVERRUN_PART;
+}
+
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
@@ -228,11 +271,18 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
         return;
     }
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && slice_left_ns(worker, now_ns) == 0) {
-        fgv_grant_close(grantee);
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+        uint64_t left_ns = slice_left_ns(worker, now_ns);
+        alert_in_time(worker, left_ns);
+        if (left_ns == 0) {
+            fgv_grant_close(grantee);
+        }
     }
     if (!fgv_grant_has(grantee)) {
-        if (!is_running) {
+        if (makes_way(worker, now_ns)) {
+            if (is_running && worker->busy_since_ns != 0) {
+                charge(worker, now_ns); /* from here on others may share the device */
+            }
             end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }

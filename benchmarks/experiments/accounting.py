@@ -133,7 +133,9 @@ def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) ->
     if any(len(log) == 0 for log in logs):
         raise ProgramFailedError(f"no kernel of {kernel_us:g} us ended within {window_s:g} s")
     charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
-    timeline = Timeline(kernel_us, device_seconds(logs), charged_s, gaps_us(logs), clock_step_ns(logs))
+    timeline = Timeline(
+        kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
+    )
     percentiles = {str(percent): timeline.gap_us(percent) if timeline.gaps_us else None for percent in PERCENTS}
     return {
         "kind": "mixture",

@@ -281,6 +281,8 @@ class Host:
         environment: Mapping[str, str] | None = None,
         slice_ns: int = 6_000_000,
         start: Sequence[str] = ("-m", "backend_host.worker.main"),
+        *,
+        is_preemptive: bool = False,
     ) -> None:
         self.library = library
         self.start_with = start
@@ -290,7 +292,7 @@ class Host:
             **(environment or {}),
         }
         self.control_fd = os.memfd_create("control")
-        self.control = ControlPage.format(self.control_fd, slice_ns)
+        self.control = ControlPage.format(self.control_fd, slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
 
     def start(self, region: Region, client: int, vgpu: int, **changes: Any) -> Worker:
