@@ -53,7 +53,7 @@ def merged(logs: Sequence[Spans]) -> tuple[Spans, NDArray[np.intp]]:
 
 
 def device_seconds(logs: Sequence[Spans], *, are_queued: bool) -> tuple[float, ...]:
-    """How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so the moments between them count."""
+    """How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so moments between them count."""
     spans, owners = merged(logs)
     busy_ns = (spans[:, 1] - spans[:, 0]).astype(np.float64)
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)

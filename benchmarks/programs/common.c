@@ -36,6 +36,9 @@ struct window {
 
 enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK, KEY_TOGETHER };
 
+/* More is no lead, but a time of the day. */
+static const double longest_lead_s = 3600;
+
 static const char *program_name = "benchmark";
 static bool uses_device;
 static volatile sig_atomic_t was_interrupted;
@@ -221,7 +224,7 @@ static void *follow_window(void *argument)
     char *line = NULL;
     size_t line_size = 0;
     if (getline(&line, &line_size, stdin) >= 0 && sscanf(line, "%lf %lf", &lead_s, &length_s) == 2 && lead_s >= 0 &&
-        length_s > 0) {
+        lead_s <= longest_lead_s && length_s > 0) {
         window->begin_s = now_s() + lead_s;
         window->end_s = window->begin_s + length_s;
         window->is_known = true;

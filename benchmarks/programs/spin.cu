@@ -44,6 +44,7 @@ struct record {
 };
 
 static const unsigned long long nr_spans = 1 << 19;
+static const double longest_lead_s = 3600; /* more is no lead, but a time of the day */
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -89,7 +90,7 @@ static bool ask(struct window *window)
     printf("ready\n");
     fflush(stdout);
     if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf", &lead_s, &length_s) != 2 ||
-        !(lead_s >= 0) || !(length_s > 0))
+        !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0))
         return false;
     window->begin_s = seconds_now() + lead_s;
     window->end_s = window->begin_s + length_s;

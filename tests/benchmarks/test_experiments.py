@@ -157,13 +157,3 @@ def test_run_tells_what_agrees_and_what_does_not(tmp_path: Path, capsys: pytest.
     assert "error" in document["records"][0]["why"]
     assert sorted(path.name for path in folder.rglob("*")) == before
     assert "1 agrees" in capsys.readouterr().out
-
-
-@pytest.mark.vm
-def test_a_guest_may_be_a_virtual_machine(tmp_path: Path) -> None:
-    words = ("--guests", "vm", "--parts", "programs,sizes", "--programs", "matrixMul", "--kernel-us", "391")
-    document = measured(tmp_path, "overhead", *words)
-    assert document["guests"] == "vm"
-    assert document["failures"] == []
-    assert [record["kind"] for record in document["records"]] == ["program", "size", "size"]
-    assert all(record["guest"] > 0 for record in document["records"])
