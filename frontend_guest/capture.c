@@ -410,7 +410,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_thread_more *more = fgv_thread_more();
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (mode == NULL) /* an unknown mode is taken; it is none of those that forgive */
         return CUDA_ERROR_INVALID_VALUE;
     if (more == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

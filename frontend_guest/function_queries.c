@@ -20,6 +20,13 @@ static CUresult known(enum fgv_handle_kind kind, const void *handle, struct fgv_
     return *function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(*function);
 }
 
+/* What calls of later CUDA versions give for NULL where a function or kernel should be. */
+static CUresult without_handle(void)
+{
+    CUresult result = fgv_client_is_open();
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult attribute_get(const struct fgv_function *function, CUfunction_attribute attribute, int *value)
 {
     if (value == NULL || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
@@ -48,7 +55,8 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
 static void attribute_set(struct fgv_function *function, CUfunction_attribute attribute, int value)
 {
     if ((unsigned)attribute < FGV_NR_FUNCTION_ATTRIBUTES)
-        function->attributes[attribute] = value;
+        function->attributes[attribute] =
+            attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ? value != 0 : value;
     for (uint32_t i = 0; i < FGV_NR_OCCUPANCIES; i++)
         function->occupancies[i].call = 0;
 }
@@ -91,8 +99,8 @@ static CUresult parameter_get(const struct fgv_function *function, size_t index,
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    struct fgv_function *function;
-    CUresult result = known(FGV_HANDLE_FUNCTION, func, &function);
+    struct fgv_function *function = NULL;
+    CUresult result = func == NULL ? without_handle() : known(FGV_HANDLE_FUNCTION, func, &function);
     return result != CUDA_SUCCESS ? result : parameter_get(function, paramIndex, paramOffset, paramSize);
 }
 
@@ -105,7 +113,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
@@ -179,7 +187,7 @@ static CUresult name_get(struct fgv_function *kernel)
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *kernel = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)hfunc);
@@ -195,7 +203,7 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 
 CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);

@@ -176,8 +176,10 @@ CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *
 uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
+    *nr_bytes = 0;
     if (file < 0)
         return NULL;
+    *nr_bytes = SIZE_MAX;
     off_t bytes = lseek(file, 0, SEEK_END);
     uint8_t *content = bytes >= 0 && (uint64_t)bytes < FGV_IMAGE_MAX_BYTES ? malloc((size_t)bytes + 1) : NULL;
     off_t done = 0;
@@ -207,11 +209,21 @@ CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64
         return result;
     size_t nr_bytes;
     uint8_t *content = fgv_file_read(path, &nr_bytes);
-    if (content == NULL)
-        return CUDA_ERROR_FILE_NOT_FOUND;
+    if (content == NULL) /* a folder, which seems to have no end, as NVIDIA's driver reads it */
+        return nr_bytes == 0 ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OUT_OF_MEMORY;
     result = fgv_image_load(kind, content, handle);
     free(content);
     return result;
+}
+
+bool fgv_jit_options_are_sound(const CUjit_option *options, void *const *values, unsigned nr_options)
+{
+    if (nr_options > 0 && (options == NULL || values == NULL))
+        return false;
+    for (unsigned i = 0; i < nr_options; i++)
+        if ((unsigned)options[i] >= CU_JIT_NUM_OPTIONS)
+            return false;
+    return true;
 }
 
 void fgv_jit_options_answer(const CUjit_option *options, void **values, unsigned nr_options)

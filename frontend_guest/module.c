@@ -152,7 +152,7 @@ CUresult fgv_code_enumerate(uint16_t number, enum fgv_handle_kind kind, uint64_t
     if (code == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (handles == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+        return handles == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     uint64_t first;
     result = fgv_handle_new_run(kind, count, &first);
     if (result != CUDA_SUCCESS)
@@ -218,7 +218,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
                             void **optionValues)
 {
-    if (numOptions > 0 && (options == NULL || optionValues == NULL))
+    if (!fgv_jit_options_are_sound(options, optionValues, numOptions))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = cuModuleLoadData(module, image);
     fgv_jit_options_answer(options, optionValues, numOptions);
@@ -245,6 +245,8 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     uint64_t handle;
     CUresult result = fgv_code_function(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hmod, name, &handle);
+    if (result == CUDA_ERROR_NOT_FOUND && name[0] == '\0')
+        result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && hfunc == NULL)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -257,6 +259,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
     CUresult result = fgv_call_allowed();
     if (result == CUDA_SUCCESS)
         result = fgv_handle_check(FGV_HANDLE_MODULE, (uint64_t)(uintptr_t)hmod);
+    if (result == CUDA_SUCCESS && dptr == NULL && bytes == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
     return result != CUDA_SUCCESS
                ? result
                : fgv_code_global(FGV_CALL_cuModuleGetGlobal_v2, (uint64_t)(uintptr_t)hmod, name, dptr, bytes);

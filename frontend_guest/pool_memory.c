@@ -62,8 +62,12 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     const uint64_t stream = fgv_stream_wire(hStream);
     if (stream == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == NULL || bytesize == 0 || found == NULL)
+    if (dptr == NULL || found == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0) {
+        *dptr = 0;
+        return CUDA_SUCCESS;
+    }
     const uint64_t handle = (uint64_t)(uintptr_t)pool;
     const struct fgv_pool_place place = {.pool = handle, .stream = stream, .context = fgv_thread.current};
     uint64_t address;

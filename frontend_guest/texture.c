@@ -241,7 +241,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 static CUresult destroy(struct table *table, uint16_t number, uint64_t value)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || value == 0) /* no object: nothing to do, as with free() */
         return result;
     if (!table_remove(table, value))
         return CUDA_ERROR_INVALID_VALUE;

@@ -132,6 +132,16 @@ void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **va
         snprintf(buffer, bytes, "%s", text);
 }
 
+bool sgp_jit_options_are_ok(unsigned int nr_options, const CUjit_option *options, void *const *values)
+{
+    if (nr_options && (!options || !values))
+        return false;
+    for (unsigned int i = 0; i < nr_options; i++)
+        if ((unsigned int)options[i] >= CU_JIT_NUM_OPTIONS)
+            return false;
+    return true;
+}
+
 SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
                                        CUjit_option *options, void **optionValues)
 {
@@ -143,7 +153,7 @@ SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsi
     if (result)
         return result;
     sgp_unlock();
-    if (!module || !image || (numOptions && (!options || !optionValues)))
+    if (!module || !image || !sgp_jit_options_are_ok(numOptions, options, optionValues))
         return CUDA_ERROR_INVALID_VALUE;
     result = sgp_image_load(image, &code, error_text, sizeof(error_text));
     sgp_jit_log(numOptions, options, optionValues, error_text);
@@ -183,7 +193,7 @@ CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
         return CUDA_ERROR_FILE_NOT_FOUND;
     if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
         close(fd);
-        return CUDA_ERROR_FILE_NOT_FOUND;
+        return CUDA_ERROR_OUT_OF_MEMORY; /* what NVIDIA's driver says of a folder: it seems to have no end */
     }
     if (status.st_size >= MAX_FILE_BYTES || !(*data = calloc(1, (size_t)status.st_size + 64))) {
         close(fd);
@@ -248,7 +258,7 @@ SGP_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
 
     if (result)
         return result;
-    if (!hfunc || !name)
+    if (!hfunc || !name || !*name)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     for (uint32_t i = 0; i < hmod->image->module->nr_kernels; i++)
         if (!strcmp(hmod->functions[i].kernel->name, name)) {
@@ -280,7 +290,7 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
     if (result)
         return result;
-    return sgp_leave(name ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(name && (dptr || bytes) ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
@@ -317,7 +327,7 @@ SGP_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned i
 
     if (result)
         return result;
-    if (!functions || !numFunctions)
+    if (!functions)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     for (uint32_t i = 0; i < numFunctions && i < mod->image->module->nr_kernels; i++)
         functions[i] = &mod->functions[i];

@@ -159,8 +159,12 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
 
     if (result)
         return result;
-    if (!dptr || !bytes || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL)))
+    if (!dptr || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL)))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!bytes) {
+        *dptr = 0;
+        return sgp_leave(CUDA_SUCCESS);
+    }
     return sgp_leave(allocate(context, is_named ? pool : current_pool(context->device), bytes, dptr));
 }
 

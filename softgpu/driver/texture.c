@@ -372,13 +372,20 @@ static CUresult enter_object(uint64_t value, enum sgp_texture_kind kind, uint32_
     return CUDA_SUCCESS;
 }
 
+static CUresult enter_without_object(void)
+{
+    struct CUctx_st *context;
+
+    return sgp_enter(&context);
+}
+
 static CUresult destroy(uint64_t value, enum sgp_texture_kind kind)
 {
     uint32_t place = 0;
-    CUresult result = enter_object(value, kind, &place);
+    CUresult result = value ? enter_object(value, kind, &place) : enter_without_object();
 
-    if (result)
-        return result;
+    if (result || !value)
+        return result ? result : sgp_leave(CUDA_SUCCESS);
     sgp_context_drain(textures[place].context); /* a kernel may still read through it; others run meanwhile */
     if (textures[place].value == value)
         object_remove(&textures[place]);
