@@ -67,7 +67,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     request->graph = number_of(originalGraph);
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
-        fgv_user_objects_copy(number_of(originalGraph), reply.graph);
+        fgv_user_objects_copy(fgv_kept_root(number_of(originalGraph)), reply.graph);
         *phGraphClone = (CUgraph)(uintptr_t)reply.graph;
     }
     return result;
@@ -339,11 +339,13 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
     return result;
 }
 
-/* A destructor of the program's may free what a launch still uses. */
+/* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are
+ * never called, and the number does not come back. */
 void fgv_after_cuGraphExecDestroy(CUresult result, CUgraphExec hGraphExec)
 {
     (void)result;
-    if (!fgv_user_objects_has(number_of(hGraphExec)))
+    if (!fgv_user_objects_has(number_of(hGraphExec)) ||
+        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0)
         return;
     cuCtxSynchronize();
     fgv_user_objects_drop(number_of(hGraphExec));

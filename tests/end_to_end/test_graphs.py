@@ -37,16 +37,6 @@ ok("cuMemcpyHtoDAsync_v2", device, pinned, size(1 << 20), stream)
 print(status(), cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
 """
 
-HOST_FUNCTION = """
-Function = ctypes.CFUNCTYPE(None, pointer)
-function = Function(lambda _data: None)
-ok("cuStreamBeginCapture_v2", stream, 2)
-print(cuda.cuLaunchHostFunc(stream, function, None), status())
-print(cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
-node, params = pointer(), (pointer * 2)(ctypes.cast(function, pointer), None)
-print(cuda.cuGraphAddHostNode(ctypes.byref(node), graph, None, size(0), params))
-"""
-
 DOT = """
 import sys
 ok("cuGraphCreate", ctypes.byref(graph), 0)
@@ -68,10 +58,6 @@ def run(host: Host, script: str, *arguments: str) -> list[str]:
 
 def test_pageable_memory_is_not_captured(host: Host) -> None:
     assert run(host, PAGEABLE) == ["900 2 901 None 0"] * 6 + ["1 0 True"]
-
-
-def test_host_functions_are_not_captured_yet(host: Host) -> None:
-    assert run(host, HOST_FUNCTION) == ["801 1", "0 True", "801"]
 
 
 def test_a_graph_is_drawn_into_a_file_of_the_guest(host: Host, tmp_path: object) -> None:
