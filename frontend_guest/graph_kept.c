@@ -5,6 +5,7 @@
 
 #include "cuda_api/graph_calls.h"
 #include "graph.h"
+#include "graph_update.h"
 
 #define NR_BUCKETS 1024u
 
@@ -85,5 +86,6 @@ void fgv_graph_forget(uint64_t graph)
         }
     }
     pthread_mutex_unlock(&lock);
+    fgv_update_forget_graph(graph);
     fgv_user_objects_drop(graph);
 }

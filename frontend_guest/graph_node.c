@@ -13,6 +13,7 @@
 #include "context.h"
 #include "function.h"
 #include "graph.h"
+#include "graph_update.h"
 #include "host_function.h"
 #include "launch.h"
 #include "memory.h"
@@ -211,6 +212,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
         return result;
     const struct edges edges = {.nodes = dependencies, .data = dependencyData, .nr = (uint32_t)numDependencies};
     result = add_send(&outgoing, number_of(hGraph), &edges, &reply);
+    fgv_update_reshaped();
     host_settle(&outgoing, result, reply.root);
     if (result != CUDA_SUCCESS)
         return result;
@@ -226,7 +228,7 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
 }
 
-static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_t node,
+static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_t node, bool is_sound,
                          struct fgv_reply_graph_set_node *reply)
 {
     struct fgv_call call;
@@ -238,7 +240,7 @@ static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_
     *request = (struct fgv_request_graph_set_node){
         .exec = exec, .node = node, .nr_parameter_bytes = parameter_bytes(outgoing), .is_kernel = is_kernel(outgoing)};
     write_params(call.payload, outgoing);
-    return fgv_call_wait(&call, reply, sizeof(*reply));
+    return is_sound ? fgv_call_post(&call) : fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
 static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *params)
@@ -248,8 +250,13 @@ static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *pa
     CUresult result = prepare(&outgoing, params);
     if (result != CUDA_SUCCESS)
         return result;
-    result = set_send(&outgoing, exec, number_of(node), &reply);
+    const bool is_sound = exec != 0 && fgv_update_is_sound(exec, number_of(node), &outgoing.params);
+    result = set_send(&outgoing, exec, number_of(node), is_sound, &reply);
     host_settle(&outgoing, result, exec != 0 ? exec : reply.root);
+    if (exec == 0)
+        fgv_update_reshaped();
+    else if (result == CUDA_SUCCESS && !is_sound)
+        fgv_update_remember(exec, number_of(node), reply.root, &outgoing.params);
     if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         fgv_user_objects_copy(fgv_kept_root(number_of(params->graph.graph)), exec);
     return result;

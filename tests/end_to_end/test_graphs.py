@@ -1,8 +1,18 @@
 """Captures through FairGV where it differs from a device of one's own: what the host could not reach at a launch."""
 
+import json
 import sys
+from pathlib import Path
 
+from benchmarks.nvcc import find_nvcc
+from tests.conformance.build import build_driver
 from tests.end_to_end.host import Host
+
+NR_STEPS = 40
+MAX_UPDATES_WAITED_FOR = 1
+"""Of one node: the first."""
+UPDATES = [f"cuGraphExec{kind}NodeSetParams" for kind in ("Memcpy", "Memset", "Host", "ChildGraph")]
+UPDATES += ["cuGraphExecKernelNodeSetParams_v2", "cuGraphNodeSetEnabled"]
 
 PRELUDE = """
 import ctypes, threading
@@ -58,6 +68,18 @@ def run(host: Host, script: str, *arguments: str) -> list[str]:
 
 def test_pageable_memory_is_not_captured(host: Host) -> None:
     assert run(host, PAGEABLE) == ["900 2 901 None 0"] * 6 + ["1 0 True"]
+
+
+def test_updates_over_and_over_are_not_waited_for(host: Host, tmp_path: Path) -> None:
+    counted = tmp_path / "counts"
+    program = str(build_driver(find_nvcc()))
+    result = host.guest(program, "graph_updated_over_and_over", options=("--json", str(counted)))
+    assert result.returncode == 0, result.stderr
+    counts = {count["name"]: count for count in json.loads(counted.read_text())}
+    for call in UPDATES:
+        assert counts[call]["nr"] == NR_STEPS
+        assert counts[call]["nr_round_trips"] <= MAX_UPDATES_WAITED_FOR, call
+    assert counts["cuGraphLaunch"]["nr_round_trips"] == 0
 
 
 def test_a_graph_is_drawn_into_a_file_of_the_guest(host: Host, tmp_path: object) -> None:
