@@ -14,12 +14,11 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
     /* Of the library options one names the program's own functions, the other says that `code` stays and has no value:
      * neither matters here. */
     (void)libraryOptionValues;
-    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
-        (numLibraryOptions > 0 && libraryOptions == NULL))
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
+    if (library == NULL || (numLibraryOptions > 0 && libraryOptions == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;
@@ -32,11 +31,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
     (void)libraryOptions;
     (void)libraryOptionValues;
     (void)numLibraryOptions;
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
     if (library == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;

@@ -87,7 +87,7 @@ SGP_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUji
         return result;
     sgp_unlock();
     if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
-        (numLibraryOptions && !libraryOptions))
+        (numLibraryOptions && !libraryOptions) || !sgp_jit_options_are_known(numJitOptions, jitOptions))
         return CUDA_ERROR_INVALID_VALUE;
     (void)libraryOptionValues; /* neither option changes what this driver does: it never keeps the program's bytes */
     result = sgp_image_load(code, &image, error_text, sizeof(error_text));
