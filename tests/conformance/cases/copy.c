@@ -287,6 +287,15 @@ CASE(copy_batches)
     DO(cuMemcpyBatchAsync, destinations, sources, sizes, 2, &attributes, &first, 1, stream);
     DO(cuStreamSynchronize, stream);
     say_device_bytes("device", to, 4096);
+    void *pinned;
+    MUST(cuMemAllocHost, &pinned, 4096);
+    pattern(pinned, 4096, 9);
+    sources[0] = (CUdeviceptr)(uintptr_t)pinned;
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    DO(cuMemcpyBatchAsync, destinations, sources, sizes, 2, &attributes, &first, 1, stream);
+    memset(pinned, 0, 4096);
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("from pinned memory that is written at once", to, 4096);
 }
 
 CASE(copy_batches_of_boxes)
