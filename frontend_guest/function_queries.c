@@ -61,15 +61,43 @@ static void attribute_set(struct fgv_function *function, CUfunction_attribute at
         function->occupancies[i].call = 0;
 }
 
-void fgv_after_cuFuncSetAttribute(CUresult result, CUfunction hfunc, CUfunction_attribute attrib, int value)
+/* XLA sets the same value before each update of a graph. */
+static bool is_set_already(struct fgv_function *function, CUfunction_attribute attribute, int value)
 {
-    (void)result;
+    const bool is_a_setting = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+                              attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+    if (!is_a_setting || fgv_function_know(function) != CUDA_SUCCESS)
+        return false;
+    pthread_mutex_lock(&fgv_code_lock);
+    const bool is_same = function->attributes[attribute] == value;
+    pthread_mutex_unlock(&fgv_code_lock);
+    return is_same;
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
-    if (function == NULL)
-        return;
+    CUresult result = fgv_call_healthy();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX || function == NULL)
+        return function == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (is_set_already(function, attrib, value))
+        return CUDA_SUCCESS;
+    struct fgv_call call;
+    struct fgv_request_cuFuncSetAttribute *request =
+        fgv_call_begin(&call, FGV_CALL_cuFuncSetAttribute, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request =
+        (struct fgv_request_cuFuncSetAttribute){.hfunc = (uint64_t)(uintptr_t)hfunc, .attrib = attrib, .value = value};
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
     pthread_mutex_lock(&fgv_code_lock);
     attribute_set(function, attrib, value);
     pthread_mutex_unlock(&fgv_code_lock);
+    return CUDA_SUCCESS;
 }
 
 void fgv_after_cuKernelSetAttribute(CUresult result, CUfunction_attribute attrib, int val, CUkernel kernel,

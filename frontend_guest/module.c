@@ -206,22 +206,23 @@ void fgv_after_cuModuleUnload(CUresult result, CUmodule hmod)
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t handle;
-    CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &handle);
-    if (result == CUDA_SUCCESS)
-        *module = (CUmodule)(uintptr_t)handle;
-    return result;
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
                             void **optionValues)
 {
+<<<<<<< HEAD
     if (!fgv_jit_options_are_sound(options, optionValues, numOptions))
+=======
+    const struct fgv_jit_options jit = {numOptions, options, optionValues};
+    if (module == NULL)
+>>>>>>> calls
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuModuleLoadData(module, image);
-    fgv_jit_options_answer(options, optionValues, numOptions);
+    uint64_t handle;
+    CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &jit, &handle);
+    if (result == CUDA_SUCCESS)
+        *module = (CUmodule)(uintptr_t)handle;
     return result;
 }
 
@@ -235,7 +236,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     if (module == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load_file(FGV_HANDLE_MODULE, fname, &handle);
+    CUresult result = fgv_image_load_file(FGV_HANDLE_MODULE, fname, &(struct fgv_jit_options){0}, &handle);
     if (result == CUDA_SUCCESS)
         *module = (CUmodule)(uintptr_t)handle;
     return result;

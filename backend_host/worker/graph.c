@@ -31,6 +31,15 @@ CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, 
     return result;
 }
 
+uint64_t fgv_graph_root(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    const struct fgv_handle *above = fgv_handle_find(worker, kind, number);
+    while (above->parent != 0) {
+        above = fgv_handle_find(worker, above->parent_kind, above->parent);
+    }
+    return above->number;
+}
+
 /* ---- nodes and edges in payloads ---- */
 
 static CUresult nodes_read(struct fgv_worker *worker, const uint8_t *from, uint32_t nr, CUgraphNode **nodes)

@@ -4,7 +4,8 @@
  * packed, as with a launch.
  *
  * The driver may read and write host memory of the guest's heap only: any other address would be the worker's own.
- * Nodes that call back into the guest are refused, and nodes that allocate, which no quota would see.
+ * A host node's function is one of the worker's, which has the guest run its own. Nodes that allocate are refused: no
+ * quota would see them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,9 @@ static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *se
     case CU_GRAPH_NODE_TYPE_MEMSET:
         native->memset = sent->memset;
         return find_context(worker, sent->memset.ctx, &native->memset.ctx);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        fgv_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, &native->host);
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         native->graph.ownership = sent->graph.ownership;
         return sent->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
@@ -206,16 +210,6 @@ static CUresult tell_bodies(struct fgv_worker *worker, const CUDA_CONDITIONAL_NO
     return result;
 }
 
-/* The graph at the top of what the node is in. */
-static uint64_t root_of(struct fgv_worker *worker, const struct fgv_handle *node)
-{
-    const struct fgv_handle *above = node;
-    while (above->parent != 0) {
-        above = fgv_handle_find(worker, above->parent_kind, above->parent);
-    }
-    return above->number;
-}
-
 CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_graph_add_node *fixed = request->fixed;
@@ -245,7 +239,7 @@ CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_re
         result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
     }
     if (result == CUDA_SUCCESS) {
-        answer->root = root_of(worker, fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, answer->node));
+        answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = tell_bodies(worker, &params.native.conditional, answer->node, answer->bodies);
@@ -258,7 +252,7 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
 {
     const struct fgv_request_graph_set_node *fixed = request->fixed;
     const struct fgv_driver *driver = &worker->driver;
-    (void)reply;
+    struct fgv_reply_graph_set_node *answer = reply;
     struct tail tail;
     struct node_params params;
     void *exec = NULL;
@@ -277,6 +271,7 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     if (exec) {
         return driver->cuGraphExecNodeSetParams ? driver->cuGraphExecNodeSetParams(exec, node, &params.native)
                                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -407,6 +402,18 @@ static CUresult copy_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEMCP
     return result;
 }
 
+static CUresult host_out(struct fgv_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)
+{
+    CUDA_HOST_NODE_PARAMS host;
+    CUresult result = worker->driver.cuGraphHostNodeGetParams ? worker->driver.cuGraphHostNodeGetParams(node, &host)
+                                                              : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && !fgv_host_node_is_guests(&host)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    to->userData = result == CUDA_SUCCESS ? host.userData : NULL;
+    return result;
+}
+
 static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *handle, CUgraphNodeType type,
                            CUgraphNodeParams *params, struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
 {
@@ -426,6 +433,8 @@ static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *h
             memcpy(&params->memset, &set, sizeof(set));
         }
         return result;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return host_out(worker, node, &params->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return child_out(worker, node, handle->number, &params->graph.graph);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -456,7 +465,7 @@ CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_re
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
     CUgraphNodeParams params = {0};
-    answer->root = root_of(worker, &handle);
+    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, handle.number);
     result = params_out(worker, &handle, type, &params, answer, chunk + sizeof(params));
     memcpy(chunk, &params, sizeof(params));
     return result;

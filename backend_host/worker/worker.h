@@ -6,7 +6,7 @@
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
  *   handles.c  the guest's numbers
- *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
+ *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
  *              context.c output.c tensor_map.c   handlers
  *   host_function.c  what the guest calls in the order of a stream; has the one part that the device library's threads
  *              run

@@ -116,20 +116,32 @@ void sgp_module_delete(struct CUmod_st *module)
     sgp_object_release(module);
 }
 
-/* The program's buffer for the compiler's words, if it gave one. */
-void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
+/* One of the program's logs: its buffer is filled, as far as there is room, and its size becomes what is filled. */
+static void log_write(unsigned int nr_options, const CUjit_option *options, void **values, CUjit_option buffer_option,
+                      const char *text)
 {
+    const CUjit_option size_option = buffer_option + 1;
     char *buffer = NULL;
-    size_t bytes = 0;
+    void **size = NULL;
+    size_t bytes, length = strlen(text);
 
     for (unsigned int i = 0; options && values && i < nr_options; i++) {
-        if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+        if (options[i] == buffer_option)
             buffer = values[i];
-        else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            bytes = (uint32_t)(uintptr_t)values[i];
+        else if (options[i] == size_option)
+            size = &values[i];
     }
+    bytes = size ? (uint32_t)(uintptr_t)*size : 0;
     if (buffer && bytes)
         snprintf(buffer, bytes, "%s", text);
+    if (size)
+        *size = (void *)(uintptr_t)(!buffer || !bytes ? 0 : length < bytes ? length : bytes - 1);
+}
+
+void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
+{
+    log_write(nr_options, options, values, CU_JIT_INFO_LOG_BUFFER, ""); /* there is nothing to tell but errors */
+    log_write(nr_options, options, values, CU_JIT_ERROR_LOG_BUFFER, text);
 }
 
 bool sgp_jit_options_are_ok(unsigned int nr_options, const CUjit_option *options, void *const *values)

@@ -23,7 +23,7 @@ CLIENT = ClientStatistics("program", 0, 17, 5, 4, 3, 2, 1024, 2048, 4096, 7, 0)
 def status_of(name: str = "vm", program: str = "program") -> Message:
     """What a daemon with one vGPU and one client answers."""
     client = ClientStatistics(**{**asdict(CLIENT), "program": program})
-    vgpu = VGpuStatistics(name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0.25, 3, Totals(1), (client,))
+    vgpu = VGpuStatistics(name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0, 0.25, 3, Totals(1), (client,))
     device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (vgpu,))
     answer: Message = json.loads(json.dumps(asdict(statistics)))

@@ -194,6 +194,7 @@ CUdeviceptr device_bytes(size_t bytes, uint8_t seed)
         host[i] = (uint8_t)(seed + i * 7);
     MUST(cuMemAlloc, &memory, bytes);
     MUST(cuMemcpyHtoD, memory, host, bytes);
+    MUST(cuStreamSynchronize, NULL); /* the copy of pageable memory may still be on its way, for other streams */
     free(host);
     return memory;
 }

@@ -155,27 +155,6 @@ CASE(graph_empty_and_child_nodes)
     say_device_bytes("filled", memory, NR * 4);
 }
 
-static void count_call(void *data)
-{
-    ++*(int *)data;
-}
-
-CASE(graph_host_nodes)
-{
-    int nr_calls = 0;
-    CUDA_HOST_NODE_PARAMS host = {.fn = count_call, .userData = &nr_calls};
-    CUgraph graph = graph_new();
-    CUgraphExec executable = NULL;
-    CUgraphNode node;
-
-    DO(cuGraphAddHostNode, &node, graph, NULL, 0, &host);
-    DO(cuGraphInstantiate, &executable, graph, 0);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuStreamSynchronize, NULL);
-    say_number("calls", nr_calls);
-}
-
 CASE(graph_event_nodes)
 {
     CUgraph graph = graph_new();
