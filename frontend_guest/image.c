@@ -256,47 +256,9 @@ CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, const 
         return result;
     size_t nr_bytes;
     uint8_t *content = fgv_file_read(path, &nr_bytes);
-<<<<<<< HEAD
     if (content == NULL) /* a folder, which seems to have no end, as NVIDIA's driver reads it */
         return nr_bytes == 0 ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OUT_OF_MEMORY;
-    result = fgv_image_load(kind, content, handle);
-    free(content);
-    return result;
-}
-
-bool fgv_jit_options_are_sound(const CUjit_option *options, void *const *values, unsigned nr_options)
-{
-    if (nr_options > 0 && (options == NULL || values == NULL))
-        return false;
-    for (unsigned i = 0; i < nr_options; i++)
-        if ((unsigned)options[i] >= CU_JIT_NUM_OPTIONS)
-            return false;
-    return true;
-}
-
-void fgv_jit_options_answer(const CUjit_option *options, void **values, unsigned nr_options)
-{
-    if (options == NULL || values == NULL)
-        return;
-    const char **buffers = (const char **)(void *)values;
-    for (unsigned i = 0; i < nr_options; i++) {
-        if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES || options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
-            bool has_room = (uintptr_t)values[i] > 0;
-            for (unsigned j = 0; j < nr_options && has_room; j++)
-                if (options[j] == options[i] - 1 &&
-                    buffers[j] != NULL) /* the buffer's option comes before that of its size */
-                    *(char *)values[j] = '\0';
-            values[i] = NULL;
-        } else if (options[i] == CU_JIT_WALL_TIME) {
-            values[i] = NULL; /* the bits of 0.0f */
-        }
-    }
-}
-=======
-    if (content == NULL)
-        return CUDA_ERROR_FILE_NOT_FOUND;
     result = fgv_image_load(kind, content, options, handle);
     free(content);
     return result;
 }
->>>>>>> calls

@@ -43,6 +43,8 @@ static CUresult option_take(struct fgv_jit *jit, struct fgv_jit_pairs *taken, CU
     case CU_JIT_REFERENCED_VARIABLE_COUNT:
         return CUDA_ERROR_NOT_SUPPORTED; /* host addresses, for what CUDA 12 has given up */
     default:
+        if ((unsigned)option >= CU_JIT_NUM_OPTIONS)
+            return CUDA_ERROR_INVALID_VALUE;
         break;
     }
     taken->pairs[taken->nr][0] = option;

@@ -25,13 +25,8 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            unsigned int numLibraryOptions)
 {
     (void)libraryOptionValues;
-<<<<<<< HEAD
-    if (library == NULL || !fgv_jit_options_are_sound(jitOptions, jitOptionsValues, numJitOptions) ||
-        !options_are_sound(libraryOptions, numLibraryOptions))
-=======
     const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
-    if (library == NULL || (numLibraryOptions > 0 && libraryOptions == NULL))
->>>>>>> calls
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &jit, &handle);
@@ -45,14 +40,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     (void)libraryOptionValues;
-<<<<<<< HEAD
-    if (library == NULL || !fgv_jit_options_are_sound(jitOptions, jitOptionsValues, numJitOptions) ||
-        !options_are_sound(libraryOptions, numLibraryOptions))
-=======
-    (void)numLibraryOptions;
     const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
-    if (library == NULL)
->>>>>>> calls
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &jit, &handle);

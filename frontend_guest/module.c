@@ -212,12 +212,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
                             void **optionValues)
 {
-<<<<<<< HEAD
-    if (!fgv_jit_options_are_sound(options, optionValues, numOptions))
-=======
     const struct fgv_jit_options jit = {numOptions, options, optionValues};
     if (module == NULL)
->>>>>>> calls
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &jit, &handle);

@@ -41,12 +41,5 @@ CUresult fgv_code_global(uint16_t number, uint64_t owner, const char *name, CUde
 CUresult fgv_code_enumerate(uint16_t number, enum fgv_handle_kind kind, uint64_t owner, uint32_t count,
                             uint64_t *handles);
 void fgv_module_forget_context(struct fgv_context *context);
-<<<<<<< HEAD
-/* What a just-in-time compiler would have written to the buffers among the options: nothing. */
-/* Options that CUDA has, with places for their values. */
-bool fgv_jit_options_are_sound(const CUjit_option *options, void *const *values, unsigned nr_options);
-void fgv_jit_options_answer(const CUjit_option *options, void **values, unsigned nr_options);
-=======
->>>>>>> calls
 
 #endif
