@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "array.h"
 #include "call.h"
@@ -285,13 +286,25 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject te
     return result;
 }
 
+/* Without one there is no colour of it either. */
+static bool has_border(const CUDA_TEXTURE_DESC *texture)
+{
+    for (unsigned i = 0; i < sizeof(texture->addressMode) / sizeof(texture->addressMode[0]); i++)
+        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER)
+            return true;
+    return false;
+}
+
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     struct object object;
     CUresult result = ask(&textures, texObject, pTexDesc, &object);
-    if (result == CUDA_SUCCESS)
-        *pTexDesc = object.texture;
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pTexDesc = object.texture;
+    if (!has_border(pTexDesc))
+        memset(pTexDesc->borderColor, 0, sizeof(pTexDesc->borderColor));
+    return CUDA_SUCCESS;
 }
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)

@@ -423,6 +423,15 @@ SGP_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CU
     return resource_of(pResDesc, surfObject, SGP_SURFACE);
 }
 
+/* Without one there is no colour of it either, as NVIDIA's driver tells. */
+static bool has_border(const CUDA_TEXTURE_DESC *texture)
+{
+    for (int i = 0; i < 3; i++)
+        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER)
+            return true;
+    return false;
+}
+
 SGP_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     uint32_t place = 0;
@@ -431,6 +440,8 @@ SGP_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtex
     if (result)
         return result;
     *pTexDesc = descriptions[place].texture;
+    if (!has_border(pTexDesc))
+        memset(pTexDesc->borderColor, 0, sizeof(pTexDesc->borderColor));
     return sgp_leave(CUDA_SUCCESS);
 }
 

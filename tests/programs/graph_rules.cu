@@ -67,6 +67,13 @@ static cudaError_t allocate_in(cudaStreamCaptureMode mode)
     return error;
 }
 
+/* What a call gave, and what it left of the capture. */
+static void say(const char *what, cudaError_t error)
+{
+    std::printf("%s: %s, %s\n", what, cudaGetErrorName(error), status_of(stream));
+    cudaGetLastError();
+}
+
 static void begin(const char *what, cudaStreamCaptureMode mode)
 {
     std::printf("begin %s: %s\n", what, cudaGetErrorName(cudaStreamBeginCapture(stream, mode)));
@@ -88,16 +95,13 @@ static void misuse()
     std::printf("of the legacy stream: %s\n",
                 cudaGetErrorName(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeRelaxed)));
     begin("global", cudaStreamCaptureModeGlobal);
-    std::printf("again: %s, %s\n", cudaGetErrorName(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal)),
-                status_of(stream));
+    say("again", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     end("global");
     begin("global", cudaStreamCaptureModeGlobal);
-    std::printf("by another thread: %s, %s\n",
-                cudaGetErrorName(in_thread([&] { return cudaStreamEndCapture(stream, &graph); })), status_of(stream));
+    say("by another thread", in_thread([&] { return cudaStreamEndCapture(stream, &graph); }));
     end("after that");
     begin("relaxed", cudaStreamCaptureModeRelaxed);
-    std::printf("a relaxed one by another thread: %s, %s\n",
-                cudaGetErrorName(in_thread([&] { return cudaStreamEndCapture(stream, &graph); })), status_of(stream));
+    say("a relaxed one by another thread", in_thread([&] { return cudaStreamEndCapture(stream, &graph); }));
     CHECK(cudaGraphDestroy(graph));
 }
 
