@@ -284,6 +284,9 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentN
 
 /* ---- what is instantiated ---- */
 
+/* The object of one whose launches are waited for, because they may be refused. */
+static char doubtful;
+
 static CUresult instantiate_ask(uint64_t exec, CUgraph graph, uint64_t flags, uint64_t stream,
                                 struct fgv_reply_graph_instantiate *reply)
 {
@@ -319,6 +322,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
         return result;
     }
     fgv_user_objects_copy(number_of(hGraph), exec);
+    if (reply.is_doubtful != 0)
+        fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, exec, &doubtful);
     *phGraphExec = (CUgraphExec)(uintptr_t)exec;
     return CUDA_SUCCESS;
 }
@@ -341,6 +346,23 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
     if (logBuffer != NULL && bufferSize > 0)
         logBuffer[0] = '\0';
     return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    const struct fgv_handle_entry *entry = fgv_handle_entry(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS || entry == NULL)
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    const uint64_t stream = fgv_stream_wire(hStream);
+    if (stream == FGV_STREAM_INVALID)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct fgv_call call;
+    struct fgv_request_cuGraphLaunch *request = fgv_call_begin(&call, FGV_CALL_cuGraphLaunch, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = number_of(hGraphExec), .hStream = stream};
+    return entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
 }
 
 /* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are

@@ -101,6 +101,21 @@ static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
     return result;
 }
 
+/* Who else may reach the memory: there is one device, and it may. */
+static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
+{
+    if (alloc->accessDescCount > 0 && alloc->accessDescs == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < alloc->accessDescCount; i++)
+        if (alloc->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            alloc->accessDescs[i].location.id != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    alloc->accessDescs = NULL;
+    alloc->accessDescCount = 0;
+    alloc->poolProps.win32SecurityAttributes = NULL;
+    return CUDA_SUCCESS;
+}
+
 /* The host has a number for the function, and calls nothing of the program's. */
 static CUresult host_prepare(struct outgoing *outgoing)
 {
@@ -127,6 +142,8 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
         return copy_prepare(&outgoing->params.memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_prepare(outgoing);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return allocation_prepare(&outgoing->params.alloc);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventWait.event));
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -217,6 +234,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
     if (result != CUDA_SUCCESS)
         return result;
     *phGraphNode = (CUgraphNode)(uintptr_t)reply.node;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        nodeParams->alloc.dptr = reply.address;
+        fgv_memory_enter(reply.address, nodeParams->alloc.bytesize, FGV_MEMORY_GRAPH, 0, 0);
+    }
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         fgv_user_objects_copy(fgv_kept_root(number_of(nodeParams->graph.graph)), reply.root);
     return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;

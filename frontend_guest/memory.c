@@ -173,7 +173,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_MANAGED)
         return heap_return(dptr, FGV_MEMORY_MANAGED);
-    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED)
+    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH)
         return CUDA_ERROR_INVALID_VALUE;
     struct fgv_call call;
     struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
@@ -181,7 +181,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return call.error;
     request->dptr = dptr;
     /* Removed before the host can give the address to another thread's allocation. */
-    fgv_memory_remove(dptr, range.kind, &range);
+    if (range.kind != FGV_MEMORY_GRAPH)
+        fgv_memory_remove(dptr, range.kind, &range);
     return fgv_call_wait(&call, NULL, 0);
 }
 

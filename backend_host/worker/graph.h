@@ -28,4 +28,7 @@ CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, 
 /* The graph at the top of what this one, or this node, is in. */
 uint64_t fgv_graph_root(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
 
+/* capture.c: the graph that the stream captures. CUDA_ERROR_ILLEGAL_STATE when it captures none. */
+CUresult fgv_capture_graph(struct fgv_worker *worker, CUstream stream, uint64_t *graph);
+
 #endif

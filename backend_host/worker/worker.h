@@ -149,6 +149,14 @@ struct fgv_blob {
     uint64_t filled_bytes;
 };
 
+/* graph_memory.c */
+struct fgv_graph_need;
+struct fgv_graph_memory {
+    struct fgv_graph_need *needs; /* of instantiated graphs that allocate */
+    uint64_t charged_bytes;       /* to the quota */
+    uint64_t nr_trims;
+};
+
 struct fgv_backlog {
     uint8_t *bytes;
     uint32_t head, tail; /* a queue that is moved to the front when it is empty */
@@ -180,6 +188,7 @@ struct fgv_worker {
     struct fgv_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
     struct fgv_memory_pools pools;
+    struct fgv_graph_memory graph_memory;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
 

@@ -193,6 +193,7 @@ struct sgp_device {
     uint8_t *reservation;
     uint64_t reservation_bytes;
     uint64_t memory_bytes;
+    uint64_t graph_memory[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH + 1]; /* by attribute */
     uint64_t nr_turns_taken; /* of this process's kernels, first come first served */
     uint64_t nr_turns_served;
 };

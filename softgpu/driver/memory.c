@@ -1,5 +1,6 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
 #include "graph.h"
+#include "graph_memory.h"
 #include "memory.h"
 
 #include <string.h>
@@ -57,6 +58,8 @@ static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr add
 {
     if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept)
         return false;
+    if (allocation->kind == SGP_MEMORY_GRAPH)
+        return sgp_graph_memory_is_live(allocation->graph_memory);
     return allocation->kind == SGP_MEMORY_DEVICE || allocation->kind == SGP_MEMORY_MANAGED ||
            allocation->kind == SGP_MEMORY_POOLED;
 }
@@ -93,6 +96,8 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
     if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED)
         sgp_pool_free(allocation);
+    else if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_GRAPH)
+        sgp_graph_memory_freed(allocation->graph_memory);
     else if (is_freeable(allocation, dptr))
         sgp_memory_delete(allocation);
     result = owner->error;

@@ -330,24 +330,6 @@ CASE(graph_upload_and_flags)
     DO(cuCtxSynchronize);
 }
 
-CASE(graph_memory_nodes)
-{
-    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
-        .bytesize = 4096};
-    CUgraph graph = graph_new();
-    CUgraphNode first, second;
-    CUgraphExec executable = NULL;
-
-    if (DO(cuGraphAddMemAllocNode, &first, graph, NULL, 0, &alloc) != CUDA_SUCCESS)
-        return;
-    DO(cuGraphAddMemFreeNode, &second, graph, &first, 1, alloc.dptr);
-    DO(cuGraphInstantiate, &executable, graph, 0);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuStreamSynchronize, NULL);
-    DO(cuDeviceGraphMemTrim, 0);
-}
-
 CASE(graph_errors)
 {
     CUgraphExec executable = NULL;
