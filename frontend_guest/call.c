@@ -76,6 +76,8 @@ static CUresult earlier_error(struct fgv_client *client)
             return CUDA_SUCCESS;
         error =
             atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
+    } else {
+        fgv_output_print(); /* what kernels said before the fault */
     }
     return (CUresult)error;
 }
