@@ -8,6 +8,7 @@
 #include "client.h"
 #include "context.h"
 #include "log.h"
+#include "managed_variable.h"
 #include "output.h"
 #include "thread.h"
 
@@ -154,6 +155,8 @@ static CUresult what_is_wrong(void)
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+        fgv_managed_variables_before(number);
     if (__builtin_expect(!nothing_is_wrong(), 0)) {
         call->error = what_is_wrong();
         if (call->error != CUDA_SUCCESS)
@@ -224,5 +227,8 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     slot_put(call);
     if (call->number != FGV_CALL_output_fetch)
         fgv_output_print();
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0) &&
+        result == CUDA_SUCCESS)
+        fgv_managed_variables_after(call->number);
     return result;
 }
