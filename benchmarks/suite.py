@@ -3,18 +3,20 @@
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks.devices import choose_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.grid import Grid
 from benchmarks.guests.session import left_s
+from benchmarks.paper import Finding
 
 FIRST_SIGNAL = 129
 LEAST_MINUTES = 0.05
@@ -70,31 +72,47 @@ SUITES: Mapping[str, Suite] = {
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
     """Exit status: 0, 1 when something failed, or 128 + n when a signal ended it; what was measured until then is shown."""
     options.device = choose_device(options.device)
-    console = Console(stderr=True)
-    status, rows, findings = 0, [], []
-    suite = SUITES[options.suite]
-    deadline_s = time.monotonic() + 60 * suite.minutes
-    for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
-        minutes = min(entry.minutes, max(LEAST_MINUTES, left_s(deadline_s) / 60))
-        path = options.output / f"{entry.file}-{options.device}.json"
-        path.unlink(missing_ok=True)
-        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
-        console.rule(" ".join(words), style="dim")
-        begin_s = time.monotonic()
-        ended = _run(conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console)
-        seconds = f"{time.monotonic() - begin_s:.0f}"
-        status = max(status, ended)
-        rows.append((entry.file, *_outcome(path), seconds, str(path)))
-        if path.exists():
-            document = json.loads(path.read_text())
-            findings += EXPERIMENTS[document["experiment"]].findings(document)
-        if ended >= FIRST_SIGNAL:
-            break
+    console, status = Console(stderr=True), 0
+    rows: list[tuple[str, ...]] = []
+    findings: list[Finding] = []
+    try:
+        with raised_signals():
+            for entry, minutes in _in_time(SUITES[options.suite], options.device):
+                path = options.output / f"{entry.file}-{options.device}.json"
+                path.unlink(missing_ok=True)
+                words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
+                console.rule(" ".join(words), style="dim")
+                begin_s = time.monotonic()
+                ended = _run(
+                    conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console
+                )
+                status = max(status, ended)
+                rows.append((entry.file, *_outcome(path), f"{time.monotonic() - begin_s:.0f}", str(path)))
+                findings += _findings(path)
+                if ended >= FIRST_SIGNAL:
+                    break
+    except InterruptedBySignalError as interruption:
+        status = interruption.exit_code
     output = terminal()
     columns = ("experiment", "measured", "failures", "seconds", "file")
     output.print(Grid(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
     output.print(beside_the_paper(findings).on_terminal())
     return status
+
+
+def _in_time(suite: Suite, device: str) -> Iterator[tuple[Entry, float]]:
+    """The experiments of a device, each with the minutes it has."""
+    deadline_s = time.monotonic() + 60 * suite.minutes
+    for entry in suite.entries:
+        if entry.device in ("", device):
+            yield entry, min(entry.minutes, max(LEAST_MINUTES, left_s(deadline_s) / 60))
+
+
+def _findings(path: Path) -> list[Finding]:
+    if not path.exists():
+        return []
+    document = json.loads(path.read_text())
+    return EXPERIMENTS[document["experiment"]].findings(document)
 
 
 def _run(conduct: Conduct, console: Console) -> int:

@@ -23,6 +23,7 @@ from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setti
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
+from benchmarks.plots import spread
 from benchmarks.ratios import estimate, geometric_mean
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 from scheduler.registry import DEFAULT_POLICY
@@ -31,6 +32,8 @@ PARTS = ("programs", "sizes", "operations", "profile")
 QUEUES = (1, 300)
 """Waited for one by one, and as matrixMul of the CUDA SDK queues them."""
 REGION_BYTES = 1 << 30
+INTERACTIVE = 10
+"""Synchronous calls in 10 ms, above which the paper calls a program CPU-GPU interactive (section 5.1)."""
 AIMS = {
     "launch_async": "at most 0.5 us",
     "launch_sync": "native + 2 us",
@@ -125,7 +128,9 @@ class Overhead(Experiment):
         """The means."""
         found = []
         if programs := _ratios(document, "program", "program"):
-            found.append(Finding("standalone", "", statistics.fmean(map(statistics.fmean, programs.values()))))
+            found.append(
+                Finding("standalone", "", geometric_mean([statistics.fmean(each) for each in programs.values()]))
+            )
         for queue in QUEUES:
             sizes = [record for record in records(document, "size") if record["queue"] == queue]
             if sizes:
@@ -138,14 +143,15 @@ class Overhead(Experiment):
         left, right = figure.subplots(1, 2)
         programs = _ratios(document, "program", "program")
         means = [estimate(each) for each in programs.values()]
-        spread = [each.half_width or 0.0 for each in means]
-        left.bar(list(programs), [each.mean for each in means], yerr=spread, capsize=2)
-        left.axhline(1, color="black", linewidth=1, linestyle=":")
-        left.set(title="programs", ylabel="time over native")
-        left.tick_params(axis="x", rotation=70)
+        left.barh(list(programs), [each.mean for each in means], xerr=spread(means), capsize=2)
+        left.axvline(1, color="black", linewidth=1, linestyle=":")
+        left.invert_yaxis()
+        left.set(title="programs", xlabel="time over native")
         for queue in QUEUES:
             sizes = _ratios_of_sizes(document, queue)
-            right.plot(list(sizes), [estimate(each).mean for each in sizes.values()], "o-", label=f"{queue} in a row")
+            means = [estimate(each) for each in sizes.values()]
+            heights = [each.mean for each in means]
+            right.errorbar(list(sizes), heights, spread(means), fmt="o-", capsize=2, label=f"{queue} in a row")
         gvirtus = paper()["figure2"]["gvirtus"]
         right.plot([float(us) for us in gvirtus], list(gvirtus.values()), "s:", color="gray", label="GVirtuS (paper)")
         right.axhline(1, color="black", linewidth=1, linestyle=":")
@@ -315,10 +321,14 @@ def _profile(document: Document) -> Grid | None:
         cells = [f"{record['kernel_us']:.0f}", f"{theirs['kernel_us']:g}"]
         for key in ("total", "asynchronous", "synchronous"):
             cells += [f"{record[key]:.2f}", f"{theirs[key]:.2f}"]
+        cells += ["yes" if is_so else "no" for is_so in (record["synchronous"] > INTERACTIVE, theirs["interactive"])]
         rows.append((record["program"], *cells))
     if not rows:
         return None
-    titles = ("kernel us", "calls", "asynchronous", "synchronous")
+    titles = ("kernel us", "calls", "asynchronous", "synchronous", "interactive")
     columns = ("program", *(word for title in titles for word in (title, "paper")))
-    notes = ("Calls that reach the host in 10 ms, as in the paper's Table 3; kernels by events, natively.",)
+    notes = (
+        "Calls that reach the host in 10 ms, as in the paper's Table 3; kernels by events, natively. Interactive: more than",
+        f"{INTERACTIVE} synchronous calls.",
+    )
     return Grid("What the programs ask for", columns, tuple(rows), notes)
