@@ -31,7 +31,7 @@ from backend_host.statistics import DaemonStatistics, DeviceStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.worker._worker import lib
 from backend_host.worker.control import ControlPage
-from backend_host.workers import WorkerPool, worker_environment, worker_identity
+from backend_host.workers import WorkerPool, slicing_settings, worker_environment, worker_identity
 from scheduler.registry import make_policy
 
 MAX_WEIGHT = 10_000
@@ -113,7 +113,8 @@ class Daemon:
         self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
         environment = worker_environment(identity, config.state_dir)
-        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment)
+        slicing = slicing_settings(config)
+        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
         pool.start()
         stack.callback(pool.stop)
         self._keeper.start()

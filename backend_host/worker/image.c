@@ -169,6 +169,14 @@ void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
     }
 }
 
+/* For variants of its kernels. Of a set there is nothing to keep: its PTX is that of single files. */
+static void keep_image(struct fgv_worker *worker, uint32_t kind, uint64_t handle, uint64_t number,
+                       uint32_t nr_prelinked)
+{
+    const struct fgv_blob *blob = fgv_blob_whole(worker, number);
+    fgv_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
+}
+
 CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
@@ -186,6 +194,9 @@ CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fg
     }
     if (result == CUDA_SUCCESS) {
         result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
+    }
+    if (result == CUDA_SUCCESS) {
+        keep_image(worker, FGV_HANDLE_MODULE, fixed->handle, fixed->blob, fixed->prelinked);
     }
     free(wrapper);
     fgv_blob_drop(worker, fixed->blob);
@@ -209,6 +220,9 @@ CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv
     }
     if (result == CUDA_SUCCESS) {
         result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
+    }
+    if (result == CUDA_SUCCESS) {
+        keep_image(worker, FGV_HANDLE_LIBRARY, fixed->handle, fixed->blob, fixed->prelinked);
     }
     free(wrapper);
     fgv_blob_drop(worker, fixed->blob);

@@ -190,10 +190,34 @@ static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *pars
     return fgv_is_recording(worker, number);
 }
 
+/* A launch that goes in parts. False: not all of it is out. */
+static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
+{
+    enum fgv_parts_state state = FGV_PARTS_OUT;
+    CUresult result = fgv_context_enter(worker, parsed->header.context);
+    if (result == CUDA_SUCCESS) {
+        state = fgv_parts_submit(worker, parsed->service, &parsed->request, &result);
+    }
+    if (state == FGV_PARTS_MORE) {
+        return false;
+    }
+    fgv_count(&worker->slot->nr_calls, 1);
+    if (state == FGV_PARTS_WHOLE) {
+        fgv_serve_now(worker, parsed->service, &parsed->request, response);
+        return true;
+    }
+    fgv_count(&worker->slot->nr_launches, 1);
+    fgv_answer(worker, parsed->service, response, result, NULL);
+    return true;
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
+    if (service->number == FGV_CALL_cuLaunchKernel && worker->parts.variant) {
+        return serve_parts(worker, parsed, response);
+    }
     const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
     if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
         worker->is_gated = true;
@@ -216,6 +240,9 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         fgv_copy_settle(worker, &parsed->request, NULL, result);
         refuse(worker, response, result);
         return true;
+    }
+    if (service->number == FGV_CALL_cuLaunchKernel && fgv_parts_take(worker, &parsed->request, runs)) {
+        return serve_parts(worker, parsed, response);
     }
     fgv_count(&worker->slot->nr_calls, 1);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {
@@ -278,6 +305,7 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
 {
     struct fgv_backlog *backlog = &worker->backlog;
     bool is_progress = false;
+    const uint64_t seq = worker->seq;
     worker->is_gated = false;
     while (has_backlog(worker)) {
         struct fgv_backlog_entry entry;
@@ -296,5 +324,5 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
         backlog->head = 0;
         backlog->tail = 0;
     }
-    return is_progress;
+    return is_progress || worker->seq != seq; /* parts of a launch are progress, too */
 }

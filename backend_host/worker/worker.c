@@ -435,6 +435,7 @@ static void loop(struct fgv_worker *worker)
             is_news |= fgv_host_poll(worker);
         }
         fgv_turn_poll(worker, now_ns);
+        fgv_parts_poll(worker);
         if (now_ns - worker->looked_ns > LOOK_NS) {
             look_after_client(worker, now_ns);
             show_use(worker, now_ns);
@@ -476,7 +477,12 @@ static void take_down(struct fgv_worker *worker)
     fgv_blobs_free(worker);
     struct fgv_handles *handles = &worker->handles;
     for (uint32_t i = 0; i <= handles->mask; i++) {
-        free(handles->places[i].object); /* of kernels: streams went with their contexts */
+        struct fgv_handle *handle = &handles->places[i];
+        if (handle->number != 0 && (handle->kind == FGV_HANDLE_KERNEL || handle->kind == FGV_HANDLE_FUNCTION)) {
+            fgv_kernel_free(worker, handle->object);
+        } else {
+            free(handle->object); /* no stream: those went with their contexts */
+        }
     }
     free(handles->places);
     free(worker->pinned.items);

@@ -5,6 +5,7 @@
  *   serve.c    from a record to a handler to an answer; the backlog
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
+ *   parts.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
  *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
  *              context.c output.c tensor_map.c   handlers
@@ -26,6 +27,7 @@
 #include "pool.h"
 #include "ranges.h"
 #include "serve.h"
+#include "slicing.h"
 
 #define FGV_MAX_HANDLES       (1u << 20)
 #define FGV_MAX_CONTEXTS      64u
@@ -94,6 +96,7 @@ struct fgv_context {
     struct fgv_stream *streams;
     struct fgv_stream legacy, per_thread;
     struct fgv_mark *free_marks; /* events of this context, for use again */
+    CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
 };
 
 struct fgv_handle {
@@ -197,6 +200,10 @@ struct fgv_worker {
     uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
     uint64_t gap_deviation_ns; /* mean distance from that */
     struct fgv_backlog backlog;
+
+    struct fgv_slicing_settings slicing;
+    struct fgv_variant_maker maker;
+    struct fgv_parts parts;
 
     fgv_may_print_fn inspector;
     bool may_print; /* some kernel of this client might; then synchronisations go to the driver, which writes it out */
@@ -367,7 +374,10 @@ CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *
 struct fgv_kernel {
     uint32_t nr_parameters;
     uint32_t parameter_bytes;
+    struct fgv_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
+    enum fgv_whole why_whole;
 };
+void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel);
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
 
 /* image.c */

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module as Tree
 from cuda_api.ptx.variants import persist_kernel, slice_kernel, used_by
+from cuda_api.ptx.variants.persistent import STATE
 from tests.softgpu.arithmetic.cuda import CudaError, Device, Module
 
 Shape = tuple[int, int, int]
@@ -80,6 +81,7 @@ class Kernels:
         self._whole = device.load(text)
         self._loaded: list[Module] = [self._whole]
         self._variants: dict[tuple[str, str], ctypes.c_void_p] = {}
+        self._modules: dict[tuple[str, str], Module] = {}
         self._in = device.allocate(4 * NR_IN_WORDS)
         values = struct.pack(f"<{NR_IN_WORDS}I", *(i * 2654435761 % 1000003 for i in range(NR_IN_WORDS)))
         device.write(self._in, values)
@@ -108,31 +110,29 @@ class Kernels:
     def persistently(self, name: str, launch: Launch, nr_blocks: int, nr_stops: int) -> bytes:
         """The same by way of the persistent variant, with that many blocks, stopped and resumed that many times."""
         function = self._variant(name, persist_kernel)
-        state = self._device.allocate(16)
+        state = self._state(name)
         with _Out(self._device, launch) as out:
             counter = 0
             for stop in range(nr_stops + 1):
                 limit = (1 << 63) if stop == nr_stops else counter + launch.nr_blocks // (nr_stops + 1)
                 self._device.write(state, struct.pack("<2Q", counter, limit))
                 multiprocessors = (0, 0xFFFFFFFF)
-                descriptor = struct.pack("<2Q5I4x", state, launch.nr_blocks, *launch.grid, *multiprocessors)
+                descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, *multiprocessors)
                 self._launch(function, launch, (nr_blocks, 1, 1), self._arguments(out, launch) + descriptor)
                 [counter] = struct.unpack("<Q", self._device.read(state, 8))
                 counter = min(counter, launch.nr_blocks)
-            self._device.free(state)
             return out.content()
 
     def runs_on_no_multiprocessor(self, name: str, launch: Launch) -> int:
         """How many blocks are taken by a persistent kernel that may run on no multiprocessor."""
         function = self._variant(name, persist_kernel)
-        state = self._device.allocate(16)
+        state = self._state(name)
         self._device.write(state, struct.pack("<2Q", 0, 1 << 63))
         with _Out(self._device, launch) as out:
-            descriptor = struct.pack("<2Q5I4x", state, launch.nr_blocks, *launch.grid, 5000, 0xFFFFFFFF)
+            descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, 5000, 0xFFFFFFFF)
             self._launch(function, launch, (2, 1, 1), self._arguments(out, launch) + descriptor)
             out.content()
         [taken] = struct.unpack("<Q", self._device.read(state, 8))
-        self._device.free(state)
         return int(taken)
 
     def set_constant(self, name: str, content: bytes) -> None:
@@ -151,7 +151,12 @@ class Kernels:
                 address, nr_bytes = self._whole_global(constant)
                 self._device.write(self._device.variable(module, constant)[0], self._device.read(address, nr_bytes))
             self._variants[key] = module.function(name)
+            self._modules[key] = module
         return self._variants[key]
+
+    def _state(self, name: str) -> int:
+        """Where counter and limit of a persistent variant stand."""
+        return self._device.variable(self._modules[(name, persist_kernel.__name__)], STATE)[0]
 
     def _whole_global(self, name: str) -> tuple[int, int]:
         return self._device.variable(self._whole, name)

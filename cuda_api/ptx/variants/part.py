@@ -43,6 +43,7 @@ class Whole(IntEnum):
     SEPARATE_COMPILATION = 20
     NOT_UNDERSTOOD = 21
     OTHER_CONTEXT = 22
+    HELD_UP_STREAM = 23
 
     @property
     def text(self) -> str:

@@ -45,10 +45,11 @@ from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import instructions, rewritten
 
-DESCRIPTOR_BYTES = 40
-"""u64 state, u64 blocks, u32 grid[3], u32 first_multiprocessor, u32 end_multiprocessor. `state` points to u64 counter, u64 limit, aligned to
-16, in global memory; the grid has `blocks` blocks, less than 2^32."""
-_STATE_BYTES, _BLOCKS_BYTES, _GRID_BYTES, _FIRST_BYTES, _END_BYTES = 0, 8, 16, 28, 32
+DESCRIPTOR_BYTES = 32
+"""u64 blocks, u32 grid[3], u32 first_multiprocessor, u32 end_multiprocessor; the grid has `blocks` blocks, less than 2^32."""
+_BLOCKS_BYTES, _GRID_BYTES, _FIRST_BYTES, _END_BYTES = 0, 8, 20, 24
+STATE = f"{PREFIX}state"
+"""The module's own variable u64 counter, u64 limit: so a variant runs one grid at a time."""
 _HAS_BLOCK_BYTES = 12
 
 _ASYNCHRONOUS = frozenset(("mbarrier", "wgmma", "setmaxnreg", "griddepcontrol", "alloca", "stacksave", "tensormap"))
@@ -79,7 +80,8 @@ def persist_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) ->
     if body.votes and _architecture(module) < _VOTING_TARGET:
         raise RunsWholeError(Whole.EARLY_RETURNS, f"barriers of {kernel} for a target before sm_70")
     items = [_item(item, kernel, body) for item in own.items]
-    return index.with_block_words(replace(own, items=tuple(items)))
+    state = Variable("global", "b64", STATE, alignment=16, dimensions=(2,), linkage="visible")
+    return index.with_block_words(replace(own, items=(state, *items)))
 
 
 def _item(item: _Item, kernel: str, body: Body) -> _Item:
@@ -155,7 +157,7 @@ def _begin(*, votes: bool) -> Iterator[Instruction]:
         yield load_word(_OTHER, offset_bytes)
         yield Instruction("setp", (comparison, "u32"), (_TEST, _WORD, _OTHER))
         yield Instruction("exit", (), (), Guard(_TEST.text))
-    yield load_word(_STATE, _STATE_BYTES, "u64")
+    yield Instruction("mov", ("u64",), (_STATE, Name(STATE)))
     yield load_word(_BLOCKS, _BLOCKS_BYTES, "u64")
     yield from load_sizes(_GRID_BYTES)
     if votes:
