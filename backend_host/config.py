@@ -51,6 +51,8 @@ class Config:
     """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
     slicing_run_blocks: int = 0
     """After so many blocks a persistent kernel stops by itself; 0: when it is told to."""
+    watchdog_s: int = 300
+    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never."""
     cuda_library: str = "libcuda.so.1"
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
@@ -154,7 +156,13 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
     if config.slicing not in SLICING_MODES:
         raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
-    for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us", "slicing_run_blocks"):
+    for name in (
+        "slicing_threshold_blocks",
+        "slicing_least_blocks",
+        "slicing_part_us",
+        "slicing_run_blocks",
+        "watchdog_s",
+    ):
         if not 0 <= getattr(config, name) < 1 << 32:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.slice_ns and config.slice_ns < 1_000_000:

@@ -22,13 +22,13 @@ class ClientStatistics:
     memory_bytes: int
     gpu_ns: int
     last_error: int
-    nr_sliced: int
+    nr_sliced: int = 0
     """Large launches that went in parts, `nr_parts` of them; `whole` counts those that did not, by reason."""
-    nr_parts: int
-    nr_variants: int
+    nr_parts: int = 0
+    nr_variants: int = 0
     """Kernels of which a variant was made for that; it took `variant_ns`."""
-    variant_ns: int
-    whole: dict[str, int]
+    variant_ns: int = 0
+    whole: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, reading: WorkerReading) -> "ClientStatistics":
@@ -105,6 +105,10 @@ class VGpuStatistics:
     nr_grants: int
     totals: Totals
     clients: tuple[ClientStatistics, ...]
+    late_ns: int = 0
+    """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
+    nr_timed_out: int = 0
+    """Programs whose workers the watchdog ended."""
 
 
 @dataclass(frozen=True)

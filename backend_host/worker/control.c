@@ -172,6 +172,7 @@ bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct 
         .nr_parts = atomic_load(&worker->nr_parts),
         .nr_variants = atomic_load(&worker->nr_variants),
         .variant_ns = atomic_load(&worker->variant_ns),
+        .stalled_since_ns = atomic_load(&worker->stalled_since_ns),
     };
     for (uint32_t i = 0; i < FGV_NR_WHOLE; i++) {
         reading->nr_whole[i] = atomic_load(&worker->nr_whole[i]);

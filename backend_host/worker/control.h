@@ -97,8 +97,9 @@ struct fgv_worker_slot {
     _Atomic uint64_t nr_variants;            /* of kernels, made for that */
     _Atomic uint64_t variant_ns;             /* that making them took, and keeping images for it */
     _Atomic uint32_t nr_whole[FGV_NR_WHOLE]; /* that went whole, by enum fgv_whole */
+    _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
     char program[64];
-    uint8_t pad[384 - 24 - 72 - 32 - 128 - 64];
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64];
 };
 _Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 

@@ -112,6 +112,8 @@ class WorkerReading:
     variant_ns: int
     whole: dict[str, int]
     """Large launches that went whole, by reason."""
+    stalled_since_ns: int
+    """Work is on the device and none of it has ended since then; 0 when there is none."""
     last_error: int
     program: str
 
@@ -251,6 +253,7 @@ class ControlPage:
             nr_parts=reading.nr_parts,
             nr_variants=reading.nr_variants,
             variant_ns=reading.variant_ns,
+            stalled_since_ns=reading.stalled_since_ns,
             whole={_why(number): count for number, count in enumerate(reading.nr_whole) if count},
             last_error=reading.last_error,
             program=ffi.string(reading.program).decode("ascii", "replace"),

@@ -42,6 +42,7 @@ struct fgv_worker_reading {
     uint64_t nr_variants;
     uint64_t variant_ns;
     uint32_t nr_whole[32];
+    uint64_t stalled_since_ns;
     char program[64];
 };
 

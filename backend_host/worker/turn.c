@@ -213,6 +213,8 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     const bool is_running = fgv_nr_running(worker) != 0;
+    atomic_store_explicit(&grantee->slot->stalled_since_ns, is_running ? worker->last_finish_ns : 0,
+                          memory_order_relaxed);
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         charge(worker, now_ns);
     }
