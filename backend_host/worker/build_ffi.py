@@ -25,6 +25,7 @@ WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 PRELUDE = """
 #include "control_page.h"
 #include "face.h"
+#include "grid.h"
 #include "worker.h"
 """
 
@@ -55,7 +56,7 @@ def sources() -> list[Path]:
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "slicing.h")]
+    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "grid.h", "slicing.h")]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 

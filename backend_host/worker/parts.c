@@ -12,24 +12,26 @@
  * ended its counter says whether it is to go on.
  *
  * A stream may be held up (by a value that it waits for, by a host function of the guest), maybe until something comes
- * that stands behind this launch in the backlog. Then it goes whole.
+ * that stands behind this launch in the backlog. Then it goes whole. A kernel before it may wait for the guest as well,
+ * which nobody can see: when nothing has ended for a second and something else is on the device, all that is left is
+ * let go at once.
  *
- * Wrong when: a stream waits for an event of another one that a running kernel holds up until the guest launches
- * something more. That kernel waits for this launch's last part then.
+ * Wrong when: the program has other streams with work that would run beside this kernel. It waits until the last part
+ * is out.
  */
 #include <string.h>
 
+#include "grid.h"
 #include "launch.h"
 #include "worker.h"
 
 /* A part of this length goes alone: the pause behind it is less than a hundredth of it. */
-#define FGV_LONG_PART_NS UINT64_C(2000000)
-#define FGV_FULL_GRID    UINT32_MAX
-
-struct box {
-    uint32_t first[3], size[3];
-    int axis; /* along which it was cut */
-};
+#define FGV_LONG_PART_NS        UINT64_C(2000000)
+#define FGV_ALL_MULTIPROCESSORS UINT32_MAX
+#define FGV_MAX_GRID_X          0x7fffffffu
+#define FGV_MAX_GRID_YZ         65535u
+#define FGV_LET_GO_NS           UINT64_C(1000000000)
+#define FGV_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
 
 /* What the variants' descriptors hold; see cuda_api/ptx/variants. */
 struct box_descriptor {
@@ -43,53 +45,9 @@ struct persistent_descriptor {
 _Static_assert(sizeof(struct box_descriptor) == 24 && sizeof(struct persistent_descriptor) == 32,
                "as the PTX has them");
 
-static uint64_t nr_blocks_of(const uint32_t grid[3])
-{
-    uint64_t nr = 0;
-    return __builtin_mul_overflow((uint64_t)grid[0] * grid[1], (uint64_t)grid[2], &nr) ? UINT64_MAX : nr;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-/* Blocks that are kept together: a last one would be less than half of the others. */
-static uint32_t piece(uint64_t wanted, uint64_t left)
-{
-    wanted = wanted < 1 ? 1 : wanted;
-    return (uint32_t)(left < wanted + wanted / 2 ? left : wanted);
-}
-
-/* The next box of about `wanted` blocks: cut across x, or whole rows, or whole planes. */
-static struct box next_box(const uint32_t next[3], const uint32_t grid[3], uint64_t wanted)
-{
-    struct box box = {.first = {next[0], next[1], next[2]}, .size = {grid[0], grid[1], 1}};
-    uint64_t plane = (uint64_t)grid[0] * grid[1];
-    if (next[0] != 0 || grid[0] >= wanted + wanted / 2) {
-        box.size[0] = piece(wanted, grid[0] - next[0]);
-        box.size[1] = 1;
-        box.axis = 0;
-    } else if (next[1] != 0 || plane >= wanted + wanted / 2) {
-        box.size[1] = piece(wanted / grid[0], grid[1] - next[1]);
-        box.axis = 1;
-    } else {
-        box.size[2] = piece(wanted / plane, grid[2] - next[2]);
-        box.axis = 2;
-    }
-    return box;
-}
-
-/* The first block behind a box. */
-static void advance(uint32_t next[3], const uint32_t grid[3], const struct box *box)
-{
-    next[box->axis] += box->size[box->axis];
-    for (int axis = 0; axis < 2; axis++) {
-        if (next[axis] == grid[axis]) {
-            next[axis] = 0;
-            next[axis + 1]++;
-        }
-    }
 }
 
 static uint64_t part_ns(const struct fgv_variant *variant, uint64_t nr_blocks)
@@ -99,6 +57,10 @@ static uint64_t part_ns(const struct fgv_variant *variant, uint64_t nr_blocks)
 
 static uint64_t wanted_blocks(const struct fgv_worker *worker, const struct fgv_variant *variant)
 {
+    if (worker->parts.is_let_go) {
+        return worker->parts.nr_blocks_left;
+    }
+
     uint64_t enough = variant->block_ns_1024 == 0 ? 0 : worker->slicing.part_ns * 1024 / variant->block_ns_1024;
     uint64_t wanted = worker->slicing.least_blocks > enough ? worker->slicing.least_blocks : enough;
     return wanted > 0 ? wanted : 1;
@@ -166,7 +128,8 @@ static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *
     return true;
 }
 
-static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks)
+static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks,
+                            uint64_t stream)
 {
     enum fgv_whole why = judge_attributes(launch);
     if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0)) {
@@ -183,7 +146,11 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
         (variant->mode == FGV_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
         return FGV_WHOLE_NOT_LAUNCHED;
     }
-    worker->parts = (struct fgv_parts){.variant = variant, .nr_blocks_left = nr_blocks};
+    if (variant->is_let_go && worker->nr_unfinished != 0) {
+        return FGV_WHOLE_HELD_UP;
+    }
+    variant->is_let_go = false;
+    worker->parts = (struct fgv_parts){.variant = variant, .nr_blocks_left = nr_blocks, .stream = stream};
     return FGV_WHOLE_NOT;
 }
 
@@ -193,16 +160,23 @@ static void count_whole(struct fgv_worker *worker, enum fgv_whole why)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
+/* Whether a device takes it whole: a part of one that none takes might be taken. */
+static bool is_a_grid(const uint32_t grid[3])
+{
+    return grid[0] <= FGV_MAX_GRID_X && grid[1] <= FGV_MAX_GRID_YZ && grid[2] <= FGV_MAX_GRID_YZ;
+}
+
 bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    uint64_t nr_blocks = nr_blocks_of(fixed->grid);
+    uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
     struct fgv_launch launch;
-    if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks || !worker->current ||
-        worker->current->fault != CUDA_SUCCESS || fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
+    if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks ||
+        !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
+        fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
         return false; /* the handler says what is wrong with it */
     }
-    enum fgv_whole why = runs ? begin(worker, &launch, nr_blocks) : FGV_WHOLE_GRAPH;
+    enum fgv_whole why = runs ? begin(worker, &launch, nr_blocks, fixed->stream) : FGV_WHOLE_GRAPH;
     if (why != FGV_WHOLE_NOT) {
         count_whole(worker, why);
     }
@@ -251,8 +225,11 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
     }
     fgv_sync_submitted(worker, stream);
     fgv_stream_mark(worker, stream);
-    parts->in_flight[parts->nr_in_flight++] =
-        (struct fgv_part){.seq = stream->last_seq, .nr_blocks = nr_blocks, .submitted_ns = submitted_ns};
+    if (!parts->is_let_go) {
+        parts->in_flight[parts->nr_in_flight++] =
+            (struct fgv_part){.seq = stream->last_seq, .nr_blocks = nr_blocks, .submitted_ns = submitted_ns};
+    }
+
     parts->has_begun = true;
     fgv_count(&worker->slot->nr_parts, 1);
     return CUDA_SUCCESS;
@@ -263,14 +240,14 @@ static CUresult submit_box(struct fgv_worker *worker, const struct fgv_service *
 {
     struct fgv_parts *parts = &worker->parts;
     const uint32_t grid[3] = {launch->config.gridDimX, launch->config.gridDimY, launch->config.gridDimZ};
-    struct box box = next_box(parts->next, grid, wanted_blocks(worker, parts->variant));
-    uint64_t nr_blocks = nr_blocks_of(box.size);
+    struct fgv_grid_box box = fgv_grid_next_box(parts->next, grid, wanted_blocks(worker, parts->variant));
+    uint64_t nr_blocks = fgv_grid_nr_blocks(box.size);
     struct box_descriptor descriptor;
     memcpy(descriptor.first, box.first, sizeof(descriptor.first));
     memcpy(descriptor.grid, grid, sizeof(descriptor.grid));
     CUresult result = submit(worker, service, stream, launch, box.size, &descriptor, sizeof(descriptor), nr_blocks);
     if (result == CUDA_SUCCESS) {
-        advance(parts->next, grid, &box);
+        fgv_grid_advance(parts->next, grid, &box);
         parts->nr_blocks_left -= least(nr_blocks, parts->nr_blocks_left);
     }
     return result;
@@ -291,11 +268,16 @@ static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_laun
     return (uint32_t)least(nr, nr_blocks);
 }
 
+/* One that is let go begins where the one before it in the stream will have stopped. */
 static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t counter)
 {
     CUdeviceptr state = worker->parts.variant->state;
-    uint64_t run_blocks = worker->slicing.run_blocks;
-    CUresult result = worker->driver.cuStreamWriteValue64_v2(stream, state, counter, CU_STREAM_WRITE_VALUE_DEFAULT);
+    uint64_t run_blocks = worker->parts.is_let_go ? 0 : worker->slicing.run_blocks;
+    CUresult result =
+        worker->parts.is_let_go && worker->parts.nr_in_flight != 0
+            ? CUDA_SUCCESS
+            : worker->driver.cuStreamWriteValue64_v2(stream, state, counter, CU_STREAM_WRITE_VALUE_DEFAULT);
+
     return result != CUDA_SUCCESS
                ? result
                : worker->driver.cuStreamWriteValue64_v2(stream, state + sizeof(uint64_t),
@@ -309,14 +291,20 @@ static CUresult submit_persistent(struct fgv_worker *worker, const struct fgv_se
     struct fgv_parts *parts = &worker->parts;
     const CUlaunchConfig *config = &launch->config;
     struct persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                               .end_multiprocessor = FGV_FULL_GRID};
-    descriptor.nr_blocks = nr_blocks_of(descriptor.grid);
+                                               .end_multiprocessor = FGV_ALL_MULTIPROCESSORS};
+    descriptor.nr_blocks = fgv_grid_nr_blocks(descriptor.grid);
     const uint32_t grid[3] = {resident_blocks(worker, launch, parts->nr_blocks_left), 1, 1};
     CUresult result = set_state(worker, config->hStream, descriptor.nr_blocks - parts->nr_blocks_left);
-    parts->is_stopped = false;
-    return result != CUDA_SUCCESS
-               ? result
-               : submit(worker, service, stream, launch, grid, &descriptor, sizeof(descriptor), parts->nr_blocks_left);
+    parts->stopped_ns = 0;
+    if (result == CUDA_SUCCESS) {
+        result = submit(worker, service, stream, launch, grid, &descriptor, sizeof(descriptor), parts->nr_blocks_left);
+    }
+    if (result == CUDA_SUCCESS && parts->is_let_go) {
+        parts->variant->is_let_go = true;
+        parts->nr_blocks_left = 0;
+        parts->nr_in_flight = 0; /* nobody stops it, or looks how far it came */
+    }
+    return result;
 }
 
 /* A stream of the worker's own in the current context, beside those of the guest: for what must not wait behind them.
@@ -379,9 +367,13 @@ static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stre
 static bool has_room(const struct fgv_worker *worker)
 {
     const struct fgv_parts *parts = &worker->parts;
+    if (parts->is_let_go) {
+        return true;
+    }
     if (parts->variant->mode == FGV_SLICING_PERSISTENT) {
         return parts->nr_in_flight == 0;
     }
+
     uint64_t next_ns = part_ns(parts->variant, wanted_blocks(worker, parts->variant));
     bool is_known = parts->variant->block_ns_1024 != 0;
     return parts->nr_in_flight < (is_known && next_ns < FGV_LONG_PART_NS ? FGV_MAX_PARTS_IN_FLIGHT : 1);
@@ -415,6 +407,13 @@ static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service 
                                                                  : submit_box(worker, service, stream, launch);
 }
 
+/* What is on the device beside the parts does not end. */
+static bool is_held_up(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished > worker->parts.nr_in_flight &&
+           fgv_clock_ns() - worker->last_finish_ns > FGV_LET_GO_NS;
+}
+
 enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
                                       const struct fgv_request *request, CUresult *result)
 {
@@ -422,9 +421,10 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
     struct fgv_launch launch;
-    *result = stream ? collect(worker, stream, nr_blocks_of(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
+    *result = stream ? collect(worker, stream, fgv_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
+    parts->is_let_go |= is_held_up(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
-        if (!has_room(worker) || !fgv_turn_has_room(worker) || !fgv_turn_begin(worker)) {
+        if (!has_room(worker) || !fgv_turn_has_room(worker) || !fgv_turn_begin(worker, stream)) {
             return FGV_PARTS_MORE;
         }
         *result = submit_part(worker, service, request, stream, &launch);
@@ -442,12 +442,27 @@ void fgv_parts_poll(struct fgv_worker *worker)
 {
     struct fgv_parts *parts = &worker->parts;
     if (!parts->variant || parts->variant->mode != FGV_SLICING_PERSISTENT || parts->nr_in_flight == 0 ||
-        parts->is_stopped || fgv_grant_has(&worker->grantee)) {
+        fgv_grant_has(&worker->grantee)) {
         return;
     }
+    uint64_t now_ns = fgv_clock_ns();
+    if (parts->stopped_ns != 0 && now_ns - parts->stopped_ns < FGV_STOP_AGAIN_NS) {
+        return;
+    }
+
     fgv_context_make_current(worker, parts->variant->context);
     CUstream stream = side_stream(worker);
-    parts->is_stopped =
-        stream && worker->driver.cuStreamWriteValue64_v2(stream, parts->variant->state + sizeof(uint64_t), 0,
-                                                         CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS;
+    parts->stopped_ns = now_ns;
+    if (stream) {
+        worker->driver.cuStreamWriteValue64_v2(stream, parts->variant->state + sizeof(uint64_t), 0,
+                                               CU_STREAM_WRITE_VALUE_DEFAULT);
+    }
+}
+
+bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request)
+{
+    const struct fgv_request_cuStreamQuery *fixed = request->fixed;
+    return worker->parts.variant && request->header->call == FGV_CALL_cuStreamQuery &&
+           fixed->hStream == worker->parts.stream &&
+           (uint32_t)worker->parts.variant->context->handle == request->header->context;
 }

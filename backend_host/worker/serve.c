@@ -190,6 +190,19 @@ static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *pars
     return fgv_is_recording(worker, number);
 }
 
+/* The stream of a request, in its context; NULL when it names none. */
+static struct fgv_stream *stream_of(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+{
+    uint64_t number = 0;
+    if (fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+        memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
+    }
+    return fgv_stream_find(worker, number);
+}
+
 /* A launch that goes in parts. False: not all of it is out. */
 static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
@@ -223,7 +236,7 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         worker->is_gated = true;
         return false;
     }
-    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
+    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker, stream_of(worker, parsed)))) {
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
@@ -291,6 +304,11 @@ enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_con
     struct fgv_parsed parsed;
     if (!parse(&parsed, record->payload, record->payload_bytes)) {
         refuse(worker, record->response, CUDA_ERROR_INVALID_VALUE);
+        return FGV_SERVED;
+    }
+    if (fgv_parts_answers(worker, &parsed.request)) {
+        fgv_count(&worker->slot->nr_calls, 1);
+        fgv_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
         return FGV_SERVED;
     }
     if (!has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {

@@ -69,6 +69,7 @@ struct fgv_variant {
     CUdeviceptr state; /* of a persistent one: u64 counter, u64 limit */
     uint32_t mode;
     uint32_t descriptor_offset;
+    bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */
     uint64_t block_ns_1024; /* 1024 times what a block takes of the device, 0: unknown */
     uint32_t nr_constants;
     struct fgv_variant_constant constants[];
@@ -85,7 +86,9 @@ struct fgv_parts {
     uint32_t next[3];            /* the first block that is not submitted */
     uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
     bool has_begun;
-    bool is_stopped; /* a persistent kernel was told to */
+    bool is_let_go;      /* something before it does not end: all that is left is submitted at once */
+    uint64_t stream;     /* the guest's number */
+    uint64_t stopped_ns; /* a persistent kernel was told to stop, 0: it was not */
     struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
     uint64_t done_ns; /* when the last part was seen to end */
@@ -113,6 +116,8 @@ enum fgv_parts_state {
 /* Submits what may be submitted now of the launch that was taken. */
 enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
                                       const struct fgv_request *request, CUresult *result);
+/* Whether this is a look at the stream of the launch that goes in parts: its work is not done. */
+bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
 /* Tells a persistent kernel to stop when the turn is over. */
 void fgv_parts_poll(struct fgv_worker *worker);
 

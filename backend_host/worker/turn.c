@@ -32,12 +32,13 @@
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS        UINT64_C(1000000000)
-#define FGV_ALONE_NS         UINT64_C(100000000) /* of work is queued by who is alone */
-#define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
-#define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
-#define FGV_MARKS_IN_QUEUE   4u
-#define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
+#define FGV_SHARED_NS          UINT64_C(1000000000)
+#define FGV_ALONE_NS           UINT64_C(100000000) /* of work is queued by who is alone */
+#define FGV_MIN_QUEUED         2u                  /* so that the device has the next one when it ends one */
+#define FGV_MIN_QUEUED_ALONE   32u                 /* kernels of several streams may run side by side */
+#define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
+#define FGV_MARKS_IN_QUEUE     4u
+#define FGV_STALLED_NS         UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -171,7 +172,19 @@ static uint32_t allowance_unwaited(struct fgv_worker *worker)
     return nr;
 }
 
-bool fgv_turn_begin(struct fgv_worker *worker)
+/* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
+ * newcomer wait, for seconds when they are long ones that cannot go in parts. */
+static bool fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    uint32_t nr = fitting(worker, FGV_ALONE_NS, worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_MIN_QUEUED);
+    if (!stream || worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
+        return true;
+    }
+    worker->mark_interval = 1;
+    return fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS;
+}
+
+bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
@@ -191,7 +204,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         end_hold(worker, fgv_clock_ns());
     }
     if (!fgv_grant_others_wait(grantee)) {
-        return worker->nr_unfinished < allowance_unwaited(worker);
+        return worker->nr_unfinished < allowance_unwaited(worker) && fits_stream(worker, stream);
     }
     worker->shared_ns = fgv_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);

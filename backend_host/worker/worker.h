@@ -272,6 +272,8 @@ void fgv_stream_free_if_unused(struct fgv_stream *stream);
 /* gate.c */
 /* How many submissions may be running: not those in streams that are held up. */
 uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* Submissions to the stream that have not ended, without what a host function holds. */
+uint32_t fgv_nr_in_stream(const struct fgv_stream *stream);
 /* No more may be queued before a stream that waits for a value goes on. */
 bool fgv_gate_is_full(const struct fgv_worker *worker);
 /* Around a call after which the stream may be held up, and before a submission. */
@@ -302,8 +304,8 @@ static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_
 /* turn.c */
 /* Whether one more submission fits into the driver's queue. */
 bool fgv_turn_has_room(const struct fgv_worker *worker);
-/* Whether one more submission may be made now. */
-bool fgv_turn_begin(struct fgv_worker *worker);
+/* Whether one more submission may be made now, to this stream (NULL: nobody knows to which). */
+bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight. */
