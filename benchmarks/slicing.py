@@ -47,19 +47,21 @@ _START_S = 300.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured on a kind of device. `spin` is a long launch: blocks, and us of each; `nr_wakes` sleeps of `sleep_us` beside it."""
+    """What is measured on a kind of device. `spin` is a long launch: blocks, and us of each thread; a part of it has `least_blocks` at least;
+    `nr_wakes` sleeps of `sleep_us` beside it."""
 
     blocks: tuple[int, ...]
     parts: tuple[int, ...]
     nr_rounds: int
     spin: tuple[int, int]
+    least_blocks: int
     nr_wakes: int
     sleep_us: int
 
 
 SIZES = {
-    "cuda": Sizes((600, 900), PARTS, 5, (40_000_000, 50), 300, 20_000),
-    "soft": Sizes((16, 24), (4, 16, 64), 2, (4_000, 200), 10, 20_000),
+    "cuda": Sizes((600, 900), PARTS, 5, (40_000_000, 50), 1500, 300, 20_000),
+    "soft": Sizes((16, 24), (4, 16, 64), 2, (2_000, 20), 2, 10, 20_000),
 }
 
 
@@ -135,7 +137,8 @@ def measure_costs(device: str, sizes: Sizes) -> list[Cost]:
 
 
 def _wait(program: Path, device: str, sizes: Sizes, way: str) -> Wait:
-    with _daemon(device, WAYS[way]) as guest:
+    settings = {"slicing_least_blocks": sizes.least_blocks, **WAYS[way]}
+    with _daemon(device, settings) as guest:
         long = [*guest, "long", "--", str(program), "spin", *map(str, sizes.spin)]
         child = subprocess.Popen(long, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PACKAGE_ROOT)
         assert child.stdout is not None

@@ -14,6 +14,12 @@ static uint32_t piece(uint64_t wanted, uint64_t left)
     return (uint32_t)(left < wanted + wanted / 2 ? left : wanted);
 }
 
+/* How many rows, or planes, have so many blocks. */
+static uint64_t rounded_up(uint64_t wanted, uint64_t each)
+{
+    return wanted / each + (wanted % each != 0);
+}
+
 /* The next box of about `wanted` blocks: cut across x, or whole rows, or whole planes. */
 struct fgv_grid_box fgv_grid_next_box(const uint32_t next[3], const uint32_t grid[3], uint64_t wanted)
 {
@@ -24,10 +30,10 @@ struct fgv_grid_box fgv_grid_next_box(const uint32_t next[3], const uint32_t gri
         box.size[1] = 1;
         box.axis = 0;
     } else if (next[1] != 0 || plane >= wanted + wanted / 2) {
-        box.size[1] = piece(wanted / grid[0], grid[1] - next[1]);
+        box.size[1] = piece(rounded_up(wanted, grid[0]), grid[1] - next[1]);
         box.axis = 1;
     } else {
-        box.size[2] = piece(wanted / plane, grid[2] - next[2]);
+        box.size[2] = piece(rounded_up(wanted, plane), grid[2] - next[2]);
         box.axis = 2;
     }
     return box;

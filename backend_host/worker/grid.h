@@ -15,8 +15,8 @@ struct fgv_grid_box {
 
 /* UINT64_MAX when there are more. */
 uint64_t fgv_grid_nr_blocks(const uint32_t grid[3]);
-/* A box of about `wanted` blocks that begins at `next`: half more at most, and less only where a row ends; never a rest
- * of less than half. */
+/* A box that begins at `next`, of `wanted` blocks or a little more: whole rows and planes are not torn for a few. Less
+ * only at the end of a row, a plane or the grid, and never less than half. */
 struct fgv_grid_box fgv_grid_next_box(const uint32_t next[3], const uint32_t grid[3], uint64_t wanted);
 /* Moves `next` to the first block behind the box. */
 void fgv_grid_advance(uint32_t next[3], const uint32_t grid[3], const struct fgv_grid_box *box);
