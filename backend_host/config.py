@@ -47,7 +47,7 @@ class Config:
     """Launches of more blocks are large (paper, section 5.5.2: 600 x 600)."""
     slicing_least_blocks: int = 1500
     """Of a part."""
-    slicing_part_us: int = 250
+    slicing_part_us: int = 200
     """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
     slicing_run_blocks: int = 0
     """After so many blocks a persistent kernel stops by itself; 0: when it is told to."""

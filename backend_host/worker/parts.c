@@ -438,11 +438,16 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
     return FGV_PARTS_OUT;
 }
 
+bool fgv_parts_can_stop(const struct fgv_worker *worker)
+{
+    const struct fgv_parts *parts = &worker->parts;
+    return parts->variant && parts->variant->mode == FGV_SLICING_PERSISTENT && parts->nr_in_flight != 0;
+}
+
 void fgv_parts_poll(struct fgv_worker *worker)
 {
     struct fgv_parts *parts = &worker->parts;
-    if (!parts->variant || parts->variant->mode != FGV_SLICING_PERSISTENT || parts->nr_in_flight == 0 ||
-        fgv_grant_has(&worker->grantee)) {
+    if (!fgv_parts_can_stop(worker) || fgv_grant_has(&worker->grantee)) {
         return;
     }
     uint64_t now_ns = fgv_clock_ns();

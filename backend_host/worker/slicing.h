@@ -118,6 +118,8 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
                                       const struct fgv_request *request, CUresult *result);
 /* Whether this is a look at the stream of the launch that goes in parts: its work is not done. */
 bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
+/* Whether a persistent kernel is on the device. */
+bool fgv_parts_can_stop(const struct fgv_worker *worker);
 /* Tells a persistent kernel to stop when the turn is over. */
 void fgv_parts_poll(struct fgv_worker *worker);
 

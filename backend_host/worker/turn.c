@@ -16,6 +16,8 @@
  * it still stands before all who wait, or has only just got it (a switch costs the GPU more than a short pause). What
  * it holds without use it pays for. One that pauses for longer than it works is not waited for.
  *
+ * Large launches go in parts (parts.c), each of them a submission here.
+ *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
  */

@@ -1,7 +1,8 @@
 """The worker's part in Python of running large launches in parts: images are kept, and variants of kernels made from their PTX.
 
-An image is kept as its program sent it, which is compressed as a rule; it is unpacked and parsed when a kernel of it needs a variant. What is
-made is text, which the driver compiles. Everything here comes from a guest: what cannot be kept or understood means that its kernels run whole.
+The PTX of an image is kept as its program sent it, which is compressed as a rule; it is unpacked and parsed when a kernel of it needs a
+variant. What is made is text, which the driver compiles. Everything here comes from a guest: what cannot be kept or understood means that its
+kernels run whole.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from backend_host.worker._worker import ffi, lib
-from cuda_api.fatbin import EntryFlags, EntryKind, FatbinError, NoPtxError, parse, select_ptx
+from cuda_api.fatbin import (
+    ELF_MAGIC,
+    EntryFlags,
+    EntryKind,
+    FatbinError,
+    NoPtxError,
+    parse,
+    select_ptx,
+    without_machine_code,
+)
 from cuda_api.ptx import PtxSyntaxError, format_module
 from cuda_api.ptx import parse as parse_ptx
 from cuda_api.ptx.syntax import Module
@@ -51,11 +61,20 @@ class Images:
         self.forget(owner)
         if image is None:
             self._kept[owner] = Whole.SEPARATE_COMPILATION
-        elif len(image) > MAX_IMAGE_BYTES or self._kept_bytes + len(image) > MAX_KEPT_BYTES:
+        elif len(image) > MAX_IMAGE_BYTES:
             self._kept[owner] = Whole.TOO_LARGE
         else:
-            self._kept[owner] = image
-            self._kept_bytes += len(image)
+            self._kept[owner] = kept = self._worth_keeping(image)
+            self._kept_bytes += len(kept) if isinstance(kept, bytes) else 0
+
+    def _worth_keeping(self, image: bytes) -> bytes | Whole:
+        if image.startswith(ELF_MAGIC):
+            return Whole.NO_PTX
+        try:
+            kept = without_machine_code(image) if image.startswith(_CONTAINER) else image
+        except FatbinError:
+            return Whole.NOT_UNDERSTOOD
+        return kept if self._kept_bytes + len(kept) <= MAX_KEPT_BYTES else Whole.TOO_LARGE
 
     def forget(self, owner: Owner) -> None:
         """It was unloaded, or its number is given again."""
@@ -103,7 +122,7 @@ def text_of(image: bytes, capability: int) -> str:
     text = select_ptx(image, capability)
     if len(text) > MAX_TEXT_BYTES:
         raise RunsWholeError(Whole.TOO_LARGE, f"{len(text)} bytes of PTX")
-    if image[: len(_CONTAINER)] == _CONTAINER:
+    if image.startswith(_CONTAINER):
         _check_machine_code(image, capability)
     return text
 

@@ -50,6 +50,7 @@
 /* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
 #define POLL_NAP_PART   32
 #define POLL_NAP_MIN_NS UINT64_C(50000)
+#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
 #define POLL_NAP_MAX_NS UINT64_C(5000000)
 #define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
 #define PARK_NS         UINT64_C(100000000)
@@ -319,6 +320,9 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     }
     if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
+        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+            busy_ns = STOP_NAP_NS;
+        }
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend_host.worker.variants import MAX_IMAGE_BYTES, MAX_KEPT_BYTES, Images
+from cuda_api.fatbin import parse, select_ptx, without_machine_code
 from cuda_api.ptx.variants import RunsWholeError, Whole
 
 OWNER = (4, 1)
@@ -52,6 +53,15 @@ def test_text_and_containers() -> None:
     assert "fgv_state" in made(text(), is_persistent=True)
 
 
+def test_machine_code_is_not_kept() -> None:
+    image = container(entry(ELF, 90, bytes(1 << 20)), entry(PTX, 80, text()), entry(ELF, 75, bytes(1 << 20)))
+    small = without_machine_code(image)
+    assert len(small) < 1000
+    assert [(found.kind, found.sm) for found in parse(small).entries] == [(ELF, 90), (PTX, 80), (ELF, 75)]
+    assert select_ptx(small, 90) == select_ptx(image, 90)
+    assert without_machine_code(small) == small
+
+
 def test_constants_are_named() -> None:
     images = Images()
     images.keep(OWNER, text())
@@ -91,7 +101,7 @@ def test_what_the_driver_does_not_find() -> None:
 
 def test_a_guest_that_loads_for_ever_fills_nothing() -> None:
     images = Images()
-    large = bytes(MAX_IMAGE_BYTES)
+    large = b"x" * MAX_IMAGE_BYTES
     for number in range(MAX_KEPT_BYTES // MAX_IMAGE_BYTES):
         images.keep((4, number), large)
     images.keep((4, 1000), text())
