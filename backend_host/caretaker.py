@@ -26,6 +26,7 @@ _NR_LINES = 20
 """Lines about one region within a minute at most: a guest must not fill the host's disk with its mistakes."""
 _LINES_NS = 60_000_000_000
 CUDA_ERROR_OUT_OF_MEMORY = 2
+CUDA_ERROR_LAUNCH_TIMEOUT = 702
 CUDA_ERROR_SYSTEM_NOT_READY = 802
 
 log = logging.getLogger("fairgv.regions")
@@ -78,6 +79,7 @@ class Caretaker:
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
+        self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._nr_failures = 0
         self._nr_lines = 0
@@ -106,6 +108,11 @@ class Caretaker:
             self._region.mark_dead(client.index)
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
+
+    def time_out(self, slot: int) -> None:
+        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
+        self._late.put(slot)
+        self._region.announce()
 
     def workers(self) -> list[WorkerProcess]:
         """Those that serve this region now."""
@@ -232,12 +239,20 @@ class Caretaker:
             self._region.announce()
 
     def _take_news(self) -> None:
+        while not self._late.empty():
+            self._end_late(self._late.get())
         while not self._ended.empty():
             worker, status = self._ended.get()
             for index, entry in self._entries.items():
                 if entry.worker is worker:
                     entry.worker = None
                     self._worker_is_gone(self._region.client(index), entry, status)
+
+    def _end_late(self, slot: int) -> None:
+        for index, entry in self._entries.items():
+            if entry.worker is not None and entry.worker.slot == slot:
+                self._region.fail(index, CUDA_ERROR_LAUNCH_TIMEOUT)
+                entry.worker.stop()
 
     def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
         """A client that still says HELLO was never served; another worker would most likely end in the same way."""

@@ -29,9 +29,10 @@ from backend_host.grants import GrantKeeper
 from backend_host.ipc import Message, Server, Session
 from backend_host.statistics import DaemonStatistics, DeviceStatistics
 from backend_host.vgpus import VGpuRegistry
+from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
 from backend_host.worker.control import ControlPage
-from backend_host.workers import WorkerPool, worker_environment, worker_identity
+from backend_host.workers import WorkerPool, slicing_settings, worker_environment, worker_identity
 from scheduler.registry import make_policy
 
 MAX_WEIGHT = 10_000
@@ -115,13 +116,19 @@ class Daemon:
         self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
         environment = worker_environment(identity, config.state_dir)
-        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment)
+        slicing = slicing_settings(config)
+        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
         pool.start()
         stack.callback(pool.stop)
         self._keeper.start()
         stack.callback(self._keeper.stop)
         self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts)
         stack.callback(self._vgpus.remove_all)
+        if config.watchdog_s:
+            watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)
+            self._vgpus.late = watchdog.late
+            watchdog.start()
+            stack.callback(watchdog.stop)
         self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir)
         stack.callback(self._domains.stop)
         self._domains.restore()

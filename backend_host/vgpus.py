@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
@@ -20,6 +20,7 @@ from backend_host.devices import with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.watchdog import Late
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
 from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
@@ -108,6 +109,7 @@ class VGpu:
     uid: int
     caretaker: Caretaker
     nr_users: int = 0
+    nr_timed_out: int = 0
     totals: Totals = field(default_factory=Totals)
 
 
@@ -130,6 +132,8 @@ class VGpuRegistry:
         self._vgpus: dict[str, VGpu] = {}
         self._lock = threading.Lock()
         self._retired_ns = 0
+        self.late: Callable[[], Sequence[Late]] = tuple
+        """Workers that the watchdog has warned of."""
 
     def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
         """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
@@ -234,6 +238,14 @@ class VGpuRegistry:
         if vgpu is not None:
             vgpu.caretaker.renew()
 
+    def time_out(self, slot: int) -> None:
+        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+        with self._lock:
+            for vgpu in self._vgpus.values():
+                if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
+                    vgpu.nr_timed_out += 1
+                    vgpu.caretaker.time_out(slot)
+
     def remove_all(self) -> None:
         """For a daemon that stops."""
         with self._lock:
@@ -269,9 +281,16 @@ class VGpuRegistry:
             held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             nr_grants=account.nr_grants,
+            late_ns=self._late_ns(vgpu),
+            nr_timed_out=vgpu.nr_timed_out,
             totals=totals,
             clients=clients,
         )
+
+    def _late_ns(self, vgpu: VGpu) -> int:
+        """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
+        slots = {worker.slot for worker in vgpu.caretaker.workers()}
+        return max((late.late_ns for late in self.late() if late.slot in slots), default=0)
 
     def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
         workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]

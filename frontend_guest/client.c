@@ -262,7 +262,14 @@ CUresult fgv_client_lost(void)
         return (CUresult)atomic_load_explicit(&lost_result, memory_order_relaxed);
     if (gate == FGV_GATE_ENDING)
         return CUDA_ERROR_DEINITIALIZED;
-    if (atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY)
+    const bool is_ready = atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
+    if (atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed) == CUDA_ERROR_LAUNCH_TIMEOUT) {
+        fgv_log_cause(FGV_CAUSE_LOST,
+                      "work of this program kept the GPU from others for too long: the host ended the process that "
+                      "served it");
+        return lost_with(CUDA_ERROR_LAUNCH_TIMEOUT);
+    }
+    if (is_ready)
         fgv_log_cause(
             FGV_CAUSE_LOST,
             "the FairGV daemon on the host and the process that served this program have stopped answering; start the "

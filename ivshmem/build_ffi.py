@@ -76,6 +76,7 @@ bool fgv_client_look(const struct fgv_region *region, uint32_t index, struct fgv
 uint64_t fgv_clients_in_use(const struct fgv_region *region);
 bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t from, uint32_t to);
 bool fgv_client_refuse(const struct fgv_region *region, uint32_t index, uint32_t code);
+bool fgv_client_fail(const struct fgv_region *region, uint32_t index, uint32_t code);
 bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_t seen);
 void fgv_heap_count(const struct fgv_region *region, struct fgv_heap_census *census);
 

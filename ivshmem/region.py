@@ -363,6 +363,10 @@ class Region:
         """HELLO -> REFUSED with CUresult `code`; False when the entry was not in HELLO."""
         return bool(lib.fgv_client_refuse(self._checked(), index, code))
 
+    def fail(self, index: int, code: int) -> bool:
+        """Every call of the program gives CUresult `code` from now on, also when its worker has ended; False when it is not READY."""
+        return bool(lib.fgv_client_fail(self._checked(), index, code))
+
     def mark_dead(self, index: int) -> bool:
         """READY -> DEAD: the worker died; False when the client was closing already."""
         return self.step(index, ClientState.READY, ClientState.DEAD)

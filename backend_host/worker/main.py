@@ -15,10 +15,13 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import may_print
+
+if TYPE_CHECKING:
+    from backend_host.worker.variants import Images
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
@@ -122,6 +125,9 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
         },
     )
     lib.fgv_worker_set_inspector(worker, lib.fgv_image_may_print)
+    settings = ffi.new("struct fgv_slicing_settings *", message.get("slicing", {}))
+    callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
+    lib.fgv_worker_set_slicing(worker, settings, ffi.new("struct fgv_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     refused = lib.fgv_worker_attach(worker, assignment, error, _ERROR_BYTES)
     os.close(region_fd)
@@ -135,6 +141,37 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
 def fgv_image_may_print(image: ffi.CData, image_bytes: int) -> bool:
     """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may."""
     return may_print(bytes(ffi.buffer(image, image_bytes)))
+
+
+_images: list[Images] = []
+"""The one of this process, made with the first image that is kept: a worker that slices nothing does without the parser."""
+_answer: list[ffi.CData] = []
+"""Text and names of the last variant; C reads them until it asks again."""
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_keep(owner_kind: int, owner: int, image: ffi.CData, image_bytes: int) -> None:
+    """Called by the loop when a module or library was loaded; no bytes: it was linked from several."""
+    if not _images:
+        from backend_host.worker.variants import Images  # noqa: PLC0415
+
+        _images.append(Images())
+    _images[0].keep((owner_kind, owner), bytes(ffi.buffer(image, image_bytes)) if image_bytes else None)
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_forget(owner_kind: int, owner: int) -> None:
+    """Called by the loop when one was unloaded."""
+    for images in _images:
+        images.forget((owner_kind, owner))
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_make(wish: ffi.CData) -> None:
+    """Called by the loop when a large launch needs a variant; when this raises, `why_whole` stays what it was."""
+    from backend_host.worker.variants import make  # noqa: PLC0415
+
+    _answer[:] = make(_images[0] if _images else None, wish)
 
 
 def tell(daemon: socket.socket, ended: dict[str, Any]) -> None:

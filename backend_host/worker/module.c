@@ -94,6 +94,14 @@ CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle,
     return CUDA_SUCCESS;
 }
 
+void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel)
+{
+    if (kernel) {
+        fgv_variant_drop(worker, kernel->variant);
+        free(kernel);
+    }
+}
+
 /* All that the guest wants to know of a kernel or function, so that it never asks again. */
 static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)

@@ -51,6 +51,7 @@
 /* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
 #define POLL_NAP_PART   32
 #define POLL_NAP_MIN_NS UINT64_C(50000)
+#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
 #define POLL_NAP_MAX_NS UINT64_C(5000000)
 #define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
 #define PARK_NS         UINT64_C(100000000)
@@ -321,6 +322,9 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     }
     if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
+        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+            busy_ns = STOP_NAP_NS;
+        }
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {
@@ -437,6 +441,7 @@ static void loop(struct fgv_worker *worker)
             is_news |= fgv_host_poll(worker);
         }
         fgv_turn_poll(worker, now_ns);
+        fgv_parts_poll(worker);
         if (now_ns - worker->looked_ns > LOOK_NS) {
             look_after_client(worker, now_ns);
             show_use(worker, now_ns);
@@ -478,7 +483,12 @@ static void take_down(struct fgv_worker *worker)
     fgv_blobs_free(worker);
     struct fgv_handles *handles = &worker->handles;
     for (uint32_t i = 0; i <= handles->mask; i++) {
-        free(handles->places[i].object); /* of kernels: streams went with their contexts */
+        struct fgv_handle *handle = &handles->places[i];
+        if (handle->number != 0 && (handle->kind == FGV_HANDLE_KERNEL || handle->kind == FGV_HANDLE_FUNCTION)) {
+            fgv_kernel_free(worker, handle->object);
+        } else {
+            free(handle->object); /* no stream: those went with their contexts */
+        }
     }
     free(handles->places);
     free(worker->pinned.items);

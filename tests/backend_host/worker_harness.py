@@ -371,11 +371,12 @@ def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> Clie
 class Served:
     """A guest with its worker."""
 
-    def __init__(self, host: Host, region: Region, quota_bytes: int = 0) -> None:
+    def __init__(self, host: Host, region: Region, quota_bytes: int = 0, **changes: Any) -> None:
+        """`changes`: of what the worker is told."""
         self.host, self.region = host, region
         self.vgpu = host.control.vgpu_take(quota_bytes)
         self.guest = Guest(region)
-        self.worker: Worker = host.start(region, 0, self.vgpu)
+        self.worker: Worker = host.start(region, 0, self.vgpu, **changes)
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
 
     def primary(self) -> Guest:
