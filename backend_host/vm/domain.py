@@ -32,11 +32,10 @@ from backend_host.vm.domain_xml import (
     check_region_size,
     check_settings,
     device_xml,
-    free_slot,
     without_empty_metadata,
 )
 from backend_host.vm.errors import VmError
-from backend_host.vm.plug import plug, unplug
+from backend_host.vm.plug import lasting_slot, plug, unplug
 from backend_host.vm.region_file import RegionOwner, prepare_region_file, region_name, region_path, remove_region_file
 
 TakesEffect = Literal["now", "next start"]
@@ -47,8 +46,8 @@ class Attachment:
     """A domain and its vGPU. `takes_effect` is 'now' when the guest has (or, after detach, has lost) the device already.
 
     `run_id` is another after each start, and -1 while the domain is off; `is_paused` tells that its vCPUs stand still. `owner` is as whom QEMU
-    opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `explanation` is a sentence for the
-    operator when something is left to say, else empty.
+    opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `has_own_scheduling`: the
+    definition says how its vCPUs are scheduled. `explanation` is a sentence for the operator when something is left to say, else empty.
     """
 
     domain: str
@@ -63,6 +62,7 @@ class Attachment:
     takes_effect: TakesEffect
     owner: RegionOwner
     label: str | None = None
+    has_own_scheduling: bool = False
     explanation: str = ""
 
 
@@ -260,7 +260,7 @@ def _lasting_definition(domain: Any) -> DomainXml:
 
 def _define_device(domain: Any, definition: DomainXml, settings: Settings, region_bytes: int) -> None:
     libvirt = load_libvirt()
-    slot = free_slot(definition) if definition.has_pci_express_root() else None
+    slot = lasting_slot(definition, region_bytes)
     device = device_xml(region_name(definition.uuid), region_bytes, slot)
     domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     try:
@@ -322,6 +322,7 @@ def _attachment(
         takes_effect="now" if has_device == (gone is None) else "next start",
         owner=qemu_owner(connection, running or lasting),
         label=running.label("selinux") if running is not None else None,
+        has_own_scheduling=(running or lasting).has_fixed_vcpu_scheduling(),
         explanation=explanation,
     )
 

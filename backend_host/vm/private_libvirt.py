@@ -76,6 +76,11 @@ class PrivateLibvirt:
         if self._user:
             os.chown(path, *self._user)
 
+    def restart(self) -> None:
+        """Ends libvirtd and starts it anew, as its package does when it is updated; guests run on."""
+        self._end_daemon()
+        self._start(_find_libvirtd())
+
     def _lay_out(self) -> None:
         for name in ("run", "config/libvirt", "cache", "data"):
             (self.folder / name).mkdir(parents=True, mode=0o700)

@@ -9,6 +9,7 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import probe, with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
@@ -43,13 +44,16 @@ def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     pool.start()
     keeper = GrantKeeper(page, FirstCome())
     keeper.start()
+    coscheduler = Coscheduler(page)
+    coscheduler.start()
     nr_fds = nr_open()
-    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts)
+    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts, coscheduler)
     yield registry
     registry.remove_all()
     assert registry.statistics() == ()
     assert page.vgpus() == [], "every account was given back"
     assert nr_open() == nr_fds, "every descriptor was given back"
+    coscheduler.stop()
     keeper.stop()
     pool.stop()
     os.close(fd)
