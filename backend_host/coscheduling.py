@@ -54,7 +54,7 @@ class Coscheduler:
             self._thread.join()
         with self._lock:
             lib.fgv_booster_free(self._booster)
-            self._booster = ffi.NULL
+            self._booster = ffi.NULL  # nothing asks for more than statistics by now
 
     def add_machine(self, vgpu: int, name: str, threads: QemuThreads) -> None:
         """The vGPU's virtual machine has started: its vCPUs are these."""
@@ -62,21 +62,16 @@ class Coscheduler:
             if tid and lib.fgv_boost_clear_left_over(tid):
                 log.info("%s: a vCPU that an earlier daemon left boosted is normal again", name)
         boost = boost_ways.choose(next(tid for tid in threads.tids if tid), self._ways)
-        try:
-            pidfd = os.pidfd_open(threads.pid)
-        except OSError as error:
-            boost = f"QEMU has ended: {error.strerror}"
         with self._lock:
-            if isinstance(boost, Boost) and self._booster != ffi.NULL:
-                arguments = (pidfd, boost.weight_fd, list(threads.tids), len(threads.tids))
-                lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), *arguments)
+            if isinstance(boost, Boost):
+                boost = self._set_vcpus(vgpu, boost, threads)
             self._note(vgpu, name, boost)
 
     def add_user(self, vgpu: int, name: str, uid: int) -> None:
         """A vGPU of programs of this host, of this user. Which thread waits is known only when it does; so what works here is taken."""
         boost = boost_ways.choose(threading.get_native_id(), [way for way in self._ways if way.name != "group-weight"])
         with self._lock:
-            if isinstance(boost, Boost) and self._booster != ffi.NULL:
+            if isinstance(boost, Boost):
                 lib.fgv_booster_set_user(self._booster, vgpu, boost.native(), uid)
             self._note(vgpu, name, boost)
 
@@ -101,6 +96,22 @@ class Coscheduler:
             if self._booster != ffi.NULL:
                 lib.fgv_booster_read(self._booster, vgpu, counts, counts + 1)
         return CoschedulingStatistics(member.way, member.is_boosted, int(counts[0]), int(counts[1]))
+
+    def _set_vcpus(self, vgpu: int, boost: Boost, threads: QemuThreads) -> Boost | str:
+        """The booster has the descriptors from now on. A process that has ended is a reason, not an error."""
+        pidfd = -1
+        try:
+            pidfd = os.pidfd_open(threads.pid)
+            arguments = (pidfd, boost.weight_fd, list(threads.tids), len(threads.tids))
+            if lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), *arguments):
+                return boost
+            reason = "more vCPUs than can be looked after"
+        except OSError as error:
+            reason = f"QEMU has ended: {error.strerror}"
+        for descriptor in (pidfd, boost.weight_fd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        return reason
 
     def _note(self, vgpu: int, name: str, boost: Boost | str) -> None:
         is_boosted = isinstance(boost, Boost)

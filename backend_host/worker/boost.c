@@ -58,6 +58,7 @@ struct fgv_booster {
     uint64_t limit_ns;
     pthread_mutex_t lock;
     _Atomic bool is_stopping;
+    uint32_t sequence; /* of the hand-over that was seen last */
     struct target targets[FGV_MAX_VGPUS];
 };
 
@@ -150,6 +151,10 @@ bool fgv_boost_clear_left_over(int32_t tid)
     if (get_attributes(tid, &found) != 0 || !(found.flags & FLAG_RESET_ON_FORK)) {
         return false;
     }
+    if (!is_ordinary(&found)) {
+        const struct sched_param none = {.sched_priority = 0};
+        return sched_setscheduler(tid, SCHED_OTHER, &none) == 0; /* as nice as it was before */
+    }
     struct attributes normal = {.policy = SCHED_OTHER};
     return set_attributes(tid, &normal) == 0;
 }
@@ -160,6 +165,9 @@ struct fgv_booster *fgv_booster_new(struct fgv_control *control, uint64_t limit_
     if (booster) {
         booster->control = control;
         booster->limit_ns = limit_ns;
+        struct fgv_grant_reading grant;
+        fgv_control_grant_read(control, &grant);
+        booster->sequence = grant.sequence;
         pthread_mutex_init(&booster->lock, NULL);
     }
     return booster;
@@ -307,23 +315,24 @@ static void begin_boost(struct fgv_booster *booster, uint32_t vgpu, uint64_t now
 }
 
 /* Ends what is over, and begins for a holder that is new. Returns when to look again. */
-static uint64_t look(struct fgv_booster *booster, uint32_t *sequence, uint64_t now_ns)
+static uint64_t look(struct fgv_booster *booster, uint64_t now_ns)
 {
     struct fgv_grant_reading grant;
     fgv_control_grant_read(booster->control, &grant);
+    const bool is_handed_over = grant.sequence != booster->sequence;
+    booster->sequence = grant.sequence;
     uint64_t next_ns = now_ns + SLEEP_NS;
     pthread_mutex_lock(&booster->lock);
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         struct target *target = &booster->targets[vgpu];
-        if (target->boosted_tid != 0 && (grant.sequence != *sequence || now_ns >= target->until_ns)) {
+        if (target->boosted_tid != 0 && (is_handed_over || now_ns >= target->until_ns)) {
             end_boost(target);
         }
     }
-    if (grant.sequence != *sequence && grant.holder != FGV_NOBODY &&
+    if (is_handed_over && grant.holder != FGV_NOBODY &&
         fgv_set_nr_common(&booster->control->vgpus[grant.holder - 1].members, &booster->control->interactive) != 0) {
         begin_boost(booster, grant.holder - 1, now_ns);
     }
-    *sequence = grant.sequence;
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         const struct target *target = &booster->targets[vgpu];
         if (target->boosted_tid != 0 && target->until_ns < next_ns) {
@@ -345,12 +354,9 @@ void fgv_booster_run(struct fgv_booster *booster)
     /* Before those that it boosts, if it may; who is boosted late is boosted in vain. */
     struct attributes own = {.policy = SCHED_RR, .priority = 2};
     set_attributes(0, &own);
-    struct fgv_grant_reading grant;
-    fgv_control_grant_read(booster->control, &grant);
-    uint32_t sequence = grant.sequence;
     while (!atomic_load(&booster->is_stopping)) {
         uint32_t bell = atomic_load(&booster->control->boost_bell);
-        uint64_t next_ns = look(booster, &sequence, fgv_clock_ns());
+        uint64_t next_ns = look(booster, fgv_clock_ns());
         if (!atomic_load(&booster->is_stopping)) {
             sleep_until(&booster->control->boost_bell, bell, next_ns);
         }

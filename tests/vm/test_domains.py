@@ -199,14 +199,15 @@ def test_ten_times_out_and_in_again(scene: Scene, instance: PrivateLibvirt) -> N
     own_name = f"fairgv-{scene.guest.uuid}"
     held: list[tuple[tuple[int, int, int], int]] = []
     memory: list[int] = []
-    for _ in range(NR_CYCLES):
+    for number in range(NR_CYCLES):
         assert scene.command("detach", name) == f"{name} has no vGPU any more"
         scene.await_device(is_there=False)
         assert not region_path(own_name).exists()
         assert name not in scene.vgpus()
         assert scene.command("attach", name, "--region", "64M") == f"{name} has a vGPU now"
         scene.await_device(is_there=True)
-        scene.assert_a_program_passes()
+        if number in (0, NR_CYCLES - 1):
+            scene.assert_a_program_passes()
         wait_until(lambda: not scene.vgpus()[name]["clients"], "the client is gone")
         wait_until(lambda: nr_children(daemon) == 1, "one worker waits")
         held.append((held_by(daemon), nr_in(Path(f"/proc/{emulator}/fd"))))
