@@ -23,6 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -76,10 +77,14 @@ class PrivateLibvirt:
         if self._user:
             os.chown(path, *self._user)
 
-    def restart(self) -> None:
-        """Ends libvirtd and starts it anew, as its package does when it is updated; guests run on."""
+    @contextlib.contextmanager
+    def without_libvirtd(self) -> Iterator[None]:
+        """For the block libvirtd is away, as when its package is updated; guests run on."""
         self._end_daemon()
-        self._start(_find_libvirtd())
+        try:
+            yield
+        finally:
+            self._start(_find_libvirtd())
 
     def _lay_out(self) -> None:
         for name in ("run", "config/libvirt", "cache", "data"):

@@ -18,6 +18,7 @@
 #include "grant.h"
 
 #define SLEEP_NS UINT64_C(1000000000)
+#define PAUSE_NS 50000L /* between two looks: a worker that its guest took over could ring the bell without end */
 
 /* As in sched_setattr(2): linux/sched/types.h and the sched.h of older libcs exclude each other. */
 struct attributes {
@@ -357,6 +358,8 @@ void fgv_booster_run(struct fgv_booster *booster)
     while (!atomic_load(&booster->is_stopping)) {
         uint32_t bell = atomic_load(&booster->control->boost_bell);
         uint64_t next_ns = look(booster, fgv_clock_ns());
+        const struct timespec pause = {.tv_nsec = PAUSE_NS};
+        nanosleep(&pause, NULL);
         if (!atomic_load(&booster->is_stopping)) {
             sleep_until(&booster->control->boost_bell, bell, next_ns);
         }
