@@ -18,7 +18,7 @@ from backend_host.vm.connection import explain, load_libvirt
 from backend_host.vm.errors import NoPermissionError, VmError
 
 RECONNECT_INTERVAL_S = 1.0
-MAX_RECONNECT_INTERVAL_S = 30.0
+MAX_RECONNECT_INTERVAL_S = 5.0
 _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5
 
 

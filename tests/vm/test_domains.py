@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT
+from backend_host.ipc import Connection
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
 from backend_host.vm.guest import Guest
@@ -33,6 +33,7 @@ pytestmark = pytest.mark.vm
 GUEST_LIBRARY = PACKAGE_ROOT / "build/guest/libcuda.so.1"
 SHM_NAME = "fairgv-web"
 NR_CYCLES = 10
+REGION_BYTES = 64 << 20
 
 
 def blocks_of_the_page() -> list[str]:
@@ -66,15 +67,25 @@ class Scene:
     def virsh(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["virsh", "-c", self.uri, *arguments], capture_output=True, text=True, check=False)
 
-    def command(self, *arguments: str) -> str:
-        """One `fairgv-host` command that must succeed; what it says."""
-        answer = host_command(self.host.state_dir, *arguments)
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout.strip()
+    def ask(self, operation: str, **arguments: object) -> dict[str, Any]:
+        """What a `fairgv-host` command asks the daemon, without a process for each."""
+        with Connection(self.host.state_dir / "control.sock") as connection:
+            return connection.ask(operation, **arguments)
+
+    def attach(self) -> None:
+        """The running guest gets the device, now."""
+        answer = self.ask("attach", domain=self.guest.name, region_bytes=REGION_BYTES)
+        assert answer["text"] == f"{self.guest.name} has a vGPU now"
+        self.await_device(is_there=True)
+
+    def detach(self) -> None:
+        """The running guest loses it, now."""
+        assert self.ask("detach", domain=self.guest.name)["text"] == f"{self.guest.name} has no vGPU any more"
+        self.await_device(is_there=False)
 
     def vgpus(self) -> dict[str, dict[str, Any]]:
         """All there are, by name."""
-        return {vgpu["name"]: vgpu for vgpu in self.host.status()["vgpus"]}
+        return {vgpu["name"]: vgpu for vgpu in self.ask("status")["vgpus"]}
 
     def await_vgpu(self, name: str, **wanted: object) -> None:
         def is_so() -> bool:
@@ -132,7 +143,8 @@ def scene(
 
 def test_a_definition_is_all_it_takes(scene: Scene) -> None:
     scene.await_vgpu(scene.guest.name, weight=2, quota_bytes=4 << 30, region_bytes=256 << 20, kind="domain")
-    assert json.loads((scene.host.state_dir / "domains.json").read_text()) == [scene.guest.uuid]
+    remembered = scene.host.state_dir / "domains.json"
+    wait_until(lambda: json.loads(remembered.read_text()) == [scene.guest.uuid], "it is remembered")
 
 
 def test_a_region_that_was_lost_is_made_before_the_start(scene: Scene) -> None:
@@ -188,8 +200,11 @@ def held_by(pid: int) -> tuple[int, int, int]:
 
 
 def nr_children(pid: int) -> int:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(len((task / "children").read_text().split()) for task in tasks)
+    nr = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended
+            nr += len((task / "children").read_text().split())
+    return nr
 
 
 def resident_bytes(pid: int) -> int:
@@ -198,17 +213,15 @@ def resident_bytes(pid: int) -> int:
 
 def test_ten_times_out_and_in_again(scene: Scene, instance: PrivateLibvirt) -> None:
     """While the guest runs; neither the daemon, nor QEMU, nor /dev/shm has more after ten times than after one."""
-    name, daemon, emulator = scene.guest.name, scene.host.status()["pid"], scene.pid_of_qemu(instance)
+    name, daemon, emulator = scene.guest.name, scene.ask("status")["pid"], scene.pid_of_qemu(instance)
     own_name = f"fairgv-{scene.guest.uuid}"
     held: list[tuple[tuple[int, int, int], int]] = []
     memory: list[int] = []
     for number in range(NR_CYCLES):
-        assert scene.command("detach", name) == f"{name} has no vGPU any more"
-        scene.await_device(is_there=False)
+        scene.detach()
         assert not region_path(own_name).exists()
         assert name not in scene.vgpus()
-        assert scene.command("attach", name, "--region", "64M") == f"{name} has a vGPU now"
-        scene.await_device(is_there=True)
+        scene.attach()
         if number in (0, NR_CYCLES - 1):
             scene.assert_a_program_passes()
         wait_until(lambda: not scene.vgpus()[name]["clients"], "the client is gone")
@@ -224,11 +237,10 @@ def test_detaching_under_a_running_program(scene: Scene) -> None:
     assert scene.shell.run(
         ": >/tmp/spin; /programs/spin 60000 >/tmp/spin 2>&1 & until grep -q running /tmp/spin; do /bin/busybox usleep 20000; done"
     ) == Answer("", 0)
-    assert scene.command("detach", scene.guest.name) == f"{scene.guest.name} has no vGPU any more"
+    scene.detach()
     answer = scene.shell.run("wait $!; code=$?; cat /tmp/spin; (exit $code)")
     assert (answer.exit_code, "synchronize: cudaErrorDevicesUnavailable" in answer.output) == (1, True), answer.output
-    scene.command("attach", scene.guest.name, "--region", "64M")
-    scene.await_device(is_there=True)
+    scene.attach()
     scene.assert_a_program_passes()
 
 
