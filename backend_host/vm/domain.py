@@ -177,11 +177,6 @@ class Sight:
     trouble: str = ""
 
 
-def look_at(connection_uri: str, uuid: str) -> Sight | None:
-    """One domain, or None when there is none of that UUID any more. Raises VmError."""
-    return next((sight for sight in look_at_all(connection_uri) if sight.uuid == uuid), None)
-
-
 def look_at_all(connection_uri: str) -> list[Sight]:
     """All domains of the instance, by name. Raises VmError."""
     libvirt = load_libvirt()
@@ -337,7 +332,6 @@ __all__ = [
     "attached_domains",
     "change",
     "detach",
-    "look_at",
     "look_at_all",
     "prepare_region_file",
     "region_path",

@@ -38,9 +38,13 @@ def find_vcpus(domain_uuid: str, uid: int) -> QemuThreads | None:
 
 
 def vcpu_threads(process: Path) -> tuple[int, ...]:
-    """Of the process with this folder in /proc."""
+    """Of the process with this folder in /proc; none of one that has ended."""
     found: dict[int, int] = {}
-    for task in (process / "task").iterdir():
+    try:
+        tasks = list((process / "task").iterdir())
+    except OSError:
+        return ()
+    for task in tasks:
         try:
             match = _NAME.fullmatch((task / "comm").read_text().rstrip("\n"))
         except OSError:
