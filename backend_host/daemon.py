@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from backend_host.config import Config, check_region_bytes
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import DeviceLibrary, choose
 from backend_host.domains import Domains
 from backend_host.errors import FairGVError, RefusedError
@@ -122,16 +123,20 @@ class Daemon:
         stack.callback(pool.stop)
         self._keeper.start()
         stack.callback(self._keeper.stop)
-        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts)
+        coscheduler = Coscheduler(page, config.coscheduling)
+        coscheduler.start()
+        stack.callback(coscheduler.stop)
+        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts, coscheduler)
         stack.callback(self._vgpus.remove_all)
         if config.watchdog_s:
             watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)
             self._vgpus.late = watchdog.late
             watchdog.start()
             stack.callback(watchdog.stop)
-        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir)
+        adopts_all = config.adopt == "all" and not config.is_private
+        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all)
         stack.callback(self._domains.stop)
-        self._domains.restore()
+        self._domains.start()
 
     def _handle(self, session: Session, request: Message) -> Message:
         operations = {

@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.vm.vcpus import QemuThreads
 from backend_host.watchdog import Late
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
@@ -28,6 +30,8 @@ from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 _TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
+_BEAT_WAIT_S = 1.0
+"""A daemon that lives beats four times in it."""
 
 log = logging.getLogger("fairgv.vgpus")
 
@@ -70,7 +74,7 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
     The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
     """
     deadline = time.monotonic() + _TAKE_OVER_S
-    is_told = False
+    is_told = is_checked = False
     while True:
         try:
             fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,10 +85,27 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
                     f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
                     "virtual machine, or shut it down, and start fairgv-host again"
                 ) from None
+        if not is_checked:
+            _check_nobody_beats(shm_name, memory, table_hash)
+            is_checked = True
         if not is_told:
             _tell_of_the_end(shm_name, memory, table_hash)
             is_told = True
         time.sleep(_TAKE_OVER_LOOK_S)
+
+
+def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
+    """Raises RefusedError when another daemon, that lives, serves this region."""
+    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+        if region.check(table_hash=table_hash) is not RegionStatus.OK:
+            return
+        before, deadline = region.host_beat(), time.monotonic() + _BEAT_WAIT_S
+        while time.monotonic() < deadline:
+            if region.host_beat() != before:
+                raise RefusedError(
+                    f"the region /dev/shm/{shm_name} is served by another fairgv-host of this machine: stop that one first"
+                )
+            time.sleep(_TAKE_OVER_LOOK_S)
 
 
 def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
@@ -123,8 +144,10 @@ class VGpuRegistry:
         keeper: GrantKeeper,
         table_hash: int,
         facts: bytes,
+        coscheduler: Coscheduler,
     ) -> None:
         self._page = page
+        self._coscheduler = coscheduler
         self._pool = pool
         self._keeper = keeper
         self._table_hash = table_hash
@@ -145,6 +168,7 @@ class VGpuRegistry:
                 name = name or self._new_name()
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
+                self._coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
             vgpu.nr_users += 1
@@ -199,6 +223,7 @@ class VGpuRegistry:
     def _retire(self, vgpu: VGpu) -> None:
         """Of one that is in the registry no more."""
         vgpu.caretaker.stop()
+        self._coscheduler.remove(vgpu.index)
         self._keeper.leave(vgpu.index)
         with self._lock:
             account = self._page.vgpu(vgpu.index)
@@ -230,6 +255,41 @@ class VGpuRegistry:
                 self._page.set_quota(vgpu.index, quota_bytes)
                 vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
             log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Its domain has another name now. RefusedError when that is taken."""
+        with self._lock:
+            self._check_is_new(new_name)
+            vgpu = self._vgpus.get(name)
+            if vgpu is None:
+                raise RefusedError(_unknown(name))
+            self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
+            vgpu.name = new_name
+            vgpu.caretaker.rename(new_name)
+            log.info("vGPU %s is called %s now", name, new_name)
+
+    def region_identity(self, name: str) -> tuple[int, int] | None:
+        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
+            return (status.st_dev, status.st_ino) if status is not None else None
+
+    def machine_started(self, name: str, threads: QemuThreads | str) -> None:
+        """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None and isinstance(threads, QemuThreads):
+                self._coscheduler.add_machine(vgpu.index, name, threads)
+            elif vgpu is not None and isinstance(threads, str):
+                self._coscheduler.add_none(vgpu.index, threads)
+
+    def machine_ended(self, name: str) -> None:
+        """The counterpart."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None:
+                self._coscheduler.remove(vgpu.index)
 
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
@@ -283,6 +343,7 @@ class VGpuRegistry:
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
+            coscheduling=self._coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
         )
@@ -352,18 +413,18 @@ class VGpuRegistry:
             region,
             Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
             self._pool,
-            on_worker_end=lambda worker: self._collect(name, index, worker),
+            on_worker_end=lambda worker: self._collect(index, worker),
             format_region=lay_out,
             is_paused=is_paused,
         )
 
-    def _collect(self, name: str, index: int, worker: WorkerProcess) -> None:
+    def _collect(self, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
         reading = self._page.worker(worker.slot)
         with self._lock:
             worker.is_counted = True
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None and vgpu.index == index and reading is not None and reading.state in _SERVED:
+            vgpu = next((each for each in self._vgpus.values() if each.index == index), None)
+            if vgpu is not None and reading is not None and reading.state in _SERVED:
                 vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
 
 

@@ -103,7 +103,8 @@ struct fgv_worker_slot {
     _Atomic uint32_t nr_whole[FGV_NR_WHOLE]; /* that went whole, by enum fgv_whole */
     _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
     char program[64];
-    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64];
+    _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 4];
 };
 _Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 
@@ -128,9 +129,13 @@ struct fgv_control {
     uint8_t pad2[16];
     struct fgv_worker_set running; /* workers with work on the device, with the grant or without */
     uint8_t pad3[32];
+    /* Looked at once for each hand-over. */
+    struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
+    _Atomic uint32_t boost_bell;       /* Futex of the daemon's booster: changes when the GPU goes to such a vGPU */
+    uint8_t pad4[28];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 384, "control page");
+_Static_assert(sizeof(struct fgv_control) == 320 + 64 * 128 + 256 * 384, "control page");
 
 #endif
