@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend_host.errors import FairGVError
 from backend_host.worker.control import ControlPageFullError
@@ -93,6 +93,10 @@ class Caretaker:
     def renew(self) -> None:
         """Every program of the guest is gone: ends the workers, then lays the region out anew. Returns at once."""
         self._must_renew = True
+
+    def rename(self, name: str) -> None:
+        """Another name for what is said from now on."""
+        self._owner = replace(self._owner, name=name)
 
     def stop(self) -> None:
         """Closes the region: workers end, guests are told, everything held is given back."""

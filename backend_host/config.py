@@ -17,6 +17,7 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 DEVICE_KINDS = ("auto", "cuda", "soft")
+ADOPTIONS = ("all", "attached")
 
 
 def default_state_dir() -> Path:
@@ -46,6 +47,8 @@ class Config:
     worker_user: str = "nobody"
     """Whom workers run as when the daemon is root."""
     libvirt_uri: str = "qemu:///system"
+    adopt: str = "all"
+    """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
     is_private: bool = False
     """Ends with the command that started it, and removes its state directory: what `fairgv-run` starts when no daemon runs."""
 
@@ -137,6 +140,8 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"device must be one of {', '.join(DEVICE_KINDS)}, not {config.device!r}")
     if config.policy not in POLICIES:
         raise ConfigError(f"policy must be one of {', '.join(sorted(POLICIES))}, not {config.policy!r}")
+    if config.adopt not in ADOPTIONS:
+        raise ConfigError(f"adopt must be one of {', '.join(ADOPTIONS)}, not {config.adopt!r}")
     check_region_bytes(config.region_bytes)
     if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")

@@ -120,9 +120,10 @@ class Daemon:
         stack.callback(self._keeper.stop)
         self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts)
         stack.callback(self._vgpus.remove_all)
-        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir)
+        adopts_all = config.adopt == "all" and not config.is_private
+        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all)
         stack.callback(self._domains.stop)
-        self._domains.restore()
+        self._domains.start()
 
     def _handle(self, session: Session, request: Message) -> Message:
         operations = {

@@ -27,6 +27,8 @@ from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 _TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
+_BEAT_WAIT_S = 1.0
+"""A daemon that lives beats four times in it."""
 
 log = logging.getLogger("fairgv.vgpus")
 
@@ -69,7 +71,7 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
     The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
     """
     deadline = time.monotonic() + _TAKE_OVER_S
-    is_told = False
+    is_told = is_checked = False
     while True:
         try:
             fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,10 +82,27 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
                     f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
                     "virtual machine, or shut it down, and start fairgv-host again"
                 ) from None
+        if not is_checked:
+            _check_nobody_beats(shm_name, memory, table_hash)
+            is_checked = True
         if not is_told:
             _tell_of_the_end(shm_name, memory, table_hash)
             is_told = True
         time.sleep(_TAKE_OVER_LOOK_S)
+
+
+def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
+    """Raises RefusedError when another daemon, that lives, serves this region."""
+    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+        if region.check(table_hash=table_hash) is not RegionStatus.OK:
+            return
+        before, deadline = region.host_beat(), time.monotonic() + _BEAT_WAIT_S
+        while time.monotonic() < deadline:
+            if region.host_beat() != before:
+                raise RefusedError(
+                    f"the region /dev/shm/{shm_name} is served by another fairgv-host of this machine: stop that one first"
+                )
+            time.sleep(_TAKE_OVER_LOOK_S)
 
 
 def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
@@ -227,6 +246,25 @@ class VGpuRegistry:
                 vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
             log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
 
+    def rename(self, name: str, new_name: str) -> None:
+        """Its domain has another name now. RefusedError when that is taken."""
+        with self._lock:
+            self._check_is_new(new_name)
+            vgpu = self._vgpus.get(name)
+            if vgpu is None:
+                raise RefusedError(_unknown(name))
+            self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
+            vgpu.name = new_name
+            vgpu.caretaker.rename(new_name)
+            log.info("vGPU %s is called %s now", name, new_name)
+
+    def region_identity(self, name: str) -> tuple[int, int] | None:
+        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
+            return (status.st_dev, status.st_ino) if status is not None else None
+
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
         with self._lock:
@@ -332,18 +370,18 @@ class VGpuRegistry:
             region,
             Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
             self._pool,
-            on_worker_end=lambda worker: self._collect(name, index, worker),
+            on_worker_end=lambda worker: self._collect(index, worker),
             format_region=lay_out,
             is_paused=is_paused,
         )
 
-    def _collect(self, name: str, index: int, worker: WorkerProcess) -> None:
+    def _collect(self, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
         reading = self._page.worker(worker.slot)
         with self._lock:
             worker.is_counted = True
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None and vgpu.index == index and reading is not None and reading.state in _SERVED:
+            vgpu = next((each for each in self._vgpus.values() if each.index == index), None)
+            if vgpu is not None and reading is not None and reading.state in _SERVED:
                 vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
 
 

@@ -139,7 +139,8 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
         state_dir = Path(directory)
         state_dir.chmod(0o711)  # workers of another user pass through
-        start_in_background(load_config(None, state_dir=state_dir, device=device, policy=policy, slice_ns=slice_ns))
+        settings = {"device": device, "policy": policy, "slice_ns": slice_ns, "adopt": "attached"}
+        start_in_background(load_config(None, state_dir=state_dir, **settings))
         programs = [
             subprocess.Popen(
                 [

@@ -66,7 +66,7 @@ def compare(program: Path, device: str, nr_repetitions: int, arguments: Sequence
         native_environment["LD_LIBRARY_PATH"] = str(PACKAGE_ROOT / "build/softgpu")
     native, guest = [], []
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
-        start_in_background(load_config(None, state_dir=Path(directory), device=device))
+        start_in_background(load_config(None, state_dir=Path(directory), device=device, adopt="attached"))
         guest_command = [sys.executable, "-m", "backend_host.run", "--state-dir", directory, "--region", "1G", "--"]
         try:
             for _ in track(range(nr_repetitions), "native and guest in turn", console=Console(stderr=True)):

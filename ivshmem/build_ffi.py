@@ -127,6 +127,7 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
 void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
 uint32_t fgv_face_host_state(const struct fgv_region *region);
 uint64_t fgv_face_beat(const struct fgv_region *region);
+uint64_t fgv_face_host_beat(const struct fgv_region *region);
 bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting, void *context);
 bool fgv_face_slot_complete(void *state, uint32_t wake);
 """
@@ -149,6 +150,10 @@ static uint32_t fgv_face_host_state(const struct fgv_region *region)
 static uint64_t fgv_face_beat(const struct fgv_region *region)
 {
     return atomic_fetch_add_explicit(&region->header->host_beat, 1, memory_order_relaxed) + 1;
+}
+static uint64_t fgv_face_host_beat(const struct fgv_region *region)
+{
+    return atomic_load_explicit(&region->header->host_beat, memory_order_relaxed);
 }
 /* cffi has no word for _Atomic. */
 static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting,

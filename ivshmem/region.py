@@ -326,6 +326,10 @@ class Region:
         """Tells the guests that the daemon lives; due every BEAT_SECONDS."""
         self._host_beat = int(lib.fgv_face_beat(self._checked()))
 
+    def host_beat(self) -> int:
+        """The daemon's beat as it stands in the region, whoever's daemon that is."""
+        return int(lib.fgv_face_host_beat(self._checked()))
+
     def announce(self) -> None:
         """What a guest does after it changed a client's state."""
         lib.fgv_announce(self._checked())

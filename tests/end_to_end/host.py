@@ -86,6 +86,7 @@ class Host:
 
 def start_host(state_dir: Path, device: str = "soft", **settings: object) -> Host:
     """A daemon of its own for a test; end it with `stop_host`."""
+    settings = {"adopt": "attached", **settings}  # never what runs on this machine already
     start_in_background(load_config(None, state_dir=state_dir, device=device, **settings))
     return Host(state_dir, device)
 
