@@ -52,7 +52,7 @@ def _front_bytes(region_bytes: int) -> int:
     return min(region_bytes, (1 << 20) + region_bytes // 1024)
 
 
-def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None) -> int:
+def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None = None) -> int:
     """A descriptor of a domain's region: of a file that QEMU opens too, or of the memory that its ivshmem server hands out, opened anew: the
     server's descriptor stays open when we are gone, and a lock with it."""
     try:

@@ -152,6 +152,10 @@ class DomainXml:
                 f"device {name} of domain {self.name} has the role master, with which the domain could be saved and moved away from "
                 "its GPU: leave the role out"
             )
+        if found == "ivshmem-doorbell" and self.server() is None:
+            raise VmError(
+                f"device {name} of domain {self.name} has a doorbell and no server: give it a <server path='...'/>, or make it ivshmem-plain"
+            )
         if self.server() is not None and self.settings().region_bytes is None:
             raise VmError(
                 f"device {name} of domain {self.name} has a doorbell, and nothing says how large its region is: put "
