@@ -243,7 +243,6 @@ class Domains:
             self._adopt(attachment)
         elif is_new_run and sight.is_running:
             label_region(self._file_of_qemu(attachment), attachment.label)
-            self._listen_again(served)
 
     def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
         wanted = (attachment.weight, attachment.memory_bytes or 0)
@@ -254,7 +253,7 @@ class Domains:
     def _has_its_file(self, served: _Served) -> bool:
         """Whether the file that QEMU opens is the one that we serve: gone with a clean-up, say, it was made anew by QEMU."""
         if self._doorbells.find(served.shm_name) is not None:
-            return True  # no file: QEMU has it from the server
+            return self._doorbells.answers(served.shm_name)  # no file: QEMU gets the memory from the server
         try:
             status = region_path(served.shm_name).lstat()
         except OSError:
@@ -280,18 +279,12 @@ class Domains:
                 f"its device looks for its server at {attachment.server}, and this daemon's is at {expected}: correct the definition"
             )
         self._doorbells.start(attachment.shm_name, attachment.region_bytes, attachment.owner)
-        bells = self._doorbells.find(attachment.shm_name)
         holds_device = attachment.is_running and attachment.takes_effect == "now"
-        if bells is not None and holds_device and not self._doorbells.has_guest(attachment.shm_name):
-            log.warning("domain %s: its ivshmem server was ended; it polls until its next start", attachment.domain)
-            bells.is_deaf = True
-
-    def _listen_again(self, served: _Served) -> None:
-        """After a start, with which QEMU has the bells of the server that is there."""
-        bells = self._doorbells.find(served.shm_name)
-        if bells is not None and bells.is_deaf and self._doorbells.has_guest(served.shm_name):
-            bells.is_deaf = False
-            self._vgpus.guest_gone(served.name)
+        if holds_device and not self._doorbells.has_guest(attachment.shm_name):
+            log.warning(
+                "domain %s: its ivshmem server was ended, and its region with it; it is served again from its next start on",
+                attachment.domain,
+            )
 
     def _file_of_qemu(self, attachment: Attachment) -> Path:
         return attachment.server or region_path(attachment.shm_name)

@@ -371,8 +371,7 @@ class VGpuRegistry:
         def lay_out() -> None:
             account = self._page.vgpu(index)
             facts = with_quota(self._facts, account.quota_bytes if account is not None else 0)
-            usable = Wake.POLL if bells is not None and bells.is_deaf else wake
-            region.format(table_hash=self._table_hash, facts=facts, wake=usable)
+            region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
                 wake is not Wake.FUTEX
             ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed

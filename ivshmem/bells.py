@@ -46,8 +46,6 @@ class Bells:
         """Takes over the connection. BellsError when what is said is not what a server says."""
         self._connection = connection
         self._fds: list[int] = []
-        self.is_deaf = False
-        """For the owner: the running guest has the bells of another server, so nobody is to sleep on these."""
         connection.settimeout(_ANSWER_S)
         try:
             message, self._fds, _, _ = socket.recv_fds(connection, HELLO.size, NR_DESCRIPTORS)

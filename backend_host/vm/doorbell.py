@@ -5,8 +5,11 @@ There is one for each domain (`ivshmem.server`), with the region's memory and th
 the next daemon takes memory and bells over from it; so under systemd the daemon's unit needs `KillMode=process`. libvirt starts no domain
 whose server does not listen: it must run before them.
 
-Wrong when: a server is killed under a running guest. QEMU then has bells that nobody else has, and they stay silent until the domain is started
-anew; a daemon that finds it so lays the region out for polling (`is_deaf`).
+A server that is killed under a running guest costs nothing as long as the daemon lives, which has all that it had; the next start of the domain
+finds a new one.
+
+Wrong when: a server is killed and then the daemon ends. Nobody but QEMU has that memory any more, and the guest's programs find no daemon until
+the domain is started anew.
 """
 
 import contextlib
@@ -59,7 +62,7 @@ class Doorbells:
     def start(self, name: str, region_bytes: int, owner: RegionOwner) -> None:
         """Makes sure that the server listens where `socket_path` says; one that an earlier daemon left is taken over. Raises VmError."""
         server = self._servers.get(name)
-        if server is not None and server.bells.region_bytes == region_bytes and self._answers(server):
+        if server is not None and server.bells.region_bytes == region_bytes and self.answers(name):
             return
         if server is not None:
             self.end(name)
@@ -78,11 +81,19 @@ class Doorbells:
         return None if server is None else server.bells
 
     def has_guest(self, name: str) -> bool:
-        """Whether QEMU is connected to this server: else a guest that runs has bells of an earlier one, which nobody hears."""
+        """Whether QEMU is connected to this server: else a guest that runs has the memory of an earlier one."""
         try:
             return self._servers[name].bells.has_guest()
         except (KeyError, BellsError):
             return False
+
+    def answers(self, name: str) -> bool:
+        """Whether the server is there for the domain's next start."""
+        try:
+            self._servers[name].bells.has_guest()
+        except (KeyError, BellsError):
+            return False
+        return True
 
     def end(self, name: str) -> None:
         """A guest that runs keeps the memory and its bells. One that is not there is no error."""
@@ -104,14 +115,6 @@ class Doorbells:
 
     def _control_path(self, name: str) -> Path:
         return self._folder / f"{name}.control"
-
-    @staticmethod
-    def _answers(server: _Server) -> bool:
-        try:
-            server.bells.has_guest()
-        except BellsError:
-            return False
-        return True
 
     def _reap(self) -> None:
         self._ended = [process for process in self._ended if process.poll() is None]

@@ -1,0 +1,267 @@
+"""The guest's kernel module and the doorbell in a booted guest: programs of an ordinary user, both ways of waiting, and what goes wrong.
+
+One guest serves all tests. Each leaves it with the module loaded, the group there, and nobody served.
+"""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from backend_host.cli import host_command
+from backend_host.config import PACKAGE_ROOT
+from backend_host.vm.accelerator import AcceleratorChoice
+from backend_host.vm.guest import Guest
+from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, build_image
+from backend_host.vm.kernel import find_kernel
+from backend_host.vm.private_libvirt import PrivateLibvirt
+from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
+from tests.vm.guest_shell import Answer, GuestShell, shell_command
+
+pytestmark = pytest.mark.vm
+
+NAME = "test-module"
+USER = "cuda"
+MEMORY_MIB = 256
+SHORT_MS, LONG_MS = 300, 60_000
+IN_THE_GUEST = ("vector_add", "spin", "bandwidth")
+PREPARE = f"""\
+echo root:x:0:0::/:/bin/sh >/etc/passwd; echo {USER}:x:1000:1000::/tmp:/bin/sh >>/etc/passwd; \
+echo fairgv:x:500:{USER} >/etc/group; insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
+PCI = "$(dirname $(grep -l 0x1110 /sys/bus/pci/devices/*/device))"
+
+
+@dataclass
+class House:
+    """A daemon, and a booted guest whose device has a doorbell, with a root's shell."""
+
+    host: Host
+    uri: str
+    guest: Guest
+    shell: GuestShell
+
+    def command(self, *arguments: str) -> str:
+        answer = host_command(self.host.state_dir, *arguments)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout.strip()
+
+    def vgpu(self) -> dict[str, Any]:
+        [entry] = [vgpu for vgpu in self.host.status()["vgpus"] if vgpu["name"] == NAME]
+        found: dict[str, Any] = entry
+        return found
+
+    def boot(self) -> None:
+        if self.guest.domain.isActive():
+            self.guest.domain.destroy()
+            wait_until(lambda: not self.guest.domain.isActive(), "the domain is off")
+        self.guest.start()
+        self.shell.await_boot()
+        self.root(PREPARE)
+
+    def root(self, line: str) -> str:
+        """A line of root's that must succeed; what it printed."""
+        answer = self.shell.run(line)
+        assert answer.exit_code == 0, answer
+        return answer.output
+
+    def user(self, line: str) -> Answer:
+        """A line of an ordinary user's."""
+        return self.shell.run(f"su {USER} -c '{line}'")
+
+    def nr_interrupts(self) -> int:
+        """That the guest got through its doorbell since it booted or loaded the module."""
+        return sum(int(number) for number in re.findall(r":\s+(\d+) .*fairgv", self.root("cat /proc/interrupts")))
+
+    def server_pid(self) -> int:
+        """Of the domain's ivshmem server."""
+        started = re.findall(r"ivshmem server (\d+) started", self.host.log())
+        return int(started[-1])
+
+
+def module_for(release: str, folder: Path) -> Path:
+    """Built with the headers of the distribution's kernel."""
+    source = PACKAGE_ROOT / "frontend_guest/kmod"
+    command = ["make", "-s", "-C", str(source), f"KERNEL={release}", f"BUILD={folder}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "warning" not in answer.stderr, answer.stderr
+    return folder / "fairgv.ko"
+
+
+@pytest.fixture(scope="module")
+def house(
+    instance: PrivateLibvirt, choice: AcceleratorChoice, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    folder = instance.folder / NAME
+    folder.mkdir()
+    folder.chmod(0o755)
+    kernel = find_kernel()
+    attack = tmp_path_factory.mktemp("attack") / "device_attack"
+    include = ["-I", str(PACKAGE_ROOT / "ivshmem/include")]
+    options = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *include]
+    subprocess.run(["cc", *options, "-o", attack, Path(__file__).with_name("device_attack.c")], check=True)
+    files = {PurePosixPath("/programs") / name: PROGRAMS / name for name in IN_THE_GUEST}
+    files |= {
+        GUEST_LIBRARY_PATH: PACKAGE_ROOT / "build/guest/libcuda.so.1",
+        PurePosixPath("/programs/device_attack"): attack,
+        PurePosixPath("/fairgv.ko"): module_for(kernel.release, tmp_path_factory.mktemp("kmod")),
+        PurePosixPath("/etc/placeholder"): Path("/dev/null"),
+    }
+    image = build_image(folder, [shell_command()], files, kernel=kernel)
+    instance.folder.chmod(0o711)  # QEMU finds its server below it
+    host = start_host(instance.folder / f"{NAME}-state", libvirt_uri=instance.uri)
+    try:
+        with Guest(instance, NAME, image, choice, memory_mib=MEMORY_MIB) as guest:
+            house = House(host, instance.uri, guest, GuestShell(guest))
+            assert house.command("attach", NAME, "--region", "64M", "--doorbell").endswith("from its next start on")
+            house.boot()
+            yield house
+    finally:
+        stop_host(host)
+
+
+def assert_passes(answer: Answer) -> None:
+    assert (answer.exit_code, answer.output.splitlines()[-1]) == (0, "PASS"), answer.output
+    assert "fairgv: " not in answer.output
+
+
+def assert_kernel_is_well(house: House) -> None:
+    """Nothing that a kernel says when a module has done wrong."""
+    said = house.root("dmesg")
+    assert not re.search(r"BUG|WARNING|Oops|Call Trace|refcount|list_del", said), said
+
+
+def await_nobody(house: House) -> None:
+    wait_until(lambda: not house.vgpu()["clients"], "nobody is served any more")
+
+
+def test_an_ordinary_user_computes(house: House) -> None:
+    before = house.nr_interrupts()
+    assert_passes(house.user("/programs/vector_add"))
+    assert_passes(house.user(f"/programs/spin {SHORT_MS}"))
+    assert house.nr_interrupts() > before
+    assert_kernel_is_well(house)
+
+
+def test_who_is_not_in_the_group_is_told(house: House) -> None:
+    house.root("chgrp 0 /dev/fairgv0")
+    answer = house.user("/programs/vector_add")
+    assert answer.exit_code == 1
+    assert answer.output.count("fairgv: ") == 1
+    assert "/dev/fairgv0 is not for this user; add the user to the group fairgv" in answer.output
+    house.root("chgrp fairgv /dev/fairgv0")
+    assert_passes(house.user("/programs/vector_add"))
+
+
+def test_polling_is_a_choice(house: House) -> None:
+    await_nobody(house)
+    before = house.nr_interrupts()
+    assert_passes(house.user(f"FAIRGV_WAKE=poll /programs/spin {SHORT_MS}"))
+    assert house.nr_interrupts() == before
+
+
+def test_two_programs_at_once(house: House) -> None:
+    answer = house.user(
+        f"(/programs/spin {SHORT_MS} >/tmp/a) & /programs/vector_add >/tmp/b; wait; cat /tmp/a /tmp/b; rm /tmp/a /tmp/b"
+    )
+    assert answer.output.count("PASS") == 2, answer
+    assert_kernel_is_well(house)
+
+
+def test_sysfs_serves_root_beside_the_module_and_without_it(house: House) -> None:
+    assert_passes(house.shell.run(f"FAIRGV_REGION={PCI}/resource2 /programs/vector_add"))
+    house.root("rmmod fairgv")
+    assert_passes(house.shell.run("/programs/vector_add"))
+    assert_passes(house.shell.run(f"/programs/spin {SHORT_MS}"))
+    answer = house.user("/programs/vector_add")
+    assert answer.exit_code == 1
+    assert "may only be opened by root; install FairGV's kernel module" in answer.output
+    house.root("insmod /fairgv.ko && chgrp fairgv /dev/fairgv0")
+    assert_passes(house.user("/programs/vector_add"))
+
+
+def test_the_module_gives_nobody_more_than_the_region(house: House) -> None:
+    assert_passes(house.user("/programs/device_attack /dev/fairgv0"))
+    assert_kernel_is_well(house)
+    assert_passes(house.user("/programs/vector_add"))
+
+
+def test_a_device_that_is_taken_out_under_a_program(house: House) -> None:
+    await_nobody(house)
+    house.root(
+        f": >/tmp/spin; chmod 666 /tmp/spin; (su {USER} -c '/programs/spin {LONG_MS}' >/tmp/spin 2>&1; echo end $? >>/tmp/spin) &"
+    )
+    house.root("until grep -q running /tmp/spin; do usleep 20000; done")
+    house.root(f"device={PCI}; echo 1 >$device/remove")
+    said = house.root("until grep -q end /tmp/spin; do usleep 20000; done; cat /tmp/spin")
+    assert "end 0" not in said, said
+    assert house.shell.run("ls /dev/fairgv0").exit_code != 0
+    await_nobody(house)
+    house.root("echo 1 >/sys/bus/pci/rescan; chgrp fairgv /dev/fairgv0")
+    assert_passes(house.user("/programs/vector_add"))
+    assert_kernel_is_well(house)
+
+
+def test_a_program_killed_while_it_sleeps(house: House) -> None:
+    await_nobody(house)
+    free_bytes = house.vgpu()["region_free_bytes"]
+    house.root(
+        f": >/tmp/spin; /programs/spin {LONG_MS} >/tmp/spin 2>&1 & until grep -q running /tmp/spin; do usleep 20000; done"
+    )
+    assert house.shell.run("kill -9 $!; wait $!").exit_code == 128 + signal.SIGKILL
+    await_nobody(house)
+    wait_until(lambda: house.vgpu()["region_free_bytes"] == free_bytes, "region pages were given back")
+    assert_passes(house.user("/programs/vector_add"))
+    assert_kernel_is_well(house)
+
+
+def test_the_next_daemon_has_the_same_bells(house: House) -> None:
+    """The one before died; the ivshmem server, which QEMU is connected to, outlived it."""
+    server = house.server_pid()
+    os.kill(house.host.status()["pid"], signal.SIGKILL)
+    start_host(house.host.state_dir, libvirt_uri=house.uri)
+    wait_until(lambda: bool(house.host.status()["vgpus"]), "the domain is served")
+    assert house.server_pid() == server
+    before = house.nr_interrupts()
+    assert_passes(house.user(f"/programs/spin {SHORT_MS}"))
+    assert house.nr_interrupts() > before
+
+
+def test_a_server_that_is_killed(house: House) -> None:
+    """The eventfds are everybody's, so a guest that runs is served; its next start finds another server. Only with the daemon gone as well
+    is the region lost."""
+    server = house.server_pid()
+    os.kill(server, signal.SIGKILL)
+    before = house.nr_interrupts()
+    assert_passes(house.user(f"/programs/spin {SHORT_MS}"))
+    assert house.nr_interrupts() > before
+    house.guest.domain.destroy()
+    wait_until(lambda: house.server_pid() != server, "there is another server")
+    house.boot()
+    assert_passes(house.user("/programs/vector_add"))
+    assert house.nr_interrupts() > 0
+
+    os.kill(house.server_pid(), signal.SIGKILL)
+    stop_host(house.host)
+    start_host(house.host.state_dir, libvirt_uri=house.uri)
+    wait_until(lambda: bool(house.host.status()["vgpus"]), "the domain is served")
+    assert "its ivshmem server was ended, and its region with it" in house.host.log()
+    assert "fairgv-host start" in house.user("/programs/vector_add").output
+
+
+def test_detaching_ends_the_server(house: House) -> None:
+    server = house.server_pid()
+    assert "keeps the device until it is shut down" in house.command("detach", NAME)
+    wait_until(
+        lambda: not Path(f"/proc/{server}").exists() or "Z" in Path(f"/proc/{server}/stat").read_text(), "it ended"
+    )
+    assert not list((house.host.state_dir / "doorbells").iterdir())
+    answer = house.user("/programs/vector_add")
+    assert answer.exit_code == 1
+    assert "fairgv-host start" in answer.output
