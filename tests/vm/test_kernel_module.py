@@ -1,4 +1,5 @@
-"""The guest's kernel module and the doorbell in a booted guest: programs of an ordinary user, both ways of waiting, and what goes wrong.
+"""The guest package in a booted guest, with its kernel module and a doorbell: programs of an ordinary user, both ways of waiting, what goes
+wrong, and what `fairgv-guest check` says of it.
 
 One guest serves all tests. Each leaves it with the module loaded, the group there, and nobody served.
 """
@@ -18,7 +19,7 @@ from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.guest import Guest
-from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, build_image
+from backend_host.vm.initramfs import build_image
 from backend_host.vm.kernel import find_kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
@@ -33,7 +34,8 @@ SHORT_MS, LONG_MS = 300, 60_000
 IN_THE_GUEST = ("vector_add", "spin", "bandwidth")
 PREPARE = f"""\
 echo root:x:0:0::/:/bin/sh >/etc/passwd; echo {USER}:x:1000:1000::/tmp:/bin/sh >>/etc/passwd; \
-echo fairgv:x:500:{USER} >/etc/group; insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
+echo fairgv:x:500:{USER} >/etc/group; unset LD_LIBRARY_PATH; \
+echo include /etc/ld.so.conf.d/\\*.conf >/etc/ld.so.conf; ldconfig && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
 PCI = "$(dirname $(grep -l 0x1110 /sys/bus/pci/devices/*/device))"
 
 
@@ -74,6 +76,10 @@ class House:
         """A line of an ordinary user's."""
         return self.shell.run(f"su {USER} -c '{line}'")
 
+    def check(self, who: str = "root") -> Answer:
+        """What `fairgv-guest check` says."""
+        return self.shell.run("/usr/bin/fairgv-guest check") if who == "root" else self.user("/usr/bin/fairgv-guest check")
+
     def nr_interrupts(self) -> int:
         """That the guest got through its doorbell since it booted or loaded the module."""
         return sum(int(number) for number in re.findall(r":\s+(\d+) .*fairgv", self.root("cat /proc/interrupts")))
@@ -94,6 +100,22 @@ def module_for(release: str, folder: Path) -> Path:
     return folder / "fairgv.ko"
 
 
+def package_files(folder: Path) -> dict[PurePosixPath, Path]:
+    """What the package installs, and ldconfig, which a real system has."""
+    build = PACKAGE_ROOT / "frontend_guest/package/build"
+    subprocess.run([build, PACKAGE_ROOT / "build/guest", folder], check=True, capture_output=True)
+    [package] = folder.glob("*.deb")
+    tree = folder / "tree"
+    subprocess.run(["dpkg-deb", "--extract", package, tree], check=True)
+    found = {PurePosixPath("/") / path.relative_to(tree): path for path in tree.rglob("*") if path.is_file()}
+    assert PurePosixPath("/usr/bin/fairgv-guest") in found
+    return {
+        **found,
+        PurePosixPath("/bin/ldconfig"): Path("/sbin/ldconfig"),
+        PurePosixPath("/sbin/ldconfig"): Path("/sbin/ldconfig"),
+    }
+
+
 @pytest.fixture(scope="module")
 def house(
     instance: PrivateLibvirt, choice: AcceleratorChoice, tmp_path_factory: pytest.TempPathFactory
@@ -108,11 +130,10 @@ def house(
     subprocess.run(["cc", *options, "-o", attack, Path(__file__).with_name("device_attack.c")], check=True)
     files = {PurePosixPath("/programs") / name: PROGRAMS / name for name in IN_THE_GUEST}
     files |= {
-        GUEST_LIBRARY_PATH: PACKAGE_ROOT / "build/guest/libcuda.so.1",
         PurePosixPath("/programs/device_attack"): attack,
         PurePosixPath("/fairgv.ko"): module_for(kernel.release, tmp_path_factory.mktemp("kmod")),
-        PurePosixPath("/etc/placeholder"): Path("/dev/null"),
     }
+    files |= package_files(tmp_path_factory.mktemp("package"))
     image = build_image(folder, [shell_command()], files, kernel=kernel)
     instance.folder.chmod(0o711)  # QEMU finds its server below it
     host = start_host(instance.folder / f"{NAME}-state", libvirt_uri=instance.uri)
@@ -149,12 +170,27 @@ def test_an_ordinary_user_computes(house: House) -> None:
     assert_kernel_is_well(house)
 
 
+def test_all_is_well(house: House) -> None:
+    for who in ("root", USER):
+        answer = house.check(who)
+        assert answer.exit_code == 0, answer.output
+        assert not re.search(r"^(missing|note)", answer.output, re.MULTILINE), answer.output
+        assert answer.output.endswith(f"CUDA programs of {who} can use the GPU.")
+        assert "works:    the doorbell" in answer.output
+        assert "works:    programs find FairGV's libcuda.so.1: /usr/lib/fairgv/libcuda.so.1" in answer.output
+        assert "works:    the GPU: FairGV softgpu, " in answer.output
+
+
 def test_who_is_not_in_the_group_is_told(house: House) -> None:
     house.root("chgrp 0 /dev/fairgv0")
     answer = house.user("/programs/vector_add")
     assert answer.exit_code == 1
     assert answer.output.count("fairgv: ") == 1
     assert "/dev/fairgv0 is not for this user; add the user to the group fairgv" in answer.output
+    checked = house.check(USER)
+    assert checked.exit_code == 1
+    assert f"missing:  /dev/fairgv0 is not open to {USER}" in checked.output
+    assert f"usermod -aG fairgv {USER}" in checked.output
     house.root("chgrp fairgv /dev/fairgv0")
     assert_passes(house.user("/programs/vector_add"))
 
@@ -182,6 +218,13 @@ def test_sysfs_serves_root_beside_the_module_and_without_it(house: House) -> Non
     answer = house.user("/programs/vector_add")
     assert answer.exit_code == 1
     assert "may only be opened by root; install FairGV's kernel module" in answer.output
+    checked = house.check()
+    assert checked.exit_code == 0, checked.output
+    assert "note:     the kernel module is not loaded: only root can use the GPU" in checked.output
+    checked = house.check(USER)
+    assert checked.exit_code == 1
+    assert "missing:  the kernel module is not loaded" in checked.output
+    assert "install linux-headers-" in checked.output
     house.root("insmod /fairgv.ko && chgrp fairgv /dev/fairgv0")
     assert_passes(house.user("/programs/vector_add"))
 
@@ -202,6 +245,10 @@ def test_a_device_that_is_taken_out_under_a_program(house: House) -> None:
     said = house.root("until grep -q end /tmp/spin; do usleep 20000; done; cat /tmp/spin")
     assert "end 0" not in said, said
     assert house.shell.run("ls /dev/fairgv0").exit_code != 0
+    checked = house.check()
+    assert checked.exit_code == 1
+    assert "missing:  this virtual machine has no shared memory device" in checked.output
+    assert "fairgv-host attach DOMAIN" in checked.output
     await_nobody(house)
     house.root("echo 1 >/sys/bus/pci/rescan; chgrp fairgv /dev/fairgv0")
     assert_passes(house.user("/programs/vector_add"))
@@ -265,3 +312,6 @@ def test_detaching_ends_the_server(house: House) -> None:
     answer = house.user("/programs/vector_add")
     assert answer.exit_code == 1
     assert "fairgv-host start" in answer.output
+    checked = house.check(USER)
+    assert checked.exit_code == 1
+    assert re.search("missing:  the GPU cannot be used\n.*fairgv-host start", checked.output), checked.output
