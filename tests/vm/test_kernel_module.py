@@ -78,7 +78,9 @@ class House:
 
     def check(self, who: str = "root") -> Answer:
         """What `fairgv-guest check` says."""
-        return self.shell.run("/usr/bin/fairgv-guest check") if who == "root" else self.user("/usr/bin/fairgv-guest check")
+        return (
+            self.shell.run("/usr/bin/fairgv-guest check") if who == "root" else self.user("/usr/bin/fairgv-guest check")
+        )
 
     def nr_interrupts(self) -> int:
         """That the guest got through its doorbell since it booted or loaded the module."""
