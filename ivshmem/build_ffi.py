@@ -97,8 +97,9 @@ struct fgv_producer { uint8_t *data; uint64_t mask; uint64_t commit_key; uint32_
     fgv_keep_waiting_fn keep_waiting; void *keep_waiting_context; ...; };
 struct fgv_consumer { uint64_t head; uint64_t released; uint64_t mask; uint64_t nr_records; uint64_t nr_bytes;
     uint64_t nr_parks; const struct fgv_host_bell *bell; ...; };
-struct fgv_host_bell { int guest; int own; };
-int fgv_host_bell_listen(int eventfd);
+struct fgv_host_bell { int guest; int own; int ready; uint64_t requests; };
+bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
+void fgv_host_bell_close(struct fgv_host_bell *bell);
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);
 void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns);
 struct fgv_consumed { const uint8_t *payload; uint32_t payload_bytes; uint16_t response; ...; };

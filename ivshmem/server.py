@@ -11,8 +11,8 @@ The protocol towards QEMU is that of docs/specs/ivshmem-spec in QEMU's documenta
 one direction only. So whatever QEMU sends is a breach of it and ends the connection, and nothing that QEMU says is ever looked at. Who is
 who among the peers stands in ivshmem/bell.h; QEMU is told of all at once, and of no change ever.
 
-Wrong when: QEMU itself, not only its guest, was taken over. It may then make the bells of its own virtual machine block or ring for ever:
-they are shared objects, and only workers of that virtual machine touch them.
+Wrong when: QEMU itself, not only its guest, was taken over. It may then make the bells of its own virtual machine ring for ever or never, and
+make them block: they are shared objects, which nobody on the host reads or writes for that reason.
 """
 
 import argparse

@@ -188,10 +188,10 @@ static CUresult take_bells(struct fgv_worker *worker, const struct fgv_assignmen
         worker->region.wake = FGV_WAKE_POLL;
         return CUDA_SUCCESS;
     }
-    worker->bell.guest = fcntl(assignment->guest_bells[vector], F_DUPFD_CLOEXEC, 3);
-    worker->bell.own = fgv_host_bell_listen(assignment->own_bell);
+    int guest = fcntl(assignment->guest_bells[vector], F_DUPFD_CLOEXEC, 3);
     worker->region.host_bell = &worker->bell;
-    return worker->bell.guest < 0 || worker->bell.own < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+    return guest >= 0 && fgv_host_bell_open(&worker->bell, guest, assignment->own_bell) ? CUDA_SUCCESS
+                                                                                        : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 /* Tells a guest that waits for its state to change. */

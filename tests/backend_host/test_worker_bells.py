@@ -6,6 +6,7 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -61,14 +62,13 @@ def is_parked(guest: Guest) -> bool:
     return guest.read(guest.parts["ring"] + PARKED, 4) == (1).to_bytes(4, "little")
 
 
-def call_asleep(guest: Guest, house: House) -> int:
-    """A call whose caller sleeps already when it is answered."""
-    record = guest.record("cuMemGetInfo_v2")
-    slot = guest._free[-1]
-    guest._free.pop()
+def call_asleep(guest: Guest, own: int | None = None) -> int:
+    """A call whose caller sleeps already when it is answered; rings the worker's bell, if it is given."""
+    slot = guest._free.pop()
     guest.write(guest._slot(slot), SLOT_PARKED)
-    guest.send_raw(record, slot)
-    os.eventfd_write(house.own, 1)
+    guest.send_raw(guest.record("cuMemGetInfo_v2"), slot)
+    if own is not None:
+        os.eventfd_write(own, 1)
     return guest.finish("cuMemGetInfo_v2", slot).result
 
 
@@ -78,20 +78,20 @@ def test_who_sleeps_is_rung_and_nobody_else(house: House) -> None:
             assert guest.call("cuMemGetInfo_v2").result == 0
         assert house.rung() == []
         wait_until(lambda: is_parked(guest), "the worker sleeps")
-        assert call_asleep(guest, house) == 0
+        assert call_asleep(guest, house.own) == 0
         wait_until(lambda: house.rung() == [3], "the caller is rung")
 
 
 @pytest.mark.parametrize("bell", [(0, 3), (2, 3), (1, NR_GUEST_BELLS), (1, 2**32 - 1)])
 def test_a_bell_that_makes_no_sense_is_none(house: House, bell: tuple[int, int]) -> None:
     with house.served(bell) as guest:
-        assert call_asleep(guest, house) == 0
+        assert call_asleep(guest, house.own) == 0
         assert house.rung() == []
 
 
 def test_without_eventfds_there_is_no_bell(house: House) -> None:
     with house.served((1, 3), has_fds=False) as guest:
-        assert call_asleep(guest, house) == 0
+        assert call_asleep(guest, house.own) == 0
         assert house.rung() == []
 
 
@@ -105,38 +105,57 @@ def test_a_guest_that_takes_its_bell_back_is_still_served(house: House) -> None:
 
 def test_a_bell_that_would_block_blocks_nobody(house: House) -> None:
     """QEMU has the same eventfds: it may fill them, empty them and make them blocking."""
-    for fd in (house.own, *house.guest_bells[1:]):
+    for fd in (house.own, house.guest_bells[3]):
         fcntl.fcntl(fd, fcntl.F_SETFL, 0)
-    os.eventfd_write(house.own, FULL)
-    with house.served((1, 0)) as guest:
+        os.eventfd_write(fd, FULL)
+    with house.served((1, 3)) as guest:
         for _ in range(20):
-            assert guest.call("cuMemGetInfo_v2").result == 0
+            assert call_asleep(guest) == 0
         wait_until(lambda: is_parked(guest), "the worker sleeps")
         assert guest.call("cuMemGetInfo_v2").result == 0
-        os.eventfd_read(house.own)
         assert guest.call("cuMemGetInfo_v2").result == 0
+
+
+@contextmanager
+def opened(guest: int, own: int) -> Iterator[Any]:
+    bell = ffi.new("struct fgv_host_bell *")
+    assert lib.fgv_host_bell_open(bell, guest, own)
+    yield bell
+    lib.fgv_host_bell_close(bell)
 
 
 def test_a_ring_before_the_sleep_ends_it_at_once() -> None:
     """With a limit that no test run has: a ring that is lost never ends."""
-    own = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-    listening = lib.fgv_host_bell_listen(own)
-    assert listening >= 0
-    bell = ffi.new("struct fgv_host_bell *", {"guest": own, "own": listening})
-    for _ in range(3):
-        lib.fgv_host_bell_ring(bell)
-        lib.fgv_host_bell_wait(bell, 10**15)
-    lib.fgv_host_bell_wait(bell, 1000)  # each ring ended one sleep
-    assert os.eventfd_read(own) == 3
-    os.close(listening)
-    os.close(own)
+    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    with opened(fd, fd) as bell:
+        for _ in range(100):
+            lib.fgv_host_bell_ring(bell)
+            lib.fgv_host_bell_wait(bell, 10**15)
+        lib.fgv_host_bell_wait(bell, 1000)  # each ring ended one sleep
+    assert os.eventfd_read(fd) == 100
+    os.close(fd)
+
+
+@pytest.mark.parametrize("has_requests", [True, False])
+def test_ringing_never_blocks(has_requests: bool) -> None:
+    fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    with opened(fd, fd) as bell:
+        assert bell.requests != 0, "this kernel has no asynchronous requests"
+        if has_requests:
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+        kept, bell.requests = bell.requests, bell.requests if has_requests else 0
+        os.eventfd_write(fd, FULL)
+        for _ in range(100):
+            lib.fgv_host_bell_ring(bell)
+        bell.requests = kept
+    os.close(fd)
 
 
 def test_what_is_no_eventfd_is_no_bell() -> None:
     file = os.open("/dev/null", os.O_RDWR)
-    assert lib.fgv_host_bell_listen(file) == -1
+    bell = ffi.new("struct fgv_host_bell *")
+    assert not lib.fgv_host_bell_open(bell, file, -1)
     os.close(file)
-    assert lib.fgv_host_bell_listen(-1) == -1
 
 
 def test_the_daemon_is_rung(house: House) -> None:

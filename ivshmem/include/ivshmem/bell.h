@@ -53,13 +53,17 @@ void fgv_guest_bell_wait(const struct fgv_guest_bell *bell, uint32_t nr_rung, ui
 
 /* The host's end, of one client. */
 struct fgv_host_bell {
-    int guest; /* eventfd: an interrupt of the guest */
-    int own;   /* epoll descriptor, of fgv_host_bell_listen */
+    int guest;         /* eventfd: an interrupt of the guest; the owner's */
+    int own;           /* epoll descriptor: each ring is an edge */
+    int ready;         /* what is asked for to make the kernel ring, and with what: host_bell.c */
+    uint64_t requests; /* aio_context_t, 0: none */
 };
 
-/* An epoll descriptor that tells of each ring of the eventfd, or -1 with errno. Nobody reads the eventfd: QEMU has it
- * too, and could empty it between our look and our read, which would then block. */
-int fgv_host_bell_listen(int eventfd);
+/* `guest` and `own`: eventfds, the caller's. False, with errno: nothing is open. Nobody reads `own`: QEMU has it too,
+ * and could empty it between a look and a read, which would then block. */
+bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
+void fgv_host_bell_close(struct fgv_host_bell *bell);
+/* From any thread. Never blocks, whatever QEMU did to the eventfd. */
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);
 /* Sleeps until rung, for `timeout_ns`, or until a signal. A ring since the last wait counts. */
 void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns);
