@@ -100,7 +100,7 @@ def image_of(folder: Path, nr_rounds: int, nr_repetitions: int) -> GuestImage:
         PurePosixPath("/programs") / PROGRAM.name: build_program(),
         MODULE_IN_GUEST: build_module(kernel.release),
     }
-    return build_image(folder, [shell("module", f"insmod {MODULE_IN_GUEST}"), *runs], files, kernel=kernel)
+    return build_image(folder, [shell("insmod", f"insmod {MODULE_IN_GUEST}"), *runs], files, kernel=kernel)
 
 
 def run(nr_rounds: int, nr_repetitions: int) -> tuple[AcceleratorChoice, str, list[dict[str, dict[str, float]]]]:
