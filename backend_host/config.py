@@ -18,6 +18,7 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 DEVICE_KINDS = ("auto", "cuda", "soft")
 ADOPTIONS = ("all", "attached")
+COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice", "group-weight", "utilisation")
 
 
 def default_state_dir() -> Path:
@@ -46,6 +47,8 @@ class Config:
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
     worker_user: str = "nobody"
     """Whom workers run as when the daemon is root."""
+    coscheduling: str = "best"
+    """How who waits for the GPU is boosted when its vGPU gets it: `best`, `off`, or one of the ways in boost_ways.py by its name."""
     libvirt_uri: str = "qemu:///system"
     adopt: str = "all"
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
@@ -140,6 +143,8 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"device must be one of {', '.join(DEVICE_KINDS)}, not {config.device!r}")
     if config.policy not in POLICIES:
         raise ConfigError(f"policy must be one of {', '.join(sorted(POLICIES))}, not {config.policy!r}")
+    if config.coscheduling not in COSCHEDULING:
+        raise ConfigError(f"coscheduling must be one of {', '.join(COSCHEDULING)}, not {config.coscheduling!r}")
     if config.adopt not in ADOPTIONS:
         raise ConfigError(f"adopt must be one of {', '.join(ADOPTIONS)}, not {config.adopt!r}")
     check_region_bytes(config.region_bytes)

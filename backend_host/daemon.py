@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from backend_host.config import Config, check_region_bytes
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import DeviceLibrary, choose
 from backend_host.domains import Domains
 from backend_host.errors import FairGVError, RefusedError
@@ -119,9 +120,12 @@ class Daemon:
         stack.callback(pool.stop)
         self._keeper.start()
         stack.callback(self._keeper.stop)
+        coscheduler = Coscheduler(page, config.coscheduling)
+        coscheduler.start()
+        stack.callback(coscheduler.stop)
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts)
+        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts, coscheduler)
         stack.callback(self._vgpus.remove_all)
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells)

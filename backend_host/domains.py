@@ -24,6 +24,7 @@ from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import prepare_region_file, region_path
+from backend_host.vm.vcpus import find_vcpus
 
 _ENDS = (DomainEvent.STOPPED, DomainEvent.CRASHED, DomainEvent.RESET)
 _MOVES = (DomainEvent.STARTED, DomainEvent.RESUMED, DomainEvent.STOPPED, DomainEvent.CRASHED)
@@ -116,6 +117,8 @@ class Domains:
             served.uuid, served.run_id, served.is_paused = attachment.uuid, attachment.run_id, attachment.is_paused
             self._remember(served)
             undo.pop_all()
+            if attachment.is_running:
+                self._machine_started(served, attachment)
         start = "now" if attachment.takes_effect == "now" else "from its next start on"
         return {
             "text": attachment.explanation or f"{name} has a vGPU {start}",
@@ -167,6 +170,7 @@ class Domains:
             self._vgpus.guest_gone(served.name)
             if event is not DomainEvent.RESET:
                 served.run_id = _OFF
+                self._vgpus.machine_ended(served.name)
         if served is not None and event in (*_MOVES, DomainEvent.PAUSED):
             served.is_paused = event is DomainEvent.PAUSED
         if event not in (DomainEvent.RESET, DomainEvent.PAUSED, DomainEvent.RESUMED):
@@ -191,6 +195,7 @@ class Domains:
                 return
             if uuids is None:
                 uuids = {*sights, *self._served, *self._remembered}
+            uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
             for uuid in sorted(uuids):
                 try:
                     self._reconcile(uuid, sights.get(uuid))
@@ -243,6 +248,7 @@ class Domains:
             self._adopt(attachment)
         elif is_new_run and sight.is_running:
             label_region(self._file_of_qemu(attachment), attachment.label)
+            self._machine_started(served, attachment)
 
     def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
         wanted = (attachment.weight, attachment.memory_bytes or 0)
@@ -271,6 +277,15 @@ class Domains:
         self._add(served)
         self._remember(served)
         self._troubles.pop(served.uuid, None)
+        if attachment.is_running:
+            self._machine_started(served, attachment)
+
+    def _machine_started(self, served: _Served, attachment: Attachment) -> None:
+        if attachment.has_own_scheduling:
+            self._vgpus.machine_started(served.name, "the domain's definition schedules its vCPUs itself (vcpusched)")
+        else:
+            threads = find_vcpus(attachment.uuid, attachment.owner.uid)
+            self._vgpus.machine_started(served.name, threads or "the threads of its vCPUs are not known")
 
     def _start_server(self, attachment: Attachment) -> None:
         expected = self._doorbells.socket_path(attachment.shm_name)

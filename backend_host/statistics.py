@@ -67,6 +67,17 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class CoschedulingStatistics:
+    """By which of the kernel's means the vGPU's threads are boosted when it gets the GPU, or why they are not; how often they were, and how
+    often that was asked for in vain."""
+
+    way: str
+    is_boosted: bool
+    nr_boosts: int
+    nr_refused: int
+
+
+@dataclass(frozen=True)
 class VGpuStatistics:
     """One vGPU: its entitlement, its account, its clients. `share` is its part of all GPU time charged since the daemon started, 0 to 1."""
 
@@ -80,6 +91,7 @@ class VGpuStatistics:
     used_ns: int
     share: float
     nr_grants: int
+    coscheduling: CoschedulingStatistics
     totals: Totals
     clients: tuple[ClientStatistics, ...]
 

@@ -16,10 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.vm.vcpus import QemuThreads
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
 from ivshmem.bells import Bells
@@ -145,8 +147,10 @@ class VGpuRegistry:
         keeper: GrantKeeper,
         table_hash: int,
         facts: bytes,
+        coscheduler: Coscheduler,
     ) -> None:
         self._page = page
+        self._coscheduler = coscheduler
         self._pool = pool
         self._keeper = keeper
         self._table_hash = table_hash
@@ -165,6 +169,7 @@ class VGpuRegistry:
                 name = name or self._new_name()
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
+                self._coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
             vgpu.nr_users += 1
@@ -222,6 +227,7 @@ class VGpuRegistry:
     def _retire(self, vgpu: VGpu) -> None:
         """Of one that is in the registry no more."""
         vgpu.caretaker.stop()
+        self._coscheduler.remove(vgpu.index)
         self._keeper.leave(vgpu.index)
         with self._lock:
             account = self._page.vgpu(vgpu.index)
@@ -273,6 +279,22 @@ class VGpuRegistry:
             status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
             return (status.st_dev, status.st_ino) if status is not None else None
 
+    def machine_started(self, name: str, threads: QemuThreads | str) -> None:
+        """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None and isinstance(threads, QemuThreads):
+                self._coscheduler.add_machine(vgpu.index, name, threads)
+            elif vgpu is not None and isinstance(threads, str):
+                self._coscheduler.add_none(vgpu.index, threads)
+
+    def machine_ended(self, name: str) -> None:
+        """The counterpart."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None:
+                self._coscheduler.remove(vgpu.index)
+
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
         with self._lock:
@@ -314,6 +336,7 @@ class VGpuRegistry:
             used_ns=account.used_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             nr_grants=account.nr_grants,
+            coscheduling=self._coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
         )

@@ -2,8 +2,11 @@
 #include "call.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "context.h"
@@ -196,12 +199,29 @@ static uint64_t spin_ns(void)
     return blocks ? 0 : fgv_guest.spin_ns;
 }
 
+/* Whose turn at a CPU is worth something when the answer comes: the host may see to it that it has one. */
+static void tell_who_waits(void)
+{
+    _Atomic uint32_t *asker = &fgv_guest.client->asker;
+    uint32_t who;
+    if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
+        if (fgv_thread.id == 0)
+            fgv_thread.id = (uint32_t)syscall(SYS_gettid);
+        who = fgv_thread.id;
+    } else {
+        who = (uint32_t)sched_getcpu() + 1;
+    }
+    if (atomic_load_explicit(asker, memory_order_relaxed) != who)
+        atomic_store_explicit(asker, who, memory_order_relaxed);
+}
+
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 {
     struct fgv_response *slot = &fgv_guest.responses[call->response];
     /* relaxed: the commit publishes it */
     atomic_store_explicit(&slot->state, FGV_SLOT_WAITING, memory_order_relaxed);
     call->record->response = (uint16_t)call->response;
+    tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (!fgv_slot_wait(&slot->state, &fgv_guest.region, spin_ns(), fgv_client_keep_waiting, NULL))

@@ -32,12 +32,11 @@ from backend_host.vm.domain_xml import (
     check_region_size,
     check_settings,
     device_xml,
-    free_slot,
     without_empty_metadata,
 )
 from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
-from backend_host.vm.plug import plug, unplug
+from backend_host.vm.plug import lasting_slot, plug, unplug
 from backend_host.vm.region_file import RegionOwner, prepare_region_file, region_name, region_path, remove_region_file
 
 TakesEffect = Literal["now", "next start"]
@@ -49,8 +48,8 @@ class Attachment:
 
     `run_id` is another after each start, and -1 while the domain is off; `is_paused` tells that its vCPUs stand still. `owner` is as whom QEMU
     opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `server` is where QEMU looks for its
-    ivshmem server when the device has a doorbell; there is no file then. `explanation` is a sentence for the
-    operator when something is left to say, else empty.
+    ivshmem server when the device has a doorbell; there is no file then. `has_own_scheduling`: the definition says how its vCPUs are scheduled.
+    `explanation` is a sentence for the operator when something is left to say, else empty.
     """
 
     domain: str
@@ -66,6 +65,7 @@ class Attachment:
     owner: RegionOwner
     server: Path | None = None
     label: str | None = None
+    has_own_scheduling: bool = False
     explanation: str = ""
 
 
@@ -199,11 +199,6 @@ class Sight:
     trouble: str = ""
 
 
-def look_at(connection_uri: str, uuid: str) -> Sight | None:
-    """One domain, or None when there is none of that UUID any more. Raises VmError."""
-    return next((sight for sight in look_at_all(connection_uri) if sight.uuid == uuid), None)
-
-
 def look_at_all(connection_uri: str) -> list[Sight]:
     """All domains of the instance, by name. Raises VmError."""
     libvirt = load_libvirt()
@@ -284,7 +279,7 @@ def _define_device(
     domain: Any, definition: DomainXml, settings: Settings, region_bytes: int, server: Path | None
 ) -> None:
     libvirt = load_libvirt()
-    slot = free_slot(definition) if definition.has_pci_express_root() else None
+    slot = lasting_slot(definition, region_bytes)
     device = device_xml(region_name(definition.uuid), region_bytes, slot, server)
     domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     try:
@@ -347,6 +342,7 @@ def _attachment(
         owner=qemu_owner(connection, running or lasting),
         server=device.server(),
         label=running.label("selinux") if running is not None else None,
+        has_own_scheduling=(running or lasting).has_fixed_vcpu_scheduling(),
         explanation=explanation,
     )
 
@@ -361,7 +357,6 @@ __all__ = [
     "attached_domains",
     "change",
     "detach",
-    "look_at",
     "look_at_all",
     "prepare_region_file",
     "region_path",

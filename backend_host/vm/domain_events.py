@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from backend_host.vm.connection import explain, load_libvirt
-from backend_host.vm.errors import VmError
+from backend_host.vm.errors import NoPermissionError, VmError
 
 RECONNECT_INTERVAL_S = 1.0
-MAX_RECONNECT_INTERVAL_S = 30.0
+MAX_RECONNECT_INTERVAL_S = 5.0
 _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5
 
 
@@ -44,7 +44,7 @@ EventCallback = Callable[[str, str, DomainEvent], None]
 
 
 class DomainEvents:
-    """Use as a context manager. Raises VmError when libvirtd cannot be reached at the start, unless it `waits` for that.
+    """Use as a context manager. Raises VmError when libvirtd cannot be reached at the start, unless it `waits` for one that is not there.
 
     `trouble` is why it could not be reached at the start, else empty.
     """
@@ -69,7 +69,7 @@ class DomainEvents:
         try:
             self._connection = self._open()
         except VmError as error:
-            if not waits:
+            if not waits or isinstance(error, NoPermissionError):
                 raise
             self.trouble = str(error)
             self._lost.set()

@@ -21,7 +21,7 @@ from typing import Any
 from backend_host.sizes import format_size
 from backend_host.vm.access import denial_remedy
 from backend_host.vm.connection import load_libvirt
-from backend_host.vm.domain_xml import DomainXml, PciSlot, device_xml
+from backend_host.vm.domain_xml import DomainXml, PciSlot, device_xml, free_slot
 
 _RESTART = "shut it down and start it again"
 
@@ -44,6 +44,15 @@ def plug(domain: Any, name: str, region_bytes: int, server: Path | None = None) 
         remedy = denial_remedy(running) if "ermission denied" in str(error) else ""
         return f"{later} the running domain refused the device ({error.get_error_message()}): {remedy or _RESTART}"
     return ""
+
+
+def lasting_slot(definition: DomainXml, region_bytes: int) -> PciSlot | None:
+    """Where the device goes in a definition; None: wherever libvirt finds room. A port with room for it lets it be taken out of the running
+    guest, too; the root bus of q35 does not.
+    """
+    if not definition.has_pci_express_root():
+        return None
+    return _fitting_port(definition, region_bytes) or free_slot(definition)
 
 
 def unplug(domain: Any) -> str:
@@ -73,11 +82,15 @@ def _place(running: DomainXml, region_bytes: int) -> PciSlot | None:
     return None
 
 
+def _fitting_port(definition: DomainXml, region_bytes: int) -> PciSlot | None:
+    fitting = [bus for bus, reserve_bytes in definition.root_ports() if reserve_bytes >= region_bytes]
+    return PciSlot(fitting[0], 0) if fitting else None
+
+
 def _root_port(running: DomainXml, region_bytes: int) -> PciSlot:
+    if (slot := _fitting_port(running, region_bytes)) is not None:
+        return slot
     ports = running.root_ports()
-    fitting = [bus for bus, reserve_bytes in ports if reserve_bytes >= region_bytes]
-    if fitting:
-        return PciSlot(fitting[0], 0)
     machine = f"a running guest of machine type {running.machine()} takes the device at a free pcie-root-port"
     if not ports:
         raise _NoRoomError(

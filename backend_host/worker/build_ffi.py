@@ -23,6 +23,7 @@ INCLUDES = [HERE, HERE / "generated", ROOT / "cuda_api" / "include", ROOT / "ivs
 WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 
 PRELUDE = """
+#include "boost.h"
 #include "control_page.h"
 #include "face.h"
 """
@@ -32,6 +33,7 @@ CONSTANTS = """
 #define FGV_MAX_WORKERS ...
 #define FGV_CONTROL_VERSION ...
 #define FGV_CONTROL_BYTES ...
+#define FGV_BOOST_MAX_THREADS ...
 struct fgv_control;
 struct fgv_vgpu_slot;
 struct fgv_worker_slot;
@@ -50,7 +52,7 @@ def sources() -> list[Path]:
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h")]
+    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "boost.h")]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 3u
+#define FGV_CONTROL_VERSION 4u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -90,7 +90,8 @@ struct fgv_worker_slot {
     _Atomic uint64_t gpu_ns; /* its part of the vGPU's used_ns */
     _Atomic uint64_t nr_parks;
     char program[64];
-    uint8_t pad[256 - 24 - 72 - 64];
+    _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
+    uint8_t pad[256 - 24 - 72 - 64 - 4];
 };
 _Static_assert(sizeof(struct fgv_worker_slot) == 256, "worker slot");
 
@@ -113,9 +114,13 @@ struct fgv_control {
     uint64_t reserved1;
     struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
     uint8_t pad2[16];
+    /* Looked at once for each hand-over. */
+    struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
+    _Atomic uint32_t boost_bell;       /* Futex of the daemon's booster: changes when the GPU goes to such a vGPU */
+    uint8_t pad3[28];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 192 + 64 * 128 + 256 * 256, "control page");
+_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 256, "control page");
 
 #endif

@@ -203,3 +203,9 @@ def test_labels() -> None:
     profile = "<seclabel type='dynamic' model='apparmor'><label>libvirt-1</label></seclabel>"
     assert "/dev/shm/fairgv-*" in denial_remedy(definition(label=profile))
     assert denial_remedy(definition()) == ""
+
+
+def test_scheduling_of_its_own() -> None:
+    assert not definition().has_fixed_vcpu_scheduling()
+    own = "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/></cputune>"
+    assert definition(more=own).has_fixed_vcpu_scheduling()

@@ -104,7 +104,10 @@ struct fgv_client {
     uint8_t pad0[192 - 160];
     /* The guest's beat. */
     _Atomic uint64_t beat;
-    uint8_t pad1[64 - 8];
+    /* Who waits, told before each request that is waited for: the vCPU's number + 1, under FGV_WAKE_FUTEX the thread's
+     * id; 0: unknown. A hint. */
+    _Atomic uint32_t asker;
+    uint8_t pad1[64 - 12];
     /* Written by the host. */
     _Atomic uint32_t refusal; /* CUresult with which HELLO was refused */
     _Atomic uint32_t
