@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from backend_host.errors import FairGVError
 from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
+from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
 
 _LOOK_S = 0.1
@@ -57,7 +58,7 @@ class Owner:
 class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
-    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead.
+    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Caretaker:
         on_worker_end: Callable[[WorkerProcess], None],
         format_region: Callable[[], None],
         is_paused: Callable[[], bool],
+        bells: Bells | None = None,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -75,6 +77,7 @@ class Caretaker:
         self._on_worker_end = on_worker_end
         self._format_region = format_region
         self._is_paused = is_paused
+        self._bells = bells
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -222,6 +225,7 @@ class Caretaker:
             vgpu=self._owner.vgpu,
             device=self._owner.device,
             region_fd=self._region.fileno(),
+            bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
         )
         try:
             entry.worker = self._pool.assign(assignment, self._worker_ended)

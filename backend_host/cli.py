@@ -104,6 +104,11 @@ def _parser() -> argparse.ArgumentParser:
     attach.add_argument(
         "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
     )
+    attach.add_argument(
+        "--doorbell",
+        action="store_true",
+        help="sleeping programs and workers wake each other, with the kernel module in the guest (docs/vm.md)",
+    )
     attach.set_defaults(run=_attach)
 
     change = commands.add_parser("set", help="another weight or memory quota for a vGPU, while it runs")
@@ -280,6 +285,7 @@ def _attach(options: argparse.Namespace) -> int:
             weight=options.weight,
             memory_bytes=options.memory,
             region_bytes=options.region,
+            has_doorbell=options.doorbell,
         )
     print(answer["text"])
     return 0

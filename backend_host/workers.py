@@ -47,6 +47,8 @@ class Assignment:
     vgpu: int
     device: int
     region_fd: int
+    bell_fds: tuple[int, ...] = ()
+    """Where the virtual machine has bells: the one that the guest rings for this client, then those of the guest."""
 
 
 @dataclass(eq=False)
@@ -208,7 +210,8 @@ class WorkerPool:
             "slicing": self._slicing,
         }
         try:
-            socket.send_fds(worker.socket, [json.dumps(message).encode()], [assignment.region_fd, self._page_fd])
+            descriptors = [assignment.region_fd, self._page_fd, *assignment.bell_fds]
+            socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
         except OSError as error:
             log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
             return False

@@ -234,7 +234,7 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (!fgv_slot_wait(&slot->state, fgv_guest.region.wake, spin_ns(), fgv_client_keep_waiting, NULL))
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, spin_ns(), fgv_client_keep_waiting, NULL))
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     CUresult result = (CUresult)slot->result;
     fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
+MOST_DESCRIPTORS = 2 + 1 + 16
+"""Region, control page, and where the virtual machine has bells, the worker's own and those of the guest."""
 _ERROR_BYTES = 512
 
 EXIT_OK = 0
@@ -91,7 +93,7 @@ def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
         try:
-            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, 2)
+            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
         except OSError:
             message, descriptors = b"", []
         if not message:
@@ -103,7 +105,7 @@ def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
 
 def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
     """Attaches to the client that the message names and serves it to its end; returns what the daemon is told."""
-    region_fd, control_fd = descriptors
+    region_fd, control_fd, *bells = descriptors
     control = lib.fgv_control_open(control_fd)
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
@@ -122,6 +124,9 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
             "device": message["device"],
             "log_level": message.get("log", 1),
             "control": control,
+            "own_bell": bells[0] if bells else -1,
+            "nr_guest_bells": max(0, len(bells) - 1),
+            "guest_bells": bells[1:],
         },
     )
     lib.fgv_worker_set_inspector(worker, lib.fgv_image_may_print)
@@ -130,8 +135,8 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
     lib.fgv_worker_set_slicing(worker, settings, ffi.new("struct fgv_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     refused = lib.fgv_worker_attach(worker, assignment, error, _ERROR_BYTES)
-    os.close(region_fd)
-    os.close(control_fd)
+    for descriptor in descriptors:
+        os.close(descriptor)
     if refused:
         return {"refused": refused, "ended": ffi.string(error).decode(errors="replace")}
     return {"ended": ffi.string(lib.fgv_worker_run(worker)).decode()}

@@ -21,6 +21,7 @@
 #include "face.h"
 #include "grant.h"
 #include "host_function.h"
+#include "ivshmem/bell.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -172,6 +173,7 @@ struct fgv_worker {
     struct fgv_client_layout layout;
     struct fgv_client *client;
     struct fgv_consumer consumer;
+    struct fgv_host_bell bell; /* under FGV_WAKE_BELL */
     struct fgv_grantee grantee;
     struct fgv_worker_slot *slot;
     CUdevice device;
