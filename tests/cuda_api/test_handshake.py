@@ -32,7 +32,6 @@ INVALID_VALUE = 1
 NOT_INITIALIZED = 3
 INVALID_CONTEXT = 201
 INVALID_HANDLE = 400
-NOT_FOUND = 500
 NOT_SUPPORTED = 801
 
 CUDART_INTERFACE = "6bd5fb6c-5bf4-e74a-8987-d93912fd9df9"
@@ -171,7 +170,7 @@ def test_an_unknown_table_is_refused_and_counted(embedder: Embedder) -> None:
     before = embedder.statistics().nr_tables_refused
     for uuid in REFUSED:
         table = c_void_p(0xBAD)
-        assert embedder.library.embedder_table(byref(table), uuid_bytes(uuid)) == NOT_FOUND
+        assert embedder.library.embedder_table(byref(table), uuid_bytes(uuid)) == INVALID_VALUE
         assert table.value is None
     assert embedder.statistics().nr_tables_refused == before + len(REFUSED)
 
