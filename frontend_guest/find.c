@@ -169,9 +169,20 @@ static CUresult status_tell(enum fgv_region_status status, const char *path)
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
+static char path[320];
+
+int fgv_find_reopen(void)
+{
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file >= 0 && !has_magic(file)) {
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
 CUresult fgv_find_region(struct fgv_region *region)
 {
-    char path[320] = "";
     int file = open_region(path, sizeof(path));
     if (file < 0)
         return CUDA_ERROR_NO_DEVICE;
