@@ -41,7 +41,12 @@ bool fgv_registered_restore(uint64_t address, uint64_t bytes)
     if (own == MAP_FAILED)
         return false;
     memcpy(own, at, bytes);
-    return mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
+    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at)
+        return false;
+    struct fgv_range range;
+    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED)
+        fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
+    return true;
 }
 
 static CUresult make_reachable(struct fgv_range *range)

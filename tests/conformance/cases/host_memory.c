@@ -153,6 +153,25 @@ CASE(host_register_mapped)
     munmap(memory, BYTES);
 }
 
+ALONE(host_register_mapped_when_the_context_goes)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device = 0;
+    CUcontext context = NULL;
+
+    MUST(cuCtxCreate, &context, NULL, 0, 0);
+    memset(memory, 3, BYTES);
+    MUST(cuMemHostRegister, memory, BYTES, 0);
+    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    DO(cuMemsetD8, device, 4, 100);
+    DO(cuCtxSynchronize);
+    DO(cuCtxDestroy, context);
+    say_bytes("still there", memory, BYTES);
+    memory[0] = 9;
+    say_bytes("and the program's", memory, BYTES);
+    munmap(memory, BYTES);
+}
+
 CASE(host_register_unaligned)
 {
     uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
