@@ -200,6 +200,18 @@ static CUresult status_tell(enum fgv_region_status status, const char *path)
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
+static char path[320];
+
+int fgv_find_reopen(void)
+{
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file >= 0 && !has_magic(file)) {
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
 static uint64_t region_bytes(int file)
 {
     /* Not lseek: until Linux 6.7 the end of a PCI resource file is 0 for it. fstat() itself is newer than glibc 2.28.
@@ -223,7 +235,6 @@ static void bells_take(struct fgv_region *region, struct fgv_bells *bells, int f
 
 CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells)
 {
-    char path[320] = "";
     int file = open_region(path, sizeof(path));
     if (file < 0)
         return CUDA_ERROR_NO_DEVICE;

@@ -9,6 +9,8 @@
 /* Finds, maps and checks the region. Any error has been told on stderr. `bells` is filled, and the region refers to it,
  * where there are any: region->wake is FGV_WAKE_BELL then, and never otherwise. NULL: none are wanted. */
 CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells);
+/* The same file, opened again; -1: it is not there any more. */
+int fgv_find_reopen(void);
 /* Undoes it. */
 void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells);
 
