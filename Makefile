@@ -41,7 +41,6 @@ test-gpu: build
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
-	@$(BIN)/python -m benchmarks.build >/dev/null
 	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)
 
 # C that is written by hand; what is generated is formatted by its generator.
