@@ -41,7 +41,6 @@ test-gpu: build
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
-	@$(BIN)/python -m benchmarks.build >/dev/null
 	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)
 
 # What is installed in a virtual machine: a .deb and a tar file in build/package.

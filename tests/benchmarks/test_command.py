@@ -63,6 +63,16 @@ def test_a_folder_without_programs_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "neither a .cu file nor a folder with a Makefile" in capsys.readouterr().err
 
 
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["decisions", "--device", "soft", "--json", str(tmp_path / "file" / "found.json")]) == 1
+    printed = capsys.readouterr()
+    assert "cannot write" in printed.err
+    assert printed.out == ""
+
+
 def test_softgpu_that_is_not_built_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +184,7 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
         Entry("elsewhere", "decisions", 1, "cuda"),
     )
     monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(1, entries)})
+    monkeypatch.setattr("benchmarks.suite.build_all", list)
     assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert "FairGV does not slice kernels yet" in printed.err
@@ -183,6 +194,17 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["decisions-soft.json", "decisions-soft.png"]
 
 
+def test_a_suite_begins_nothing_when_its_time_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = (Entry("decisions", "decisions", 1),)
+    monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(0, entries)})
+    monkeypatch.setattr("benchmarks.suite.build_all", list)
+    assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
+    assert "no time was left" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", SUITES)
 def test_suites_are_command_lines_and_within_their_time(name: str) -> None:
     from benchmarks.cli import conduct_of  # noqa: PLC0415
@@ -190,5 +212,7 @@ def test_suites_are_command_lines_and_within_their_time(name: str) -> None:
     suite = SUITES[name]
     for entry in suite.entries:
         conduct = conduct_of(entry.words.split())
+        conduct.options.device = "soft"
+        conduct.experiment.check(conduct.options)
         assert conduct.experiment.nr_records(conduct.options) > 0
     assert suite.minutes < (5 if name == "quick" else 10)
