@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from backend_host.worker._worker import ffi, lib
-from cuda_api.ptx.variants import Whole
+from cuda_api.whole import Whole
 
 MAX_VGPUS: int = lib.FGV_MAX_VGPUS
 MAX_WORKERS: int = lib.FGV_MAX_WORKERS

@@ -444,23 +444,28 @@ bool fgv_parts_can_stop(const struct fgv_worker *worker)
     return parts->variant && parts->variant->mode == FGV_SLICING_PERSISTENT && parts->nr_in_flight != 0;
 }
 
+void fgv_parts_stop(struct fgv_worker *worker)
+{
+    if (!fgv_parts_can_stop(worker)) {
+        return;
+    }
+    fgv_context_make_current(worker, worker->parts.variant->context);
+    CUstream stream = side_stream(worker);
+    worker->parts.stopped_ns = fgv_clock_ns();
+    if (stream) {
+        worker->driver.cuStreamWriteValue64_v2(stream, worker->parts.variant->state + sizeof(uint64_t), 0,
+                                               CU_STREAM_WRITE_VALUE_DEFAULT);
+    }
+}
+
 void fgv_parts_poll(struct fgv_worker *worker)
 {
-    struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->parts;
     if (!fgv_parts_can_stop(worker) || fgv_grant_has(&worker->grantee)) {
         return;
     }
-    uint64_t now_ns = fgv_clock_ns();
-    if (parts->stopped_ns != 0 && now_ns - parts->stopped_ns < FGV_STOP_AGAIN_NS) {
-        return;
-    }
-
-    fgv_context_make_current(worker, parts->variant->context);
-    CUstream stream = side_stream(worker);
-    parts->stopped_ns = now_ns;
-    if (stream) {
-        worker->driver.cuStreamWriteValue64_v2(stream, parts->variant->state + sizeof(uint64_t), 0,
-                                               CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (parts->stopped_ns == 0 || fgv_clock_ns() - parts->stopped_ns >= FGV_STOP_AGAIN_NS) {
+        fgv_parts_stop(worker);
     }
 }
 

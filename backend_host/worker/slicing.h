@@ -120,6 +120,8 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
 bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
 /* Whether a persistent kernel is on the device. */
 bool fgv_parts_can_stop(const struct fgv_worker *worker);
+/* Tells it to stop, if there is one. */
+void fgv_parts_stop(struct fgv_worker *worker);
 /* Tells a persistent kernel to stop when the turn is over. */
 void fgv_parts_poll(struct fgv_worker *worker);
 

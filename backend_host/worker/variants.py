@@ -29,7 +29,7 @@ from cuda_api.ptx.variants import RunsWholeError, Whole, persist_kernel, slice_k
 MAX_IMAGE_BYTES = 64 << 20
 MAX_KEPT_BYTES = 512 << 20
 """Of one worker: a guest that loads images for ever must not fill the host's memory with what it sent."""
-MAX_TEXT_BYTES = 8 << 20
+MAX_TEXT_BYTES = 4 << 20
 """Parsing more would keep a program waiting for many seconds."""
 MAX_CONSTANTS = 64
 """Variables that are copied before each launch. As FGV_MAX_VARIANT_CONSTANTS."""

@@ -1,6 +1,6 @@
 /*
- * Why a launch runs whole, though it is large. Python gives those of kernels and images (cuda_api/ptx/variants/part.py
- * names all of them); the worker those of launches.
+ * Why a launch runs whole, though it is large. Python gives those of kernels and images (cuda_api/whole.py names all
+ * of them); the worker those of launches.
  */
 #ifndef BACKEND_HOST_WHOLE_H
 #define BACKEND_HOST_WHOLE_H

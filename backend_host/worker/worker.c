@@ -511,6 +511,7 @@ static void take_down(struct fgv_worker *worker)
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    fgv_parts_stop(worker);
     fgv_waiters_drop(worker);
     fgv_host_end(worker);
     fgv_sync_poll(worker, fgv_clock_ns());

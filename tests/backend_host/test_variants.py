@@ -81,7 +81,7 @@ def test_constants_are_named() -> None:
         (b"nonsense\0", Whole.NOT_UNDERSTOOD),
         (text("{" * 100_000), Whole.NOT_UNDERSTOOD),
         (text(".visible .entry k() {" + "{" * 50_000), Whole.NOT_UNDERSTOOD),
-        (text("// " + "x" * (9 << 20)), Whole.TOO_LARGE),
+        (text("// " + "x" * (5 << 20)), Whole.TOO_LARGE),
         (bytes(MAX_IMAGE_BYTES + 1), Whole.TOO_LARGE),
         (text(".const .u32 c0;" + "".join(f".const .u32 d{i};" for i in range(70))
               + ".visible .entry k() { .reg .b32 %r; " + "".join(f"ld.const.u32 %r, [d{i}];" for i in range(70)) + "ret; }"),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from cuda_api.ptx.syntax import Block, Instruction, Integer, Module
 from cuda_api.ptx.variants.flow import Piece, pieces_of
-from cuda_api.ptx.variants.part import RunsWholeError, Whole
+from cuda_api.ptx.variants.part import RunsWholeError
 from cuda_api.ptx.variants.walk import instructions, names_of
+from cuda_api.whole import Whole
 
 _WARP = frozenset(
     ("shfl", "vote", "match", "redux", "elect", "activemask", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")

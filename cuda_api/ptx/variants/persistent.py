@@ -40,10 +40,11 @@ from cuda_api.ptx.syntax import (
 )
 from cuda_api.ptx.variants import index
 from cuda_api.ptx.variants.ending import Body, body_of
-from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, Whole, alone
+from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, alone
 from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import instructions, rewritten
+from cuda_api.whole import Whole
 
 DESCRIPTOR_BYTES = 32
 """u64 blocks, u32 grid[3], u32 first_multiprocessor, u32 end_multiprocessor; the grid has `blocks` blocks, less than 2^32."""
