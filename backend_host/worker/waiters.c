@@ -139,8 +139,8 @@ static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
     }
 }
 
-/* What the driver says of an event that is no answer to wait for. Asking may change it: a capture that the event is part
- * of is over then, and a second question gets another error. */
+/* What the driver says of an event that is no answer to wait for. Asking may change it: a capture that the event is
+ * part of is over then, and a second question gets another error. */
 static CUresult event_error(struct fgv_worker *worker, const struct fgv_waiter *waiter)
 {
     void *event;

@@ -1,5 +1,5 @@
 /*
- * Large launches, and a small one beside them: for benchmarks/slicing.py.
+ * Large launches, and a small one beside them: for benchmarks/experiments/slicing.py.
  *
  * large multiply BLOCKS ROUNDS: a product of matrices with a grid of BLOCKS x BLOCKS, as in the paper's section 5.5.2.
  *
