@@ -1,86 +1,127 @@
-"""libvirt domains as owners of vGPUs: attach, detach, and what happens to a vGPU when its virtual machine starts, stops or is reset.
+"""libvirt domains as owners of vGPUs: a vGPU is there as long as its domain has the device, and follows what happens to the domain.
 
-libvirt is loaded when a domain is named for the first time, or at a start that finds domains attached by an earlier daemon.
+Everything that lasts stands in the definitions, so whatever happened (a definition that was made without us, a rename, a host that was started
+anew, a libvirtd or a daemon that was away) the answer is one and the same: look at the domain, and make the vGPU what the definition says.
+libvirt's events say when to look. Their thread only takes notes; one thread of ours looks, so that libvirt is never kept waiting.
+
+libvirt is loaded when a domain is named for the first time, or at a start that has domains to look for.
 """
 
+import contextlib
 import json
 import logging
+import queue
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 from backend_host.vgpus import VGpuRegistry
-from backend_host.vm.domain import Attachment, LibvirtDomains, is_paused, remove_region_file
+from backend_host.vm.access import label_region
+from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
-from backend_host.vm.region_file import prepare_region_file
+from backend_host.vm.doorbell import Doorbells
+from backend_host.vm.errors import VmError
+from backend_host.vm.region_file import prepare_region_file, region_path
+from backend_host.vm.vcpus import find_vcpus
+
+_ENDS = (DomainEvent.STOPPED, DomainEvent.CRASHED, DomainEvent.RESET)
+_MOVES = (DomainEvent.STARTED, DomainEvent.RESUMED, DomainEvent.STOPPED, DomainEvent.CRASHED)
+"""Whatever the domain did, it is not paused any more."""
+_OFF = -1
 
 log = logging.getLogger("fairgv.domains")
 
 
-class Domains:
-    """The domains attached to one daemon. Thread-safe."""
+@dataclass(eq=False)
+class _Served:
+    """A domain and its vGPU, as last seen. `name` is both of theirs; the flags change on libvirt's thread too."""
 
-    def __init__(self, vgpus: VGpuRegistry, uri: str, state_dir: Path) -> None:
+    uuid: str
+    name: str
+    weight: int
+    quota_bytes: int
+    shm_name: str
+    region_bytes: int
+    run_id: int
+    is_paused: bool
+
+    @classmethod
+    def of(cls, attachment: Attachment) -> "_Served":
+        return cls(
+            uuid=attachment.uuid,
+            name=attachment.domain,
+            weight=attachment.weight,
+            quota_bytes=attachment.memory_bytes or 0,
+            shm_name=attachment.shm_name,
+            region_bytes=attachment.region_bytes,
+            run_id=attachment.run_id,
+            is_paused=attachment.is_paused,
+        )
+
+
+class Domains:
+    """The domains of one daemon. Thread-safe.
+
+    `adopts_all`: every domain that has the device is served; otherwise only those that were attached here, by this daemon or an earlier one.
+    """
+
+    def __init__(self, vgpus: VGpuRegistry, uri: str, state_dir: Path, adopts_all: bool, doorbells: Doorbells) -> None:
         self._vgpus = vgpus
+        self._doorbells = doorbells
         self._uri = uri
         self._path = state_dir / "domains.json"
+        self._adopts_all = adopts_all
         self._events: DomainEvents | None = None
-        self._attached: dict[str, str] = {}
-        """Domain UUID to its vGPU's name."""
-        self._unserved: set[str] = set()
-        """UUIDs attached to an earlier daemon that could not be taken up: kept for the next one."""
+        self._served: dict[str, _Served] = {}
+        self._remembered: set[str] = set()
+        """UUIDs of an earlier daemon's domains that are not served yet: kept until they are, or are gone."""
+        self._troubles: dict[str, str] = {}
+        self._to_look_at: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._is_stopping = False
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def restore(self) -> None:
-        """Takes up the domains that an earlier daemon had attached. A libvirt that does not answer is logged, not fatal."""
-        if not self._path.exists():
+    def start(self) -> None:
+        """Takes up the domains that are there. A libvirt that does not answer is waited for, in the background."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self._remembered = {str(uuid) for uuid in json.loads(self._path.read_text())}
+        if not self._remembered and not self._adopts_all:
             return
         try:
-            self._unserved = {str(uuid) for uuid in json.loads(self._path.read_text())}
-            self._watch()
-            known = LibvirtDomains(self._uri).attached_domains()
-        except (FairGVError, OSError, ValueError, TypeError) as error:
-            log.error("the domains attached before are not served: %s", error)
-            return
-        wanted = [attachment for attachment in known if attachment.uuid in self._unserved]
-        self._unserved.clear()
-        for attachment in wanted:
-            try:
-                prepare_region_file(attachment.shm_name, attachment.region_bytes, attachment.owner)
-                self._add(attachment)
-            except (FairGVError, OSError) as error:
-                self._unserved.add(attachment.uuid)
-                log.error("domain %s, attached before, is not served: %s", attachment.domain, error)
-        self._write()
+            trouble = self._watch(waits=True).trouble
+        except FairGVError as error:
+            trouble = str(error)
+        if trouble and self._remembered:
+            log.error("the domains attached before are not served: %s", trouble)
+        elif trouble:
+            log.info("no domains are served: %s", trouble)
+        else:
+            self._look(None)
 
-    def attach(self, name: str, weight: int, quota_bytes: int, region_bytes: int) -> Message:
+    def attach(self, name: str, weight: int, quota_bytes: int, region_bytes: int, has_doorbell: bool) -> Message:
         """Gives the domain a vGPU; the answer's `text` is for the operator. Raises VmError or RefusedError."""
+        with self._lock, contextlib.ExitStack() as undo:
+            served = _Served("", name, weight, quota_bytes, "", region_bytes, _OFF, is_paused=False)
 
-        added: list[str] = []
+            def before_plug(path: Path) -> None:
+                served.shm_name = path.name
+                self._add(served)
+                undo.callback(self._vgpus.remove_if_there, name)
 
-        def before_plug(path: Path) -> None:
-            self._vgpus.add_domain(name, weight, quota_bytes, path.name, region_bytes, lambda: self._is_paused(name))
-            added.append(name)
-
-        self._watch()
-        with self._lock:
-            try:
-                attachment = LibvirtDomains(self._uri, before_plug).attach(
-                    name, weight, quota_bytes or None, region_bytes
-                )
-            except BaseException:
-                for each in added:
-                    self._vgpus.remove(each)
-                raise
-            self._remember(attachment)
-        now = (
-            f"{name} has a vGPU now"
-            if attachment.takes_effect == "now"
-            else f"{name} has a vGPU from its next start on"
-        )
+            self._watch()
+            doorbells = self._doorbells if has_doorbell else None
+            libvirt_domains = LibvirtDomains(self._uri, before_plug, doorbells=doorbells)
+            attachment = libvirt_domains.attach(name, weight, quota_bytes or None, region_bytes)
+            served.uuid, served.run_id, served.is_paused = attachment.uuid, attachment.run_id, attachment.is_paused
+            self._remember(served)
+            undo.pop_all()
+            if attachment.is_running:
+                self._machine_started(served, attachment)
+        start = "now" if attachment.takes_effect == "now" else "from its next start on"
         return {
-            "text": attachment.explanation or now,
+            "text": attachment.explanation or f"{name} has a vGPU {start}",
             "takes_effect": attachment.takes_effect,
             "shm_name": attachment.shm_name,
         }
@@ -89,19 +130,15 @@ class Domains:
         """Another weight or quota (0: none), now and for later starts; None leaves as it is. Raises VmError or RefusedError."""
         with self._lock:
             attachment = LibvirtDomains(self._uri).change(name, weight, quota_bytes)
-            self._vgpus.change(name, weight, quota_bytes)
+            if (served := self._served.get(attachment.uuid)) is not None:
+                self._apply_settings(served, attachment)
         quota = f"{attachment.memory_bytes >> 20} MiB" if attachment.memory_bytes else "no limit"
         return {"text": f"{name}: weight {attachment.weight}, device memory: {quota}"}
 
     def detach(self, name: str) -> Message:
         """Takes it away again."""
         with self._lock:
-            attachment = LibvirtDomains(self._uri).detach(name)
-            self._vgpus.remove_if_there(self._attached.pop(attachment.uuid, name))
-            self._unserved.discard(attachment.uuid)
-            self._write()
-            if attachment.takes_effect == "next start" and not attachment.is_running:
-                remove_region_file(attachment.shm_name)
+            attachment = LibvirtDomains(self._uri, before_unplug=self._forget).detach(name)
         return {
             "text": attachment.explanation or f"{name} has no vGPU any more",
             "takes_effect": attachment.takes_effect,
@@ -111,43 +148,204 @@ class Domains:
         """No event is taken any more; the domains stay attached."""
         if self._events is not None:
             self._events.close()
+        if self._thread is not None:
+            self._is_stopping = True
+            self._to_look_at.put(None)
+            self._thread.join()
 
-    def _add(self, attachment: Attachment) -> None:
-        self._vgpus.add_domain(
-            attachment.domain,
-            attachment.weight,
-            attachment.memory_bytes or 0,
+    def _watch(self, *, waits: bool = False) -> DomainEvents:
+        if self._events is None:
+            self._events = DomainEvents(
+                self._uri, self._happened, on_reconnect=lambda: self._to_look_at.put(None), waits=waits
+            )
+            self._thread = threading.Thread(target=self._run, name="domains", daemon=True)
+            self._thread.start()
+        return self._events
+
+    def _happened(self, uuid: str, _name: str, event: DomainEvent) -> None:
+        """On libvirt's thread: takes a note and returns."""
+        served = self._served.get(uuid)
+        if served is not None and event in _ENDS:
+            log.info("domain %s: %s; what its programs held is taken back", served.name, event.value)
+            self._vgpus.guest_gone(served.name)
+            if event is not DomainEvent.RESET:
+                served.run_id = _OFF
+                self._vgpus.machine_ended(served.name)
+        if served is not None and event in (*_MOVES, DomainEvent.PAUSED):
+            served.is_paused = event is DomainEvent.PAUSED
+        if event not in (DomainEvent.RESET, DomainEvent.PAUSED, DomainEvent.RESUMED):
+            self._to_look_at.put(uuid)
+
+    def _run(self) -> None:
+        while True:
+            wanted = {self._to_look_at.get()}
+            while not self._to_look_at.empty():
+                wanted.add(self._to_look_at.get())
+            if self._is_stopping:
+                return
+            self._look(None if None in wanted else {uuid for uuid in wanted if uuid is not None})
+
+    def _look(self, uuids: set[str] | None) -> None:
+        """At the domains of these UUIDs, None for all that are there or were."""
+        with self._lock:
+            try:
+                sights = {sight.uuid: sight for sight in look_at_all(self._uri)}
+            except FairGVError as error:
+                log.warning("cannot look at domains: %s", error)  # looked at again when libvirt is back
+                return
+            if uuids is None:
+                uuids = {*sights, *self._served, *self._remembered}
+            uuids |= {uuid for uuid, sight in sights.items() if sight.trouble or self._troubles.get(uuid)}
+            for uuid in sorted(uuids):
+                try:
+                    self._reconcile(uuid, sights.get(uuid))
+                except (FairGVError, OSError) as error:
+                    self._tell(uuid, f"domain {sights[uuid].name if uuid in sights else uuid} is not served: {error}")
+            self._write()
+
+    def _reconcile(self, uuid: str, sight: Sight | None) -> None:
+        """Makes the vGPU what the definition says, with the lock held."""
+        served = self._served.get(uuid)
+        if sight is None:
+            self._remembered.discard(uuid)
+            self._troubles.pop(uuid, None)
+            if served is not None:
+                self._release(served, is_running=False)
+            return
+        self._tell(uuid, sight.trouble)
+        if served is not None and sight.attachment is None and not sight.holds_device:
+            self._release(served, sight.is_running)
+        elif served is not None:
+            self._follow(served, sight)
+        elif sight.attachment is not None and (self._adopts_all or uuid in self._remembered):
+            self._adopt(sight.attachment)
+
+    def _follow(self, served: _Served, sight: Sight) -> None:
+        if sight.name != served.name:
+            self._vgpus.rename(served.name, sight.name)
+            served.name = sight.name
+        attachment = sight.attachment
+        if attachment is None:
+            return  # taken out of the definition by hand; the running guest keeps it until it ends
+        is_new_run = attachment.run_id != served.run_id
+        if is_new_run and served.run_id != _OFF:
+            self._vgpus.guest_gone(served.name)  # it ended while nobody told us
+        served.run_id, served.is_paused = attachment.run_id, attachment.is_paused
+        self._apply_settings(served, attachment)
+        has_doorbell = self._doorbells.find(served.shm_name) is not None
+        is_other = (served.shm_name, served.region_bytes, has_doorbell) != (
             attachment.shm_name,
             attachment.region_bytes,
-            lambda: self._is_paused(attachment.domain),
+            attachment.server is not None,
         )
-        self._remember(attachment)
+        if is_other or ((is_new_run or not sight.is_running) and not self._has_its_file(served)):
+            log.info("domain %s: another region than before", served.name)
+            self._vgpus.remove_if_there(served.name)
+            del self._served[served.uuid]
+            if is_other:
+                remove_region_file(served.shm_name)
+                self._doorbells.end(served.shm_name)
+            self._adopt(attachment)
+        elif is_new_run and sight.is_running:
+            label_region(self._file_of_qemu(attachment), attachment.label)
+            self._machine_started(served, attachment)
 
-    def _is_paused(self, name: str) -> bool:
-        """False when libvirt does not know: a guest that cannot be asked about keeps nothing."""
+    def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
+        wanted = (attachment.weight, attachment.memory_bytes or 0)
+        if wanted != (served.weight, served.quota_bytes):
+            self._vgpus.change(served.name, *wanted)
+            served.weight, served.quota_bytes = wanted
+
+    def _has_its_file(self, served: _Served) -> bool:
+        """Whether the file that QEMU opens is the one that we serve: gone with a clean-up, say, it was made anew by QEMU."""
+        if self._doorbells.find(served.shm_name) is not None:
+            return self._doorbells.answers(served.shm_name)  # no file: QEMU gets the memory from the server
         try:
-            return is_paused(self._uri, name)
-        except FairGVError as error:
-            log.warning("cannot ask for the state of %s: %s", name, error)
+            status = region_path(served.shm_name).lstat()
+        except OSError:
             return False
+        return (status.st_dev, status.st_ino) == self._vgpus.region_identity(served.name)
 
-    def _remember(self, attachment: Attachment) -> None:
-        self._attached[attachment.uuid] = attachment.domain
-        self._unserved.discard(attachment.uuid)
+    def _adopt(self, attachment: Attachment) -> None:
+        """Serves a domain that has the device. The region of one that runs already is QEMU's, and its guest finds it laid out from now on."""
+        if attachment.server is None:
+            prepare_region_file(attachment.shm_name, attachment.region_bytes, attachment.owner)
+        else:
+            self._start_server(attachment)
+        label_region(self._file_of_qemu(attachment), attachment.label)
+        served = _Served.of(attachment)
+        self._add(served)
+        self._remember(served)
+        self._troubles.pop(served.uuid, None)
+        if attachment.is_running:
+            self._machine_started(served, attachment)
+
+    def _machine_started(self, served: _Served, attachment: Attachment) -> None:
+        if attachment.has_own_scheduling:
+            self._vgpus.machine_started(served.name, "the domain's definition schedules its vCPUs itself (vcpusched)")
+        else:
+            threads = find_vcpus(attachment.uuid, attachment.owner.uid)
+            self._vgpus.machine_started(served.name, threads or "the threads of its vCPUs are not known")
+
+    def _start_server(self, attachment: Attachment) -> None:
+        expected = self._doorbells.socket_path(attachment.shm_name)
+        if attachment.server != expected:
+            raise VmError(
+                f"its device looks for its server at {attachment.server}, and this daemon's is at {expected}: correct the definition"
+            )
+        self._doorbells.start(attachment.shm_name, attachment.region_bytes, attachment.owner)
+        holds_device = attachment.is_running and attachment.takes_effect == "now"
+        if holds_device and not self._doorbells.has_guest(attachment.shm_name):
+            log.warning(
+                "domain %s: its ivshmem server was ended, and its region with it; it is served again from its next start on",
+                attachment.domain,
+            )
+
+    def _file_of_qemu(self, attachment: Attachment) -> Path:
+        return attachment.server or region_path(attachment.shm_name)
+
+    def _add(self, served: _Served) -> None:
+        self._vgpus.add_domain(
+            served.name,
+            served.weight,
+            served.quota_bytes,
+            served.shm_name,
+            served.region_bytes,
+            lambda: served.is_paused,
+            self._doorbells.find(served.shm_name),
+        )
+
+    def _release(self, served: _Served, is_running: bool) -> None:
+        log.info("domain %s: it has no device of ours any more", served.name)
+        self._forget(served.uuid)
+        if not is_running:
+            remove_region_file(served.shm_name)
+
+    def _forget(self, uuid: str) -> None:
+        self._remembered.discard(uuid)
+        served = self._served.pop(uuid, None)
+        if served is not None:
+            self._vgpus.remove_if_there(served.name)
+            self._doorbells.end(served.shm_name)
         self._write()
 
+    def _remember(self, served: _Served) -> None:
+        self._served[served.uuid] = served
+        self._remembered.discard(served.uuid)
+        self._write()
+
+    def _tell(self, uuid: str, trouble: str) -> None:
+        """Once for each trouble."""
+        if self._troubles.get(uuid, "") != trouble:
+            self._troubles[uuid] = trouble
+            if trouble:
+                log.error("%s", trouble)
+
     def _write(self) -> None:
+        text = json.dumps(sorted({*self._served, *self._remembered}))
+        with contextlib.suppress(OSError):
+            if self._path.read_text() == text:
+                return
         temporary = self._path.with_suffix(".new")
-        temporary.write_text(json.dumps(sorted({*self._attached, *self._unserved})))
+        temporary.write_text(text)
         temporary.replace(self._path)
-
-    def _watch(self) -> None:
-        if self._events is None:
-            self._events = DomainEvents(self._uri, self._happened)
-
-    def _happened(self, uuid: str, name: str, event: DomainEvent) -> None:
-        """On libvirt's thread: hands over and returns."""
-        vgpu_name = self._attached.get(uuid)
-        if vgpu_name is not None and event is not DomainEvent.STARTED:
-            log.info("domain %s: %s; what its programs held is taken back", name, event.value)
-            self._vgpus.guest_gone(vgpu_name)

@@ -12,21 +12,27 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.vm.vcpus import QemuThreads
+from backend_host.watchdog import Late
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
+from ivshmem.bells import Bells
 from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 _TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
+_BEAT_WAIT_S = 1.0
+"""A daemon that lives beats four times in it."""
 
 log = logging.getLogger("fairgv.vgpus")
 
@@ -49,10 +55,14 @@ def _front_bytes(region_bytes: int) -> int:
     return min(region_bytes, (1 << 20) + region_bytes // 1024)
 
 
-def open_shared_memory(shm_name: str, table_hash: int) -> int:
-    """A descriptor of a domain's region, a file that QEMU opens too."""
+def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None = None) -> int:
+    """A descriptor of a domain's region: of a file that QEMU opens too, or of the memory that its ivshmem server hands out, opened anew: the
+    server's descriptor stays open when we are gone, and a lock with it."""
     try:
-        memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if bells is None:
+            memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        else:
+            memory = os.open(f"/proc/self/fd/{bells.memory_fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise RefusedError(f"cannot open the region /dev/shm/{shm_name}: {error.strerror}") from error
     try:
@@ -69,7 +79,7 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
     The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
     """
     deadline = time.monotonic() + _TAKE_OVER_S
-    is_told = False
+    is_told = is_checked = False
     while True:
         try:
             fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,10 +90,27 @@ def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
                     f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
                     "virtual machine, or shut it down, and start fairgv-host again"
                 ) from None
+        if not is_checked:
+            _check_nobody_beats(shm_name, memory, table_hash)
+            is_checked = True
         if not is_told:
             _tell_of_the_end(shm_name, memory, table_hash)
             is_told = True
         time.sleep(_TAKE_OVER_LOOK_S)
+
+
+def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
+    """Raises RefusedError when another daemon, that lives, serves this region."""
+    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
+        if region.check(table_hash=table_hash) is not RegionStatus.OK:
+            return
+        before, deadline = region.host_beat(), time.monotonic() + _BEAT_WAIT_S
+        while time.monotonic() < deadline:
+            if region.host_beat() != before:
+                raise RefusedError(
+                    f"the region /dev/shm/{shm_name} is served by another fairgv-host of this machine: stop that one first"
+                )
+            time.sleep(_TAKE_OVER_LOOK_S)
 
 
 def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
@@ -108,6 +135,7 @@ class VGpu:
     uid: int
     caretaker: Caretaker
     nr_users: int = 0
+    nr_timed_out: int = 0
     totals: Totals = field(default_factory=Totals)
 
 
@@ -121,8 +149,10 @@ class VGpuRegistry:
         keeper: GrantKeeper,
         table_hash: int,
         facts: bytes,
+        coscheduler: Coscheduler,
     ) -> None:
         self._page = page
+        self._coscheduler = coscheduler
         self._pool = pool
         self._keeper = keeper
         self._table_hash = table_hash
@@ -130,6 +160,8 @@ class VGpuRegistry:
         self._vgpus: dict[str, VGpu] = {}
         self._lock = threading.Lock()
         self._retired_ns = 0
+        self.late: Callable[[], Sequence[Late]] = tuple
+        """Workers that the watchdog has warned of."""
 
     def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
         """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
@@ -141,6 +173,7 @@ class VGpuRegistry:
                 name = name or self._new_name()
                 memory = sealed_memory(name, region_bytes)
                 vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
+                self._coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
             vgpu.nr_users += 1
@@ -163,17 +196,20 @@ class VGpuRegistry:
         shm_name: str,
         region_bytes: int,
         is_paused: Callable[[], bool],
+        bells: Bells | None = None,
     ) -> VGpu:
-        """The vGPU of a libvirt domain; its region file is `shm_name`. `is_paused` tells whether the domain stands still."""
+        """The vGPU of a libvirt domain; its region file is `shm_name`, or the memory of `bells`. `is_paused` tells whether the domain stands
+        still."""
         self._check_is_new(name)
-        memory = open_shared_memory(shm_name, self._table_hash)  # without the lock: it may wait
+        memory = open_shared_memory(shm_name, self._table_hash, bells)  # without the lock: it may wait
         with self._lock:
             try:
                 self._check_is_new(name)
             except RefusedError:
                 os.close(memory)
                 raise
-            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), Wake.POLL, is_paused)
+            wake = Wake.POLL if bells is None else Wake.BELL
+            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), wake, is_paused, bells)
 
     def _check_is_new(self, name: str) -> None:
         if name in self._vgpus:
@@ -195,6 +231,7 @@ class VGpuRegistry:
     def _retire(self, vgpu: VGpu) -> None:
         """Of one that is in the registry no more."""
         vgpu.caretaker.stop()
+        self._coscheduler.remove(vgpu.index)
         self._keeper.leave(vgpu.index)
         with self._lock:
             account = self._page.vgpu(vgpu.index)
@@ -227,12 +264,55 @@ class VGpuRegistry:
                 vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
             log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
 
+    def rename(self, name: str, new_name: str) -> None:
+        """Its domain has another name now. RefusedError when that is taken."""
+        with self._lock:
+            self._check_is_new(new_name)
+            vgpu = self._vgpus.get(name)
+            if vgpu is None:
+                raise RefusedError(_unknown(name))
+            self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
+            vgpu.name = new_name
+            vgpu.caretaker.rename(new_name)
+            log.info("vGPU %s is called %s now", name, new_name)
+
+    def region_identity(self, name: str) -> tuple[int, int] | None:
+        """Device and inode number of the file that is the vGPU's region; None when there is no such vGPU."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            status = os.fstat(vgpu.region.fileno()) if vgpu is not None else None
+            return (status.st_dev, status.st_ino) if status is not None else None
+
+    def machine_started(self, name: str, threads: QemuThreads | str) -> None:
+        """Its virtual machine runs now; the threads behind its vCPUs, or why they are to be left alone."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None and isinstance(threads, QemuThreads):
+                self._coscheduler.add_machine(vgpu.index, name, threads)
+            elif vgpu is not None and isinstance(threads, str):
+                self._coscheduler.add_none(vgpu.index, threads)
+
+    def machine_ended(self, name: str) -> None:
+        """The counterpart."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None:
+                self._coscheduler.remove(vgpu.index)
+
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
         with self._lock:
             vgpu = self._vgpus.get(name)
         if vgpu is not None:
             vgpu.caretaker.renew()
+
+    def time_out(self, slot: int) -> None:
+        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+        with self._lock:
+            for vgpu in self._vgpus.values():
+                if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
+                    vgpu.nr_timed_out += 1
+                    vgpu.caretaker.time_out(slot)
 
     def remove_all(self) -> None:
         """For a daemon that stops."""
@@ -269,9 +349,17 @@ class VGpuRegistry:
             held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             nr_grants=account.nr_grants,
+            late_ns=self._late_ns(vgpu),
+            nr_timed_out=vgpu.nr_timed_out,
+            coscheduling=self._coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
         )
+
+    def _late_ns(self, vgpu: VGpu) -> int:
+        """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
+        slots = {worker.slot for worker in vgpu.caretaker.workers()}
+        return max((late.late_ns for late in self.late() if late.slot in slots), default=0)
 
     def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
         workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]
@@ -294,6 +382,7 @@ class VGpuRegistry:
         uid: int,
         wake: Wake,
         is_paused: Callable[[], bool] = lambda: False,
+        bells: Bells | None = None,
     ) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
@@ -306,7 +395,7 @@ class VGpuRegistry:
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
-                caretaker = self._caretaker(name, index, region, wake, is_paused)
+                caretaker = self._caretaker(name, index, region, wake, is_paused, bells)
                 self._keeper.join(index, weight)
                 undo.callback(self._keeper.leave, index)
                 vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker)
@@ -319,32 +408,38 @@ class VGpuRegistry:
         log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
         return vgpu
 
-    def _caretaker(self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool]) -> Caretaker:
+    def _caretaker(
+        self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool], bells: Bells | None
+    ) -> Caretaker:
         def lay_out() -> None:
             account = self._page.vgpu(index)
             facts = with_quota(self._facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
-                wake is Wake.POLL
+                wake is not Wake.FUTEX
             ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
                 os.posix_fallocate(region.fileno(), 0, region.region_bytes)
+
+        if bells is not None:
+            region.listen(bells.daemon_fd)
 
         return Caretaker(
             region,
             Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
             self._pool,
-            on_worker_end=lambda worker: self._collect(name, index, worker),
+            on_worker_end=lambda worker: self._collect(index, worker),
             format_region=lay_out,
             is_paused=is_paused,
+            bells=bells,
         )
 
-    def _collect(self, name: str, index: int, worker: WorkerProcess) -> None:
+    def _collect(self, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
         reading = self._page.worker(worker.slot)
         with self._lock:
             worker.is_counted = True
-            vgpu = self._vgpus.get(name)
-            if vgpu is not None and vgpu.index == index and reading is not None and reading.state in _SERVED:
+            vgpu = next((each for each in self._vgpus.values() if each.index == index), None)
+            if vgpu is not None and reading is not None and reading.state in _SERVED:
                 vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
 
 

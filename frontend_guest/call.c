@@ -2,12 +2,16 @@
 #include "call.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "context.h"
 #include "log.h"
+#include "managed_variable.h"
 #include "output.h"
 #include "thread.h"
 
@@ -76,6 +80,8 @@ static CUresult earlier_error(struct fgv_client *client)
             return CUDA_SUCCESS;
         error =
             atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
+    } else {
+        fgv_output_print(); /* what kernels said before the fault */
     }
     return (CUresult)error;
 }
@@ -99,6 +105,11 @@ CUresult fgv_call_healthy(void)
 {
     CUresult result = fgv_call_allowed();
     return result != CUDA_SUCCESS ? result : earlier_error(fgv_guest.client);
+}
+
+CUresult fgv_call_sticky_error(void)
+{
+    return (CUresult)atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed);
 }
 
 static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
@@ -147,6 +158,8 @@ static CUresult what_is_wrong(void)
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+        fgv_managed_variables_before(number);
     if (__builtin_expect(!nothing_is_wrong(), 0)) {
         call->error = what_is_wrong();
         if (call->error != CUDA_SUCCESS)
@@ -157,7 +170,7 @@ void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_by
 
 void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (fgv_thread.current != 0)
+    if (fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS)
         return fgv_call_begin(call, number, request_bytes, payload_bytes);
     call->error = worker_there();
     if (call->error == CUDA_SUCCESS)
@@ -196,15 +209,32 @@ static uint64_t spin_ns(void)
     return blocks ? 0 : fgv_guest.spin_ns;
 }
 
+/* Whose turn at a CPU is worth something when the answer comes: the host may see to it that it has one. */
+static void tell_who_waits(void)
+{
+    _Atomic uint32_t *asker = &fgv_guest.client->asker;
+    uint32_t who;
+    if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
+        if (fgv_thread.id == 0)
+            fgv_thread.id = (uint32_t)syscall(SYS_gettid);
+        who = fgv_thread.id;
+    } else {
+        who = (uint32_t)sched_getcpu() + 1;
+    }
+    if (atomic_load_explicit(asker, memory_order_relaxed) != who)
+        atomic_store_explicit(asker, who, memory_order_relaxed);
+}
+
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 {
     struct fgv_response *slot = &fgv_guest.responses[call->response];
     /* relaxed: the commit publishes it */
     atomic_store_explicit(&slot->state, FGV_SLOT_WAITING, memory_order_relaxed);
     call->record->response = (uint16_t)call->response;
+    tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (!fgv_slot_wait(&slot->state, fgv_guest.region.wake, spin_ns(), fgv_client_keep_waiting, NULL))
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, spin_ns(), fgv_client_keep_waiting, NULL))
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     CUresult result = (CUresult)slot->result;
     fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);
@@ -217,5 +247,8 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     slot_put(call);
     if (call->number != FGV_CALL_output_fetch)
         fgv_output_print();
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0) &&
+        result == CUDA_SUCCESS)
+        fgv_managed_variables_after(call->number);
     return result;
 }

@@ -19,13 +19,14 @@
 #include <unistd.h>
 
 #include "beat.h"
+#include "cuda_api/visible.h"
 #include "cuda_api/wire.h"
 #include "find.h"
 #include "hello.h"
 #include "log.h"
 #include "thread.h"
 
-#define SPIN_FUTEX_NS     UINT64_C(50000)
+#define SPIN_WAKE_NS      UINT64_C(50000)
 #define SPIN_POLL_NS      UINT64_C(200000)
 #define SPIN_ONE_CPU_PART 10u                   /* with one CPU, whoever spins keeps the other from answering */
 #define WORKER_LOST_NS    UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
@@ -86,34 +87,21 @@ static CUresult gate_make(void)
     return CUDA_SUCCESS;
 }
 
-/* CUDA_VISIBLE_DEVICES: the listed indices in that order, up to the first that is none of ours. */
-static void devices_choose(struct fgv_guest *guest)
+static CUresult devices_choose(struct fgv_guest *guest)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    guest->nr_devices = 0;
-    if (text == NULL) {
-        for (uint32_t i = 0; i < guest->facts.nr_devices; i++)
-            guest->devices[guest->nr_devices++] = i;
-        return;
+    uint8_t uuids[FGV_FACTS_MAX_DEVICES][16];
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    for (uint32_t i = 0; i < guest->facts.nr_devices; i++) {
+        guest->devices[i] = i;
+        memcpy(uuids[i], guest->facts.devices[i].uuid, sizeof(uuids[i]));
     }
-    while (*text != '\0' && guest->nr_devices < FGV_FACTS_MAX_DEVICES) {
-        char *end;
-        while (*text == ' ')
-            text++;
-        uint32_t index = 0;
-        for (end = (char *)text; *end >= '0' && *end <= '9' && index < 1000; end++)
-            index = index * 10 + (uint32_t)(*end - '0');
-        bool is_index = end != text && (*end == '\0' || *end == ',' || *end == ' ');
-        bool is_again = false;
-        for (uint32_t i = 0; i < guest->nr_devices; i++)
-            is_again = is_again || guest->devices[i] == index;
-        if (!is_index || is_again || index >= guest->facts.nr_devices) {
-            fgv_log_name("CUDA_VISIBLE_DEVICES: ignored from here", text);
-            break;
-        }
-        guest->devices[guest->nr_devices++] = index;
-        text = end + strspn(end, " ,");
-    }
+    guest->nr_devices = guest->facts.nr_devices;
+    CUresult result = CUDA_SUCCESS;
+    if (list != NULL)
+        result = fgv_visible_devices(list, uuids, guest->facts.nr_devices, guest->devices, &guest->nr_devices);
+    if (result != CUDA_SUCCESS)
+        fgv_log_name("CUDA_VISIBLE_DEVICES: a device twice", list);
+    return result == CUDA_SUCCESS && guest->nr_devices == 0 ? CUDA_ERROR_NO_DEVICE : result;
 }
 
 static CUresult facts_take(struct fgv_guest *guest)
@@ -128,15 +116,14 @@ static CUresult facts_take(struct fgv_guest *guest)
             "in the guest and on the host");
         return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     }
-    devices_choose(guest);
-    return guest->nr_devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    return devices_choose(guest);
 }
 
 static CUresult open_locked(struct fgv_guest *guest)
 {
     CUresult result = gate_make();
     if (result == CUDA_SUCCESS)
-        result = fgv_find_region(&guest->region);
+        result = fgv_find_region(&guest->region, &guest->bells);
     if (result != CUDA_SUCCESS)
         return result;
     if (atomic_load_explicit(&guest->region.header->host_state, memory_order_acquire) != FGV_HOST_UP) {
@@ -149,10 +136,10 @@ static CUresult open_locked(struct fgv_guest *guest)
     if (result == CUDA_SUCCESS)
         result = fgv_hello(guest);
     if (result != CUDA_SUCCESS) {
-        fgv_find_release(&guest->region);
+        fgv_find_release(&guest->region, &guest->bells);
         return result;
     }
-    guest->spin_ns = guest->region.wake == FGV_WAKE_FUTEX ? SPIN_FUTEX_NS : SPIN_POLL_NS;
+    guest->spin_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         guest->spin_ns /= SPIN_ONE_CPU_PART;
     opened_by = getpid();
@@ -160,7 +147,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         fgv_log_cause(FGV_CAUSE_SYSTEM, "cannot start the thread that keeps this program known to the host");
         atomic_store_explicit(&guest->client->state, FGV_CLIENT_CLOSING, memory_order_release);
         fgv_announce(&guest->region);
-        fgv_find_release(&guest->region);
+        fgv_find_release(&guest->region, &guest->bells);
         opened_by = 0;
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -275,7 +262,14 @@ CUresult fgv_client_lost(void)
         return (CUresult)atomic_load_explicit(&lost_result, memory_order_relaxed);
     if (gate == FGV_GATE_ENDING)
         return CUDA_ERROR_DEINITIALIZED;
-    if (atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY)
+    const bool is_ready = atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
+    if (atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed) == CUDA_ERROR_LAUNCH_TIMEOUT) {
+        fgv_log_cause(FGV_CAUSE_LOST,
+                      "work of this program kept the GPU from others for too long: the host ended the process that "
+                      "served it");
+        return lost_with(CUDA_ERROR_LAUNCH_TIMEOUT);
+    }
+    if (is_ready)
         fgv_log_cause(
             FGV_CAUSE_LOST,
             "the FairGV daemon on the host and the process that served this program have stopped answering; start the "

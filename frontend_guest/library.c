@@ -3,23 +3,33 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
-#include "log.h"
+#include "managed_variable.h"
 #include "module.h"
 #include "thread.h"
+
+/* One option names the program's own functions, the other says that `code` stays and has no value: neither matters
+ * here.
+ */
+static bool options_are_sound(const CUlibraryOption *options, unsigned int nr_options)
+{
+    if (options == NULL)
+        return nr_options == 0;
+    for (unsigned int i = 0; i < nr_options; i++)
+        if ((unsigned int)options[i] >= CU_LIBRARY_NUM_OPTIONS)
+            return false;
+    return true;
+}
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
                            unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    /* Of the library options one names the program's own functions, the other says that `code` stays and has no value:
-     * neither matters here. */
     (void)libraryOptionValues;
-    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
-        (numLibraryOptions > 0 && libraryOptions == NULL))
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;
@@ -29,14 +39,12 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    (void)libraryOptions;
     (void)libraryOptionValues;
-    (void)numLibraryOptions;
-    if (library == NULL)
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;
@@ -59,6 +67,7 @@ void fgv_after_cuLibraryUnload(CUresult result, CUlibrary library)
     if (code == NULL)
         return;
     fgv_handle_each(FGV_HANDLE_MODULE, forget_module, &handle);
+    fgv_managed_variables_forget(handle);
     fgv_code_free(code, false);
 }
 
@@ -130,25 +139,6 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                : fgv_code_global(FGV_CALL_cuLibraryGetGlobal, (uint64_t)(uintptr_t)library, name, dptr, bytes);
 }
 
-/* __managed__ variables would have to lie in the heap, where the host's driver does not put them. */
-/* A managed variable lies where the host's driver put it, in the worker, and the program could not reach it there. The
- * runtime asks for each one, and goes on without a word when there is none. */
-CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    (void)dptr;
-    (void)bytes;
-    CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS)
-        result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    fgv_log_cause(FGV_CAUSE_MANAGED_VARIABLE,
-                  "the program has a __managed__ variable (%s): not supported; cudaMallocManaged is", name);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
     CUresult result = fgv_client_is_open();
@@ -156,7 +146,9 @@ CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char 
         result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
     if (result != CUDA_SUCCESS)
         return result;
-    return fptr == NULL || symbol == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    (void)fptr;
+    (void)symbol;
+    return CUDA_ERROR_INVALID_VALUE; /* there is none of that name */
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)

@@ -1,10 +1,4 @@
-/*
- * Allocating: device memory on the host, pinned and managed memory out of the region's heap, registered memory in name
- * only.
- *
- * Memory of the program itself cannot be pinned for the host's device: it is not in the region. A registered range is
- * remembered and copied through the arena like any other; a device pointer to it does not exist.
- */
+/* Allocating: device memory on the host, pinned and managed memory out of the region's heap. */
 #include "memory.h"
 
 #include <string.h>
@@ -16,6 +10,7 @@
 #include "frontend_guest/generated/hooks.h"
 #include "ivshmem/heap.h"
 #include "managed.h"
+#include "registered.h"
 
 static uint64_t page_round(uint64_t bytes)
 {
@@ -52,8 +47,6 @@ static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
 {
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && bytes == 0)
-        result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = fgv_client_await();
     if (result != CUDA_SUCCESS)
@@ -79,6 +72,8 @@ static void heap_free(const struct fgv_range *range)
 {
     if (range->kind == FGV_MEMORY_MANAGED)
         fgv_managed_forget(range->address, range->bytes);
+    if (range->owner != 0 && !fgv_registered_restore(range->owner, range->bytes))
+        return; /* they stay taken until the program ends */
     fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
                   range->bytes);
 }
@@ -125,8 +120,8 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    uint64_t address;
-    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
+    uint64_t address = 0; /* of no bytes, NULL */
+    CUresult result = bytesize == 0 ? fgv_call_allowed() : heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
     if (result == CUDA_SUCCESS)
         *pp = (void *)(uintptr_t)address;
     return result;
@@ -153,7 +148,9 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
-    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
     if (result == CUDA_SUCCESS)
         *dptr = address;
     return result;
@@ -163,6 +160,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
     CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
+    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr != 0 && !fgv_memory_find(dptr, &range))
+        return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     if (fgv_capture_forbids())
@@ -171,7 +170,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_MANAGED)
         return heap_return(dptr, FGV_MEMORY_MANAGED);
-    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED)
+    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH)
         return CUDA_ERROR_INVALID_VALUE;
     struct fgv_call call;
     struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
@@ -179,7 +178,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return call.error;
     request->dptr = dptr;
     /* Removed before the host can give the address to another thread's allocation. */
-    fgv_memory_remove(dptr, range.kind, &range);
+    if (range.kind != FGV_MEMORY_GRAPH)
+        fgv_memory_remove(dptr, range.kind, &range);
     return fgv_call_wait(&call, NULL, 0);
 }
 
@@ -231,7 +231,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     if (pdptr == NULL || Flags != 0 || !fgv_memory_find((uint64_t)(uintptr_t)p, &range))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_REGISTERED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return fgv_registered_pointer(&range, (uint64_t)(uintptr_t)p, pdptr);
     if (!fgv_memory_is_shared(range.kind))
         return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (CUdeviceptr)(uintptr_t)p;
@@ -249,39 +249,5 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
         return CUDA_ERROR_INVALID_VALUE;
     /* With unified addressing all pinned memory is mapped, whatever was asked for. */
     *pFlags = range.flags | (range.kind == FGV_MEMORY_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
-{
-    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                           CU_MEMHOSTREGISTER_READ_ONLY;
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fgv_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    uint64_t address = (uint64_t)(uintptr_t)p;
-    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (fgv_memory_find(address, &range) || fgv_memory_overlaps_registered(address, bytesize))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return fgv_memory_enter(address, bytesize, FGV_MEMORY_REGISTERED, Flags, 0) ? CUDA_SUCCESS
-                                                                                : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fgv_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (!fgv_memory_remove((uint64_t)(uintptr_t)p, FGV_MEMORY_REGISTERED, &range))
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     return CUDA_SUCCESS;
 }

@@ -22,6 +22,7 @@ enum fgv_memory_kind {
     FGV_MEMORY_REGISTERED, /* the program's own, by cuMemHostRegister */
     FGV_MEMORY_POOLED,     /* of a memory pool */
     FGV_MEMORY_MAPPED,     /* physical memory at reserved addresses; outlives contexts */
+    FGV_MEMORY_GRAPH,      /* that a node of a graph allocates: the address is the graph's, live or not */
 };
 
 struct fgv_range {
@@ -32,14 +33,15 @@ struct fgv_range {
     bool is_sync_memops;
     struct fgv_context *context;
     uint64_t context_handle;
-    uint64_t owner; /* handle: module or library of a GLOBAL, pool of POOLED, allocation of MAPPED */
+    uint64_t owner; /* handle: module or library of a GLOBAL, pool of POOLED, allocation of MAPPED; address: of the
+                     * heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
     uint64_t id;    /* never used twice in a process */
 };
 
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)
 {
     return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL || kind == FGV_MEMORY_POOLED ||
-           kind == FGV_MEMORY_MAPPED;
+           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_GRAPH;
 }
 static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 {

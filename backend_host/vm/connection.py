@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from backend_host.vm.domain_xml import DomainXml, default_owner
-from backend_host.vm.errors import VmError
+from backend_host.vm.errors import NoPermissionError, VmError
 from backend_host.vm.region_file import RegionOwner
 
 
@@ -67,7 +67,9 @@ def explain(error: Any, uri: str) -> VmError:
     denied = (libvirt.VIR_ERR_AUTH_FAILED, libvirt.VIR_ERR_AUTH_UNAVAILABLE, libvirt.VIR_ERR_ACCESS_DENIED)
     message = str(error.get_error_message() or error)
     if error.get_error_code() in (*denied, libvirt.VIR_ERR_OPERATION_DENIED) or "Permission denied" in message:
-        return VmError(f"no permission for libvirt at {uri} ({message}): use sudo, or sudo usermod -aG libvirt $USER")
+        return NoPermissionError(
+            f"no permission for libvirt at {uri} ({message}): use sudo, or sudo usermod -aG libvirt $USER"
+        )
     if error.get_error_code() in (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_SYSTEM_ERROR):
         return VmError(f"no libvirtd answers at {uri} ({message}): start it (sudo systemctl start libvirtd)")
     return VmError(f"libvirt at {uri}: {message}")

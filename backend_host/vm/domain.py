@@ -1,37 +1,42 @@
 """`fairgv-host attach` and `detach`: puts the shared memory device into a libvirt domain and takes it out again.
 
-The persistent definition comes first, as it always works. A running domain gets the device at once where that really
-works: on machine type pc. On q35 the root bus takes nothing while the guest runs, and behind a bridge the region's BAR
-stays unassigned although libvirt reports success; there the device comes at the next start, and the answer says so.
+The persistent definition comes first, as it always works. A running domain gets the device at once where its guest has room for it
+(`plug.py`); else the device comes at the next start, and the answer says why, and what would help.
 
-Who makes the region's file, and what happens to it, is told in `region_file.py`. Here it is made before the guest can
-see the device; `before_plug` lets the daemon initialise it at that moment. The file must be initialised again after
+Who makes the region's file, and what happens to it, is told in `region_file.py`, and in `access.py` what QEMU needs to open it. Here it is
+made before the guest can see the device; `before_plug` lets the daemon initialise it at that moment. The file must be initialised again after
 each stop, crash and reset.
 
-A domain with the device can neither be migrated nor saved (QEMU refuses): memory shared with the host cannot move.
+A domain with the device can neither be migrated nor saved: QEMU refuses, as memory shared with the host cannot move, and says that the device
+is in its peer mode.
 
 Wrong when: a definition is edited by hand while it is attached so that its UUID changes: the device then belongs to
 nobody.
 """
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from backend_host.sizes import format_size
+from backend_host.vm.access import check_locked_memory, label_region
 from backend_host.vm.connection import connected, load_libvirt, qemu_owner
 from backend_host.vm.domain_xml import (
     NAMESPACE,
     PREFIX,
     DomainXml,
     Settings,
+    check_region_size,
     check_settings,
     device_xml,
-    free_slot,
     without_empty_metadata,
 )
+from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
+from backend_host.vm.plug import lasting_slot, plug, unplug
 from backend_host.vm.region_file import RegionOwner, prepare_region_file, region_name, region_path, remove_region_file
 
 TakesEffect = Literal["now", "next start"]
@@ -39,11 +44,12 @@ TakesEffect = Literal["now", "next start"]
 
 @dataclass(frozen=True)
 class Attachment:
-    """A domain and its vGPU. `takes_effect` is 'now' when the guest has (or, after detach, has lost) the device
-    already.
+    """A domain and its vGPU. `takes_effect` is 'now' when the guest has (or, after detach, has lost) the device already.
 
-    `owner` is as whom QEMU opens the region's file: hand it to `prepare_region_file`. `explanation` is a sentence for
-    the operator when something is left to say, else empty.
+    `run_id` is another after each start, and -1 while the domain is off; `is_paused` tells that its vCPUs stand still. `owner` is as whom QEMU
+    opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `server` is where QEMU looks for its
+    ivshmem server when the device has a doorbell; there is no file then. `has_own_scheduling`: the definition says how its vCPUs are scheduled.
+    `explanation` is a sentence for the operator when something is left to say, else empty.
     """
 
     domain: str
@@ -53,21 +59,38 @@ class Attachment:
     weight: int
     memory_bytes: int | None
     is_running: bool
+    is_paused: bool
+    run_id: int
     takes_effect: TakesEffect
     owner: RegionOwner
+    server: Path | None = None
+    label: str | None = None
+    has_own_scheduling: bool = False
     explanation: str = ""
 
 
 @dataclass(frozen=True)
 class LibvirtDomains:
-    """The domains of one libvirt instance. `before_plug` gets each region's file before a guest can see it."""
+    """The domains of one libvirt instance. `before_plug` gets each region's file before a guest can see it, `before_unplug` the domain's UUID
+    while its guest can still be told that the device goes. `doorbells`: devices are attached with one.
+    """
 
     connection_uri: str
     before_plug: Callable[[Path], None] = lambda _path: None
+    before_unplug: Callable[[str], None] = lambda _uuid: None
+    doorbells: Doorbells | None = None
 
     def attach(self, name: str, weight: int, memory_bytes: int | None, region_bytes: int) -> Attachment:
         """See `attach` of this module."""
-        return attach(self.connection_uri, name, weight, memory_bytes, region_bytes, before_plug=self.before_plug)
+        return attach(
+            self.connection_uri,
+            name,
+            weight,
+            memory_bytes,
+            region_bytes,
+            before_plug=self.before_plug,
+            doorbells=self.doorbells,
+        )
 
     def change(self, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
         """See `change` of this module."""
@@ -75,11 +98,7 @@ class LibvirtDomains:
 
     def detach(self, name: str) -> Attachment:
         """See `detach` of this module."""
-        return detach(self.connection_uri, name)
-
-    def attached_domains(self) -> list[Attachment]:
-        """See `attached_domains` of this module."""
-        return attached_domains(self.connection_uri)
+        return detach(self.connection_uri, name, before_unplug=self.before_unplug)
 
 
 def attach(
@@ -90,26 +109,39 @@ def attach(
     region_bytes: int,
     *,
     before_plug: Callable[[Path], None] = lambda _path: None,
+    doorbells: Doorbells | None = None,
 ) -> Attachment:
-    """Puts device and settings into the domain's persistent definition, and into the running domain where that works.
+    """Puts device and settings into the domain's persistent definition, and into the running domain where that works. With `doorbells` the
+    device gets a doorbell, and its server is started.
 
     Either all of the persistent part is done or none of it. Raises VmError with what stands in the way.
     """
-    settings = Settings(weight, memory_bytes, region_bytes)
+    settings = Settings(weight, memory_bytes, None if doorbells is None else region_bytes)
     check_settings(settings)
+    check_region_size(region_bytes)
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
         definition = _check_attachable(domain)
+        check_locked_memory(definition, region_bytes)
         shm_name = region_name(definition.uuid)
-        path = prepare_region_file(shm_name, region_bytes, qemu_owner(connection, definition))
+        owner = qemu_owner(connection, definition)
+        server = None
+        if doorbells is None:
+            path = prepare_region_file(shm_name, region_bytes, owner)
+        else:
+            doorbells.start(shm_name, region_bytes, owner)
+            path = server = doorbells.socket_path(shm_name)
         try:
-            before_plug(path)
-            _define_device(domain, definition, settings)
+            label_region(path, DomainXml(domain.XMLDesc()).label("selinux") if domain.isActive() else None)
+            before_plug(region_path(shm_name))
+            _define_device(domain, definition, settings, region_bytes, server)
         except BaseException:
             remove_region_file(shm_name)
+            if doorbells is not None:
+                doorbells.end(shm_name)
             raise
-        explanation = _plug_now(domain, definition, settings) if domain.isActive() else ""
-        return _attachment(connection, domain, settings, explanation)
+        explanation = plug(domain, shm_name, region_bytes, server) if domain.isActive() else ""
+        return _attachment(connection, domain, explanation)
 
 
 def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
@@ -117,18 +149,19 @@ def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
-        before = _read_settings(domain)
-        if before is None:
+        definition = _lasting_definition(domain)
+        if definition.our_device() is None:
             raise VmError(_not_attached(name))
+        before = definition.settings()
         quota_bytes = before.memory_bytes if memory_bytes is None else memory_bytes or None
         settings = Settings(before.weight if weight is None else weight, quota_bytes, before.region_bytes)
         check_settings(settings)
-        element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-        domain.setMetadata(element, settings.to_xml(), PREFIX, NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-        return _attachment(connection, domain, settings, "")
+        where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
+        domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
+        return _attachment(connection, domain, "")
 
 
-def detach(connection_uri: str, name: str) -> Attachment:
+def detach(connection_uri: str, name: str, *, before_unplug: Callable[[str], None] = lambda _uuid: None) -> Attachment:
     """Takes device and settings out of the definition, which is then as it was, and out of the running domain where it
     lets go.
 
@@ -138,35 +171,71 @@ def detach(connection_uri: str, name: str) -> Attachment:
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
-        settings = _read_settings(domain)
-        configured = DomainXml(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        if settings is None and configured.our_device() is None:
+        definition = _lasting_definition(domain)
+        if (shm_name := definition.shm_name()) is None and not _has_metadata(domain):
             raise VmError(_not_attached(name))
-        settings = settings or Settings(1, None, configured.region_bytes() or 0)
-        if (device := configured.our_device()) is not None:
-            domain.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-        _remove_metadata(connection, domain)
-        explanation = _unplug_now(domain)
-        remove_region_file(region_name(configured.uuid))
-        return _attachment(connection, domain, settings, explanation, is_wanted=False)
+        if domain.isPersistent():
+            if (device := definition.our_device()) is not None:
+                domain.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+            _remove_metadata(connection, domain)
+        before_unplug(definition.uuid)
+        explanation = unplug(domain)
+        shm_name = shm_name or region_name(definition.uuid)
+        remove_region_file(shm_name)
+        return _attachment(connection, domain, explanation, gone=definition, shm_name=shm_name)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one look at a domain found. `attachment` is None when its definition has no device of ours, or one that cannot be served: `trouble`
+    then says why. `holds_device`: the running guest has one, whatever the definition says by now.
+    """
+
+    uuid: str
+    name: str
+    is_running: bool
+    holds_device: bool
+    attachment: Attachment | None
+    trouble: str = ""
+
+
+def look_at_all(connection_uri: str) -> list[Sight]:
+    """All domains of the instance, by name. Raises VmError."""
+    libvirt = load_libvirt()
+    with connected(connection_uri) as connection:
+        found: list[tuple[Any, DomainXml]] = []
+        for domain in connection.listAllDomains():
+            with contextlib.suppress(libvirt.libvirtError):  # gone meanwhile
+                found.append((domain, _lasting_definition(domain)))
+        names = Counter(name for _, definition in found for name in definition.shm_names())
+        sights = []
+        for domain, definition in found:
+            with contextlib.suppress(libvirt.libvirtError):
+                sights.append(_sight(connection, domain, definition, names))
+        return sorted(sights, key=lambda sight: sight.name)
 
 
 def attached_domains(connection_uri: str) -> list[Attachment]:
-    """All domains of the instance that carry our metadata, running or not, by name."""
-    with connected(connection_uri) as connection:
-        found = [(domain, _read_settings(domain)) for domain in connection.listAllDomains()]
-        attachments = [_attachment(connection, domain, settings, "") for domain, settings in found if settings]
-        return sorted(attachments, key=lambda attachment: attachment.domain)
+    """All domains of the instance that have a device that can be served, running or not, by name. Raises VmError."""
+    return [sight.attachment for sight in look_at_all(connection_uri) if sight.attachment is not None]
 
 
-def is_paused(connection_uri: str, name: str) -> bool:
-    """Whether the domain's vCPUs stand still for now (suspended, or asleep), so that no silence of its guest means
-    anything.
-    """
-    libvirt = load_libvirt()
-    with connected(connection_uri) as connection:
-        state, _reason = _find_domain(connection, name).state()
-        return state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PMSUSPENDED)
+def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str]) -> Sight:
+    is_running = bool(domain.isActive())
+    holds_device = is_running and DomainXml(domain.XMLDesc()).our_device() is not None
+    attachment, trouble = None, ""
+    try:
+        if (name := definition.shm_name()) is not None:
+            definition.check_architecture()
+            definition.check_device()
+            if names[name] > 1:
+                raise VmError(
+                    f"several domains have the device {name}, and would read each other's memory: give each its own name"
+                )
+            attachment = _attachment(connection, domain, "")
+    except VmError as error:
+        trouble = str(error)
+    return Sight(definition.uuid, definition.name, is_running, holds_device, attachment, trouble)
 
 
 def _not_attached(name: str) -> str:
@@ -187,25 +256,31 @@ def _find_domain(connection: Any, name: str) -> Any:
 
 
 def _check_attachable(domain: Any) -> DomainXml:
-    libvirt = load_libvirt()
     name = domain.name()
     if not domain.isPersistent():
         raise VmError(f"domain {name} is transient, so nothing would remember its vGPU: virsh define it first")
-    definition = DomainXml(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    definition = _lasting_definition(domain)
     definition.check_architecture()
-    settings = _read_settings(domain)
-    if settings or definition.our_device():
-        size = format_size(settings.region_bytes if settings else definition.region_bytes() or 0)
+    if definition.our_device() is not None:
+        size = format_size(definition.region_bytes() or 0)
         raise VmError(f"domain {name} is attached already (region {size}): fairgv-host detach {name} first")
     if domain.isActive() and DomainXml(domain.XMLDesc()).our_device():
         raise VmError(f"domain {name} still holds the device it was detached from: shut it down first")
     return definition
 
 
-def _define_device(domain: Any, definition: DomainXml, settings: Settings) -> None:
+def _lasting_definition(domain: Any) -> DomainXml:
+    """What the domain has at its next start; of a transient one, which has none, what it has now."""
     libvirt = load_libvirt()
-    slot = free_slot(definition) if definition.has_pci_express_root() else None
-    device = device_xml(region_name(definition.uuid), settings.region_bytes, slot)
+    return DomainXml(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
+
+
+def _define_device(
+    domain: Any, definition: DomainXml, settings: Settings, region_bytes: int, server: Path | None
+) -> None:
+    libvirt = load_libvirt()
+    slot = lasting_slot(definition, region_bytes)
+    device = device_xml(region_name(definition.uuid), region_bytes, slot, server)
     domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     try:
         element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
@@ -215,39 +290,9 @@ def _define_device(domain: Any, definition: DomainXml, settings: Settings) -> No
         raise
 
 
-def _plug_now(domain: Any, definition: DomainXml, settings: Settings) -> str:
-    """Empty when the running guest has the device now, else why it gets it at the next start only."""
-    libvirt = load_libvirt()
-    later = f"attached; it takes effect at the next start of {domain.name()}, because"
-    remedy = "shut it down and start it again"
-    if definition.has_pci_express_root():
-        return f"{later} machine type {definition.machine()} takes no such device while it runs: {remedy}"
-    device = device_xml(region_name(definition.uuid), settings.region_bytes)
-    try:
-        domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE)
-    except libvirt.libvirtError as error:
-        return f"{later} the running domain refused the device ({error.get_error_message()}): {remedy}"
-    return ""
-
-
-def _unplug_now(domain: Any) -> str:
-    """Empty when no running guest has the device, else why it keeps it for now."""
-    libvirt = load_libvirt()
-    kept = f"detached; the running {domain.name()} keeps the device until it is shut down, because"
-    if not domain.isActive() or (device := DomainXml(domain.XMLDesc()).our_device()) is None:
-        return ""
-    try:
-        domain.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE)
-    except libvirt.libvirtError as error:
-        return f"{kept} it cannot be taken out ({error.get_error_message()})"
-    if DomainXml(domain.XMLDesc()).our_device() is not None:
-        return f"{kept} the guest has not let go of it"
-    return ""
-
-
 def _remove_metadata(connection: Any, domain: Any) -> None:
     libvirt = load_libvirt()
-    if _read_settings(domain) is None:
+    if not _has_metadata(domain):
         return
     element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
     domain.setMetadata(element, None, PREFIX, NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
@@ -256,34 +301,48 @@ def _remove_metadata(connection: Any, domain: Any) -> None:
         connection.defineXML(restored)
 
 
-def _read_settings(domain: Any) -> Settings | None:
+def _has_metadata(domain: Any) -> bool:
     libvirt = load_libvirt()
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
     try:
-        return Settings.from_xml(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE, flags))
+        return bool(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE, flags))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
-            return None
+            return False
         raise
 
 
 def _attachment(
-    connection: Any, domain: Any, settings: Settings, explanation: str, *, is_wanted: bool = True
+    connection: Any, domain: Any, explanation: str, *, gone: DomainXml | None = None, shm_name: str | None = None
 ) -> Attachment:
-    is_running = bool(domain.isActive())
-    current = DomainXml(domain.XMLDesc())
-    has_device = is_running and current.our_device() is not None
-    uuid = domain.UUIDString()
+    """`gone` is the definition as it was before a detach, None for a domain that has the device."""
+    libvirt = load_libvirt()
+    lasting = gone or _lasting_definition(domain)
+    running = DomainXml(domain.XMLDesc()) if domain.isActive() else None
+    has_device = running is not None and running.our_device() is not None
+    device = running if running is not None and has_device and gone is None else lasting
+    state, _reason = domain.state()
+    try:
+        settings = lasting.settings()
+    except VmError:
+        if gone is None:
+            raise
+        settings = Settings()  # of a definition that was damaged, and is being cleared away
     return Attachment(
         domain=domain.name(),
-        uuid=uuid,
-        shm_name=region_name(uuid),
-        region_bytes=settings.region_bytes,
+        uuid=lasting.uuid,
+        shm_name=shm_name or device.shm_name() or region_name(lasting.uuid),
+        region_bytes=device.region_bytes() or lasting.region_bytes() or 0,
         weight=settings.weight,
         memory_bytes=settings.memory_bytes,
-        is_running=is_running,
-        takes_effect="now" if has_device == is_wanted else "next start",
-        owner=qemu_owner(connection, current),
+        is_running=running is not None,
+        is_paused=state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PMSUSPENDED),
+        run_id=domain.ID(),
+        takes_effect="now" if has_device == (gone is None) else "next start",
+        owner=qemu_owner(connection, running or lasting),
+        server=device.server(),
+        label=running.label("selinux") if running is not None else None,
+        has_own_scheduling=(running or lasting).has_fixed_vcpu_scheduling(),
         explanation=explanation,
     )
 
@@ -292,12 +351,13 @@ __all__ = [
     "Attachment",
     "LibvirtDomains",
     "RegionOwner",
+    "Sight",
     "TakesEffect",
     "attach",
     "attached_domains",
     "change",
     "detach",
-    "is_paused",
+    "look_at_all",
     "prepare_region_file",
     "region_path",
     "remove_region_file",

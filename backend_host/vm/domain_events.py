@@ -1,8 +1,8 @@
-"""Tells the daemon when a domain starts, stops, crashes or is reset.
+"""Tells the daemon what happens to domains: started, paused, reset, stopped, crashed, renamed, defined, undefined.
 
 libvirt delivers events through an event loop that somebody must run: one thread per process does, from the first use on
 and for good (an event loop of libvirt cannot be taken out again). A second thread per `DomainEvents` opens the
-connection again when libvirtd goes away; what happened meanwhile is lost, so `on_reconnect` is called and the daemon
+connection again when libvirtd goes away, or was not there yet; what happened meanwhile is lost, so `on_reconnect` is called and the daemon
 looks at all domains anew.
 
 Callbacks come on the event loop's thread: they must hand over and return, and not call libvirt.
@@ -15,22 +15,28 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from backend_host.vm.connection import explain, load_libvirt
-from backend_host.vm.errors import VmError
+from backend_host.vm.errors import NoPermissionError, VmError
 
 RECONNECT_INTERVAL_S = 1.0
+MAX_RECONNECT_INTERVAL_S = 5.0
 _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5
 
 
 class DomainEvent(enum.StrEnum):
-    """What happened to a domain. After each of them its region must be initialised anew.
+    """What happened to a domain. After STOPPED, CRASHED and RESET its region must be initialised anew.
 
-    One reset may be told twice: the firmware of machine type pc answers a reset with another one.
+    One reset may be told twice: the firmware of machine type pc answers a reset with another one. A domain that was renamed was undefined under
+    one name and defined under another.
     """
 
     STARTED = "started"
     STOPPED = "stopped"
     CRASHED = "crashed"
     RESET = "reset"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    DEFINED = "defined"
+    UNDEFINED = "undefined"
 
 
 EventCallback = Callable[[str, str, DomainEvent], None]
@@ -38,10 +44,18 @@ EventCallback = Callable[[str, str, DomainEvent], None]
 
 
 class DomainEvents:
-    """Use as a context manager. Raises VmError when libvirtd cannot be reached at the start."""
+    """Use as a context manager. Raises VmError when libvirtd cannot be reached at the start, unless it `waits` for one that is not there.
+
+    `trouble` is why it could not be reached at the start, else empty.
+    """
 
     def __init__(
-        self, connection_uri: str, on_event: EventCallback, on_reconnect: Callable[[], None] = lambda: None
+        self,
+        connection_uri: str,
+        on_event: EventCallback,
+        on_reconnect: Callable[[], None] = lambda: None,
+        *,
+        waits: bool = False,
     ) -> None:
         self._uri = connection_uri
         self._on_event = on_event
@@ -50,7 +64,15 @@ class DomainEvents:
         self._stop = threading.Event()
         self._libvirt = load_libvirt()
         _EventLoop.ensure_running()
-        self._connection = self._open()
+        self.trouble = ""
+        self._connection = None
+        try:
+            self._connection = self._open()
+        except VmError as error:
+            if not waits or isinstance(error, NoPermissionError):
+                raise
+            self.trouble = str(error)
+            self._lost.set()
         self._keeper = threading.Thread(target=self._keep_connected, name="domain events", daemon=True)
         self._keeper.start()
 
@@ -74,6 +96,7 @@ class DomainEvents:
             connection.setKeepAlive(_KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lifecycle, None)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._reset, None)
+            connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE, self._metadata, None)
         except libvirt.libvirtError as error:
             raise explain(error, self._uri) from error
         return connection
@@ -82,17 +105,23 @@ class DomainEvents:
         while True:
             self._lost.wait()
             self._close_connection()
-            while not self._stop.is_set():
-                self._lost.clear()
-                try:
-                    self._connection = self._open()
-                    break
-                except VmError:
-                    self._stop.wait(RECONNECT_INTERVAL_S)
-            if self._stop.is_set():
+            if not self._reopen():
                 self._close_connection()
                 return
             self._on_reconnect()
+
+    def _reopen(self) -> bool:
+        """False: it is to stop."""
+        pause_s = RECONNECT_INTERVAL_S
+        while not self._stop.wait(0):
+            self._lost.clear()
+            try:
+                self._connection = self._open()
+                break
+            except VmError:
+                self._stop.wait(pause_s)
+                pause_s = min(2 * pause_s, MAX_RECONNECT_INTERVAL_S)
+        return not self._stop.is_set()
 
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -112,9 +141,20 @@ class DomainEvents:
                 self._tell(domain, DomainEvent.CRASHED if detail in crashes else DomainEvent.STOPPED)
             case libvirt.VIR_DOMAIN_EVENT_CRASHED:
                 self._tell(domain, DomainEvent.CRASHED)
+            case libvirt.VIR_DOMAIN_EVENT_SUSPENDED | libvirt.VIR_DOMAIN_EVENT_PMSUSPENDED:
+                self._tell(domain, DomainEvent.PAUSED)
+            case libvirt.VIR_DOMAIN_EVENT_RESUMED:
+                self._tell(domain, DomainEvent.RESUMED)
+            case libvirt.VIR_DOMAIN_EVENT_DEFINED:
+                self._tell(domain, DomainEvent.DEFINED)
+            case libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
+                self._tell(domain, DomainEvent.UNDEFINED)
 
     def _reset(self, _connection: Any, domain: Any, _opaque: object) -> None:
         self._tell(domain, DomainEvent.RESET)
+
+    def _metadata(self, _connection: Any, domain: Any, _type: int, _uri: str, _opaque: object) -> None:
+        self._tell(domain, DomainEvent.DEFINED)
 
     def _tell(self, domain: Any, event: DomainEvent) -> None:
         if not self._stop.is_set():

@@ -5,3 +5,7 @@ from backend_host.errors import FairGVError
 
 class VmError(FairGVError):
     """Something about a virtual machine stands in the way. The text says what, and what to do about it."""
+
+
+class NoPermissionError(VmError):
+    """libvirt is there and refuses us: asking again changes nothing."""

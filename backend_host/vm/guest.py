@@ -55,7 +55,10 @@ NewsCallback = Callable[["Guest", Progress, int], None]
 
 
 class Guest:
-    """Defined on entry; destroyed, undefined and its region removed on exit. May be started again after it has ended."""
+    """Defined on entry; destroyed, undefined and its region removed on exit. May be started again after it has ended.
+
+    `amend` may put more into the definition, before its braces are filled in.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Guest:
         *,
         machine: str = "q35",
         memory_mib: int = 256,
+        amend: Callable[[str], str] = lambda definition: definition,
     ) -> None:
         self.name = name
         self.uuid = str(uuid.uuid4())
@@ -73,7 +77,7 @@ class Guest:
         self.output = GuestOutput(image.marker, image.commands)
         self._instance = libvirt_instance
         self._console_path = libvirt_instance.folder / f"{name}.sock"
-        self._definition = _DOMAIN.format(
+        self.definition = amend(_DOMAIN).format(
             type=choice.domain_type,
             name=escape(name),
             uuid=self.uuid,
@@ -100,7 +104,7 @@ class Guest:
             self._listener.listen(1)
             self._listener.settimeout(CONNECT_LIMIT_S)
             self._connection = libvirt.open(self._instance.uri)
-            self.domain = self._connection.defineXML(self._definition)
+            self.domain = self._connection.defineXML(self.definition)
         except libvirt.libvirtError as error:
             self.__exit__()
             raise explain(error, self._instance.uri) from error

@@ -23,6 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,6 +79,15 @@ class PrivateLibvirt:
         """Makes a file or socket in `folder` the instance's own, so that its QEMU can open it."""
         if self._user:
             os.chown(path, *self._user)
+
+    @contextlib.contextmanager
+    def without_libvirtd(self) -> Iterator[None]:
+        """For the block libvirtd is away, as when its package is updated; guests run on."""
+        self._end_daemon()
+        try:
+            yield
+        finally:
+            self._start(_find_libvirtd())
 
     def _lay_out(self) -> None:
         for name in ("run", "config/libvirt", "cache", "data"):

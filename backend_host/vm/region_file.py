@@ -32,6 +32,8 @@ from backend_host.sizes import format_size
 from backend_host.vm.errors import VmError
 
 SHARED_MEMORY_FOLDER = Path("/dev/shm")
+REGION_PREFIX = "fairgv-"
+"""What the names of all regions of virtual machines begin with."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class RegionOwner:
 
 def region_name(domain_uuid: str) -> str:
     """Name of a domain's shared memory object; a domain keeps its UUID when it is renamed."""
-    return f"fairgv-{domain_uuid}"
+    return f"{REGION_PREFIX}{domain_uuid}"
 
 
 def region_path(name: str) -> Path:

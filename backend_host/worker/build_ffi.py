@@ -23,8 +23,11 @@ INCLUDES = [HERE, HERE / "generated", ROOT / "cuda_api" / "include", ROOT / "ivs
 WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 
 PRELUDE = """
+#include "boost.h"
 #include "control_page.h"
 #include "face.h"
+#include "grid.h"
+#include "worker.h"
 """
 
 CONSTANTS = """
@@ -32,10 +35,15 @@ CONSTANTS = """
 #define FGV_MAX_WORKERS ...
 #define FGV_CONTROL_VERSION ...
 #define FGV_CONTROL_BYTES ...
+#define FGV_BOOST_MAX_THREADS ...
 struct fgv_control;
 struct fgv_vgpu_slot;
 struct fgv_worker_slot;
 extern "Python+C" bool fgv_image_may_print(const uint8_t *image, uint64_t image_bytes);
+struct fgv_variant_wish;
+extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
+extern "Python+C" void fgv_variants_forget(uint32_t owner_kind, uint64_t owner);
+extern "Python+C" void fgv_variants_make(struct fgv_variant_wish *wish);
 """
 
 _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
@@ -50,7 +58,9 @@ def sources() -> list[Path]:
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h")]
+    texts = [
+        (HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "grid.h", "slicing.h", "boost.h")
+    ]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 

@@ -11,6 +11,8 @@
 #define _GNU_SOURCE
 #include "grant.h"
 
+#include "ivshmem/region.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -167,6 +169,14 @@ static void ring(struct fgv_vgpu_slot *vgpu)
     futex_wake_all(&vgpu->bell);
 }
 
+static void ring_booster(struct fgv_control *control, struct fgv_vgpu_slot *next)
+{
+    if (has_common(&next->members, &control->interactive)) {
+        atomic_fetch_add(&control->boost_bell, 1);
+        futex_wake_all(&control->boost_bell);
+    }
+}
+
 /* What goes with a hand-over that has just succeeded. */
 static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
 {
@@ -175,6 +185,7 @@ static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
         ring(vgpu);
+        ring_booster(control, vgpu);
         fgv_control_ring_bell(control);
     }
 }
@@ -236,6 +247,7 @@ void fgv_grantee_detach(struct fgv_grantee *grantee)
     fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
     fgv_set_remove(&grantee->control->users, grantee->slot_index);
     fgv_set_remove(&grantee->control->running, grantee->slot_index);
+    fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
     drop(grantee->control, grantee->number);
     atomic_store(&grantee->slot->memory_bytes, 0);
     fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
@@ -261,8 +273,36 @@ static void begin_waiting(struct fgv_grantee *grantee, uint64_t now_ns)
         atomic_store_explicit(&grantee->vgpu->waiting_since_ns, now_ns, memory_order_relaxed);
     }
     grantee->is_waiting = true;
+    if (grantee->client) {
+        uint32_t asker = atomic_load_explicit(&grantee->client->asker, memory_order_relaxed);
+        atomic_store_explicit(&grantee->slot->asker, asker, memory_order_relaxed);
+    }
     fgv_set_add(&grantee->control->waiting, grantee->slot_index);
     fgv_control_ring_bell(grantee->control);
+}
+
+static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    grantee->turn_since_ns = now_ns;
+    grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
+}
+
+/* Whether it pays to coschedule the client is judged by its turns alone: while others have the GPU it can only wait. */
+static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    grantee->window_ns += now_ns > grantee->turn_since_ns ? now_ns - grantee->turn_since_ns : 0;
+    grantee->window_round_trips +=
+        atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed) - grantee->turn_round_trips;
+    if (grantee->window_ns < FGV_INTERACTIVE_NS) {
+        return;
+    }
+    if (grantee->window_round_trips * FGV_INTERACTIVE_NS > FGV_INTERACTIVE_NR * grantee->window_ns) {
+        fgv_set_add(&grantee->control->interactive, grantee->slot_index);
+    } else {
+        fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
+    }
+    grantee->window_ns = 0;
+    grantee->window_round_trips = 0;
 }
 
 /* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
@@ -304,6 +344,7 @@ bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
     }
     if (is_in) {
         grantee->is_user = true;
+        begin_turn(grantee, now_ns);
         if (grantee->is_waiting) {
             grantee->is_waiting = false;
             fgv_set_remove(&control->waiting, grantee->slot_index);
@@ -467,6 +508,7 @@ void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_
     if (!grantee->is_user) {
         return;
     }
+    end_turn(grantee, now_ns);
     if (wants_more) {
         begin_waiting(grantee, now_ns);
     }
@@ -517,6 +559,7 @@ void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
     fgv_set_remove(&control->waiting, slot);
     fgv_set_remove(&control->users, slot);
     fgv_set_remove(&control->running, slot);
+    fgv_set_remove(&control->interactive, slot);
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
             fgv_set_remove(&control->vgpus[vgpu].members, slot);

@@ -14,6 +14,10 @@
  * call. */
 #define FGV_GRANT_UNUSED_NS UINT64_C(2000000)
 
+/* A vGPU whose clients wait for more than NR answers within this time of its turns is coscheduled (paper, 3.2.3). */
+#define FGV_INTERACTIVE_NS UINT64_C(10000000)
+#define FGV_INTERACTIVE_NR UINT64_C(10)
+
 /* cffi: begin */
 /* A worker's private view. */
 struct fgv_client;
@@ -26,6 +30,11 @@ struct fgv_grantee {
     uint32_t slot_index;
     bool is_user;
     bool is_waiting;
+    /* How often its client waits: answers and time of its turns, of this one from here on and of those before. */
+    uint64_t turn_since_ns;
+    uint64_t turn_round_trips;
+    uint64_t window_ns;
+    uint64_t window_round_trips;
 };
 
 /* Both indices are bounded here; false when one is out of range or the vGPU slot is free. Makes the worker a member of

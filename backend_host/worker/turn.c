@@ -16,8 +16,10 @@
  *
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
- * it still stands before all who wait, or has only just got it (a switch costs the GPU more than a short pause). What
- * it holds without use it pays for. One that pauses for longer than it works is not waited for.
+ * they are shorter than a switch to another vGPU and back, or it still stands before all who wait, or has only just
+ * got it. What it holds without use it pays for. One that pauses for longer than it works is not waited for.
+ *
+ * Large launches go in parts (parts.c), each of them a submission here.
  *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
@@ -35,16 +37,19 @@
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS        UINT64_C(1000000000)
-#define FGV_ALONE_NS         UINT64_C(100000000) /* of work is queued by who is alone */
-#define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
-#define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
-#define FGV_MARKS_IN_QUEUE   4u
-#define FGV_LEAD_NS          UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
-#define FGV_OVERRUN_PART     2u /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGV_ALERT_NS         UINT64_C(200000)     /* so long before a slice ends the next one is woken */
-#define FGV_SWITCH_NS        UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
-#define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
+#define FGV_SHARED_NS          UINT64_C(1000000000)
+#define FGV_ALONE_NS           UINT64_C(100000000) /* of work is queued by who is alone */
+#define FGV_MIN_QUEUED         2u                  /* so that the device has the next one when it ends one */
+#define FGV_MIN_QUEUED_ALONE   32u                 /* kernels of several streams may run side by side */
+#define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
+#define FGV_MARKS_IN_QUEUE     4u
+#define FGV_LEAD_NS UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
+/* What is left then may be done late: the device gives the next one a time slice of its own first. */
+#define FGV_TAIL_NS      UINT64_C(5000000)
+#define FGV_OVERRUN_PART 2u               /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_ALERT_NS     UINT64_C(200000) /* so long before a slice ends the next one is woken */
+#define FGV_SWITCH_NS    UINT64_C(400000) /* of the device's time for a switch to another vGPU and back */
+#define FGV_STALLED_NS   UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -64,6 +69,7 @@ static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
 static void charge(struct fgv_worker *worker, uint64_t now_ns)
 {
     if (now_ns > worker->busy_since_ns) {
+        fgv_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
         fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
         worker->busy_since_ns = now_ns;
     }
@@ -80,7 +86,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         fgv_latency_finish(worker, now_ns);
         charge(worker, now_ns);
         fgv_grant_set_running(&worker->grantee, false);
-        worker->busy_since_ns = 0;
+        worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;
         worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
     }
@@ -117,13 +123,15 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (worker->gap_ns == 0 || worker->gap_ns > worker->burst_ns || worker->gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
         return FGV_IDLE_CONTENDED_NS;
     }
+    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
+    if (most_ns <= FGV_SWITCH_NS) {
+        return FGV_SWITCH_NS; /* that long is never worse than twice the best */
+    }
     uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    /* Waiting for as long as going away and coming back takes is never worse than twice the best. */
-    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
-    return most_ns > FGV_SWITCH_NS ? most_ns : FGV_SWITCH_NS;
+    return most_ns;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
@@ -184,7 +192,40 @@ static uint32_t allowance_unwaited(struct fgv_worker *worker)
     return nr;
 }
 
-bool fgv_turn_begin(struct fgv_worker *worker)
+/* The next one's work is there before this worker's ends. What is left is paid for now, as it will be short; the rest
+ * of a kernel that goes on for long is charged as it goes. */
+static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_ns)
+{
+    charge(worker, now_ns);
+    if (left_ns <= FGV_LEAD_NS) {
+        fgv_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
+        fgv_grant_set_running(&worker->grantee, false);
+        worker->busy_since_ns = worker->tail_until_ns = now_ns + FGV_TAIL_NS;
+    }
+}
+
+static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (worker->busy_since_ns > now_ns) {
+        worker->busy_since_ns = now_ns;
+        fgv_grant_set_running(&worker->grantee, true);
+    }
+    worker->tail_until_ns = 0;
+}
+
+/* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
+ * newcomer wait, for seconds when they are long ones that cannot go in parts. */
+static bool fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    uint32_t nr = fitting(worker, FGV_ALONE_NS, worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_MIN_QUEUED);
+    if (!stream || worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
+        return true;
+    }
+    worker->mark_interval = 1;
+    return fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS;
+}
+
+bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
@@ -203,8 +244,11 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     if (worker->idle_since_ns != 0) {
         end_hold(worker, fgv_clock_ns());
     }
+    if (worker->tail_until_ns != 0) {
+        end_tail(worker, fgv_clock_ns());
+    }
     if (!fgv_grant_others_wait(grantee)) {
-        return worker->nr_unfinished < allowance_unwaited(worker);
+        return worker->nr_unfinished < allowance_unwaited(worker) && fits_stream(worker, stream);
     }
     worker->shared_ns = fgv_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
@@ -240,22 +284,28 @@ static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
     return worker->mean_ns == 0 ? UINT64_MAX : end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
-/* Whether others may have the device now that the slice is over. */
-static bool makes_way(const struct fgv_worker *worker, uint64_t now_ns)
+/* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
+static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_control *control = worker->grantee.control;
-    if (fgv_nr_running(worker) == 0 || !control->is_preemptive) {
+    if (fgv_nr_running(worker) == 0 || worker->busy_since_ns == 0 || !control->is_preemptive) {
         return fgv_nr_running(worker) == 0;
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    return left_ns <= FGV_LEAD_NS || left_ns > slice_ns / FGV_OVERRUN_PART;
+    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART) {
+        return false;
+    }
+    make_way(worker, left_ns, now_ns);
+    return true;
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     const bool is_running = fgv_nr_running(worker) != 0;
+    atomic_store_explicit(&grantee->slot->stalled_since_ns, is_running ? worker->last_finish_ns : 0,
+                          memory_order_relaxed);
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         charge(worker, now_ns);
     }
@@ -279,10 +329,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
     }
     if (!fgv_grant_has(grantee)) {
-        if (makes_way(worker, now_ns)) {
-            if (is_running && worker->busy_since_ns != 0) {
-                charge(worker, now_ns); /* from here on others may share the device */
-            }
+        if (try_to_make_way(worker, now_ns)) {
             end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }

@@ -29,9 +29,12 @@ FOLDER = Path(__file__).parent
 PROGRAMS = {
     "torch_train": "torch",
     "torch_graphs": "torch",
+    "torch_loading": "torch",
+    "torch_nccl": "torch",
     "cupy_numeric": "cupy",
     "jax_train": "jax",
     "triton_kernel": "triton",
+    "numba_kernel": "numba",
 }
 """Each with what it needs."""
 LIMIT_S = 300.0

@@ -14,16 +14,26 @@ from backend_host import tables
 from backend_host.cli import host_command, main, wait_for_end
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message, Server, Session
-from backend_host.statistics import ClientStatistics, DaemonStatistics, DeviceStatistics, Totals, VGpuStatistics
+from backend_host.statistics import (
+    ClientStatistics,
+    CoschedulingStatistics,
+    DaemonStatistics,
+    DeviceStatistics,
+    Totals,
+    VGpuStatistics,
+)
 
 HOSTILE_NAMES = ["[red]x[/red]", "[/]", "[link=http://x]y", "a\x1b[2Jb", "\\[b]", "a\nb"]
+BOOSTED = CoschedulingStatistics("real-time", True, 5, 0)
 CLIENT = ClientStatistics("program", 0, 17, 5, 4, 3, 2, 1024, 2048, 4096, 7, 0)
 
 
 def status_of(name: str = "vm", program: str = "program") -> Message:
     """What a daemon with one vGPU and one client answers."""
     client = ClientStatistics(**{**asdict(CLIENT), "program": program})
-    vgpu = VGpuStatistics(name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0.25, 3, Totals(1), (client,))
+    vgpu = VGpuStatistics(
+        name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0, 0.25, 3, BOOSTED, Totals(1), (client,)
+    )
     device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (vgpu,))
     answer: Message = json.loads(json.dumps(asdict(statistics)))

@@ -9,6 +9,7 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import probe, with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
@@ -43,13 +44,16 @@ def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     pool.start()
     keeper = GrantKeeper(page, FirstCome())
     keeper.start()
+    coscheduler = Coscheduler(page)
+    coscheduler.start()
     nr_fds = nr_open()
-    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts)
+    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts, coscheduler)
     yield registry
     registry.remove_all()
     assert registry.statistics() == ()
     assert page.vgpus() == [], "every account was given back"
     assert nr_open() == nr_fds, "every descriptor was given back"
+    coscheduler.stop()
     keeper.stop()
     pool.stop()
     os.close(fd)
@@ -207,6 +211,34 @@ def test_a_region_file_that_is_missing_or_a_link() -> None:
         with pytest.raises(RefusedError, match="cannot open the region"):
             open_shared_memory(name, TABLE_HASH)
     finally:
+        path.unlink()
+
+
+def test_a_region_that_a_living_daemon_serves() -> None:
+    """Its beat tells; what another one serves is left alone, its clients too."""
+    name = f"fairgv-test-{os.getpid()}"
+    path = Path("/dev/shm") / name
+    path.touch(mode=0o600)
+    os.truncate(path, REGION_BYTES)
+    is_over = threading.Event()
+    try:
+        with Region(name, open_shared_memory(name, TABLE_HASH), REGION_BYTES) as region:
+            region.format(table_hash=TABLE_HASH, facts=b"", wake=Wake.POLL)
+            region.set_host_state(HostState.UP)
+
+            def beat() -> None:
+                while not is_over.is_set():
+                    region.beat()
+
+            daemon = threading.Thread(target=beat)
+            daemon.start()
+            with pytest.raises(RefusedError, match="served by another fairgv-host"):
+                open_shared_memory(name, TABLE_HASH)
+            is_over.set()
+            daemon.join()
+            assert region.host_state is HostState.UP
+    finally:
+        is_over.set()
         path.unlink()
 
 

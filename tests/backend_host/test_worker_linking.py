@@ -51,6 +51,16 @@ LINK = 0x48_00000001_000001
 CUBIN, PTX_INPUT, FATBINARY, OBJECT = 0, 1, 2, 3
 OPTIMIZATION_LEVEL = 7
 LOG_BYTES = 1000
+NOT_FOUND = 500
+LIBRARY = 0x46_00000001_000001
+MANAGED = (
+    HEADER
+    + """
+.visible .global .attribute(.managed) .align 4 .u32 shared[4] = {1, 2, 3, 4};
+.visible .global .u32 plain = 100;
+.visible .entry k() { ret; }
+"""
+)
 MAX_LINKS = 16
 
 
@@ -228,6 +238,63 @@ def test_no_option_is_a_pointer_of_the_guests(guest: Guest, option: int) -> None
     assert create(guest) == 0
     assert add(guest, USER.encode(), payload=pair, nr_options=1, name_bytes=0).result == INVALID_VALUE
     guest.ok("cuLinkDestroy", state=LINK)
+
+
+def load_with(guest: Guest, text: str, options: bytes = b"", call: str = "cuModuleLoadDataEx", **fields: Any) -> Answer:
+    values = {"handle": MODULE, "nr_options": len(options) // 16, "error_bytes": LOG_BYTES, "chunk": 0, **fields}
+    return guest.call(call, options, blob=guest.send_blob(text.encode()), **values)
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadDataEx", "cuLibraryLoadData"])
+def test_a_load_gives_its_log_back(guest: Guest, call: str) -> None:
+    level = struct.pack("<QQ", OPTIMIZATION_LEVEL, 4)
+    for error_bytes in (LOG_BYTES, 0xFFFFFFFF):
+        refused = load_with(guest, HEADER + "nonsense", level, call, error_bytes=error_bytes)
+        half = guest.chunk_offset(0) + Guest.CHUNK_BYTES // 2
+        assert refused.result == 0
+        assert refused.verdict != 0
+        assert b"nonsense" in guest.read(half, refused.error_bytes)
+    assert load_with(guest, HEADER + "nonsense", level, call, error_bytes=20).error_bytes < 20
+    assert load_with(guest, HEADER + "nonsense", level, call, chunk=NO_CHUNK).result == refused.verdict
+    assert load_with(guest, HEADER + "nonsense", level, call, chunk=NO_CHUNK - 1).verdict == refused.verdict
+    done = load_with(guest, MAKER, level, call)
+    assert (done.verdict, done.error_bytes) == (0, 0)
+
+
+def test_options_of_a_load_that_lie(guest: Guest) -> None:
+    level = struct.pack("<QQ", OPTIMIZATION_LEVEL, 4)
+    for nr_options in (0, 2, 0x10000000, 0xFFFFFFFF):
+        assert load_with(guest, MAKER, level, nr_options=nr_options).result == INVALID_VALUE
+    for option in (3, 4, 5, 6, 17, 18, 19, 25, 26, 27, 28, 35, 1 << 32, (1 << 64) - 1):
+        assert load_with(guest, MAKER, struct.pack("<QQ", option, 4096)).result == INVALID_VALUE
+    assert load_with(guest, MAKER, level * 36).result == INVALID_VALUE
+    assert load_with(guest, MAKER, level).verdict == 0
+
+
+def managed(guest: Guest, name: bytes = b"shared", **fields: Any) -> Answer:
+    values: dict[str, Any] = {"library": LIBRARY, "name_bytes": len(name), "chunk": 1, **fields}
+    return guest.call("cuLibraryGetManaged", name, **values)
+
+
+def test_managed_variables_are_told_with_their_bytes(guest: Guest) -> None:
+    loaded = load_with(guest, MANAGED, call="cuLibraryLoadData", handle=LIBRARY, chunk=NO_CHUNK)
+    assert loaded.result == 0
+    told = managed(guest)
+    assert (told.result, told.bytes) == (0, 16)
+    assert guest.read(guest.chunk_offset(1), 16) == struct.pack("<IIII", 1, 2, 3, 4)
+    assert managed(guest, context=0).address == told.address, "a program may ask before it has a context"
+    assert managed(guest, offset=8).result == 0
+    assert guest.read(guest.chunk_offset(1), 8) == struct.pack("<II", 3, 4)
+    assert managed(guest, offset=16).result == 0
+    for lie in (17, 1 << 32, (1 << 64) - 1):
+        assert managed(guest, offset=lie).result == INVALID_VALUE
+    for chunk in (Guest.NR_CHUNKS, NO_CHUNK):
+        assert managed(guest, chunk=chunk).result == INVALID_VALUE
+    for name in (b"plain", b"none"):
+        assert managed(guest, name).result == NOT_FOUND
+    for name_bytes in (0, 5, 7, 0xFFFFFFFF):
+        assert managed(guest, name_bytes=name_bytes).result == INVALID_VALUE
+    assert managed(guest, library=LIBRARY + 1).result == INVALID_HANDLE
 
 
 def test_a_plain_option_is_passed_on(guest: Guest) -> None:

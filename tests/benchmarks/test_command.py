@@ -40,7 +40,7 @@ def test_the_help_names_all(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["slicing", "--device", "soft"], "FairGV does not slice kernels yet"),
+        (["slicing", "--device", "soft", "--guests", "vm"], "slicing measures guests that are processes"),
         (["accounting", "--device", "soft", "--guests", "vm"], "accounting measures guests that are processes"),
         (["work-conserving", "--device", "soft", "--sleep-percent", "100"], "from 0 to below 100"),
         (["run", "--device", "soft", "--dir", "/nowhere"], "/nowhere is no folder"),
@@ -179,7 +179,7 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = (
-        Entry("refused", "slicing", 1),
+        Entry("refused", "slicing --guests vm", 1),
         Entry("decisions", "decisions --decisions 5 --repetitions 1", 1),
         Entry("elsewhere", "decisions", 1, "cuda"),
     )
@@ -187,7 +187,7 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     monkeypatch.setattr("benchmarks.suite.build_all", list)
     assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
     printed = capsys.readouterr()
-    assert "FairGV does not slice kernels yet" in printed.err
+    assert "slicing measures guests that are processes" in printed.err
     rows = [line for line in printed.out.splitlines() if "│" in line]
     assert any("refused" in row and "nothing" in row for row in rows)
     assert any("decisions-soft.json" in row and " 5 " in row for row in rows)

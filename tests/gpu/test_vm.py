@@ -12,6 +12,7 @@ import pytest
 from backend_host.worker._worker import lib
 
 from backend_host.config import PACKAGE_ROOT, load_config
+from backend_host.coscheduling import Coscheduler
 from backend_host.devices import choose
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry
@@ -50,10 +51,13 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     pool = WorkerPool(page, page_fd, device.path, worker_identity(config.worker_user), 1)
     pool.start()
     keeper.start()
-    vgpus = VGpuRegistry(page, pool, keeper, lib.fgv_table_hash(), device.facts)
+    coscheduler = Coscheduler(page)
+    coscheduler.start()
+    vgpus = VGpuRegistry(page, pool, keeper, lib.fgv_table_hash(), device.facts, coscheduler)
     vgpus.add_domain("vm", 1, 0, region_name, REGION_BYTES, lambda: False)
     yield vgpus
     vgpus.remove_all()
+    coscheduler.stop()
     keeper.stop()
     pool.stop()
     page.close()

@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
-from backend_host.vm.domain import Attachment, attach, attached_domains, change, detach, is_paused
+from backend_host.vm.domain import Attachment, attach, attached_domains, change, detach
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.errors import VmError
 from backend_host.vm.guest import Guest, follow_guests
@@ -47,9 +47,15 @@ def guest(
 
 @pytest.fixture
 def next_event(instance: PrivateLibvirt) -> Iterator[Callable[[], Event]]:
-    """Waits for what libvirt tells next."""
+    """Waits for what libvirt tells next of what was done to a guest; each start is a resumption too, each attachment a definition."""
     told: queue.Queue[Event] = queue.Queue()
-    with DomainEvents(instance.uri, lambda *event: told.put(event)):
+    passed_over = (DomainEvent.RESUMED, DomainEvent.DEFINED)
+
+    def note(uuid: str, name: str, event: DomainEvent) -> None:
+        if event not in passed_over:
+            told.put((uuid, name, event))
+
+    with DomainEvents(instance.uri, note):
         yield lambda: told.get(timeout=EVENT_LIMIT_S)
 
 
@@ -131,6 +137,7 @@ def plug_running(guest: Guest, uri: str, next_event: Callable[[], Event]) -> Att
     assert attached.takes_effect == "next start"
     assert "takes effect at the next start of test-q35" in attached.explanation
     assert "machine type pc-q35" in attached.explanation
+    assert "at a free pcie-root-port only, and it has none" in attached.explanation
     guest.domain.destroy()
     assert next_event() == (guest.uuid, guest.name, DomainEvent.STOPPED)
     guest.start()
@@ -166,6 +173,12 @@ def test_life_of_a_guest(guest: Guest, instance: PrivateLibvirt, next_event: Cal
     assert guest.results()[0].output == f"region of {REGION_BYTES} bytes"
     assert attached_domains(instance.uri)[0].takes_effect == "now"
 
+    guest.domain.suspend()
+    assert next_event() == (guest.uuid, guest.name, DomainEvent.PAUSED)
+    assert attached_domains(instance.uri)[0].is_paused
+    guest.domain.resume()
+    assert not attached_domains(instance.uri)[0].is_paused
+
     inode = region_path(attached.shm_name).stat().st_ino
     words[0] = words[1] = 0x1234
     guest.domain.reset(0)
@@ -177,10 +190,6 @@ def test_life_of_a_guest(guest: Guest, instance: PrivateLibvirt, next_event: Cal
 
     unplug_running(guest, instance.uri)
 
-    guest.domain.suspend()
-    assert is_paused(instance.uri, guest.name)
-    guest.domain.resume()
-    assert not is_paused(instance.uri, guest.name)
     os.kill(int((instance.folder / f"run/libvirt/qemu/run/{guest.name}.pid").read_text()), signal.SIGKILL)
     ended = next_event()
     while ended[2] is DomainEvent.RESET:  # firmware may answer one reset with another

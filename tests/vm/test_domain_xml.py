@@ -1,12 +1,18 @@
 """What is read from definitions and put into them, without libvirt."""
 
+import contextlib
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend_host.vm.access import check_locked_memory, denial_remedy
 from backend_host.vm.domain_xml import (
     DomainXml,
+    PciSlot,
     Settings,
+    check_region_size,
     default_owner,
     device_xml,
     free_slot,
@@ -17,27 +23,31 @@ from backend_host.vm.errors import VmError
 UUID = "11111111-2222-3333-4444-555555555555"
 
 
-def definition(devices: str = "", root: str = "pcie-root", arch: str = "x86_64", label: str = "") -> DomainXml:
+def definition(
+    devices: str = "", root: str = "pcie-root", arch: str = "x86_64", label: str = "", more: str = ""
+) -> DomainXml:
     return DomainXml(
-        f"<domain type='kvm'><name>one</name><uuid>{UUID}</uuid><os><type arch='{arch}' machine='pc-q35-7.2'/></os>"
+        f"<domain type='kvm'><memory unit='GiB'>2</memory>{more}<name>one</name><uuid>{UUID}</uuid>"
+        f"<os><type arch='{arch}' machine='pc-q35-7.2'/></os>"
         f"<devices><controller type='pci' index='0' model='{root}'/>{devices}</devices>{label}</domain>"
     )
 
 
-@given(st.integers(1, 10_000), st.none() | st.integers(1, 1 << 60), st.integers(20, 40))
-def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None, exponent: int) -> None:
-    settings = Settings(weight, memory_bytes, 1 << exponent)
+SIZES = st.none() | st.integers(1, 1 << 60)
+
+
+@given(st.integers(1, 10_000), SIZES, SIZES)
+def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None, region_bytes: int | None) -> None:
+    settings = Settings(weight, memory_bytes, region_bytes)
     assert Settings.from_xml(settings.to_xml()) == settings
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "<vgpu/>",
-        "<vgpu weight='x' region_bytes='1048576'/>",
-        "<vgpu weight='0' region_bytes='1048576'/>",
-        "<vgpu weight='1' region_bytes='3000000'/>",
-        "<vgpu weight='1' memory_bytes='-5' region_bytes='1048576'/>",
+        "<vgpu weight='x'/>",
+        "<vgpu weight='0'/>",
+        "<vgpu weight='1' memory_bytes='-5'/>",
         "<vgpu",
     ],
 )
@@ -49,16 +59,58 @@ def test_damaged_metadata_is_refused(text: str) -> None:
 def test_our_device_is_found_among_others() -> None:
     other = device_xml("mine", 4 << 20)
     assert definition(other).our_device() is None
-    both = definition(other + device_xml(f"fairgv-{UUID}", 64 << 20, 0x1D))
+    both = definition(other + device_xml(f"fairgv-{UUID}", 64 << 20, PciSlot(0, 0x1D)))
     assert f"fairgv-{UUID}" in (both.our_device() or "")
-    assert both.region_bytes() == 64 << 20
+    assert (both.shm_name(), both.region_bytes()) == (f"fairgv-{UUID}", 64 << 20)
+    both.check_device()
+
+
+def test_what_a_person_wrote() -> None:
+    """A name of one's own, sizes in any unit, settings or none."""
+    device = "<shmem name='fairgv-web'><model type='ivshmem-plain'/><size unit='G'>1</size></shmem>"
+    plain = definition(device)
+    plain.check_device()
+    assert (plain.shm_name(), plain.region_bytes(), plain.settings()) == ("fairgv-web", 1 << 30, Settings())
+    vgpu = "<fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' weight='3' memory_bytes='4096'/>"
+    assert definition(device, more=f"<metadata>{vgpu}</metadata>").settings() == Settings(3, 4096)
+
+
+def test_a_device_with_a_doorbell_has_its_size_in_the_settings() -> None:
+    device = device_xml("fairgv-a", 64 << 20, PciSlot(0, 0x1D), Path("/run/a&b.sock"))
+    vgpu = "<fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' region_bytes='67108864'/>"
+    found = definition(device, more=f"<metadata>{vgpu}</metadata>")
+    found.check_device()
+    assert (found.region_bytes(), found.server()) == (64 << 20, Path("/run/a&b.sock"))
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        ("<shmem name='fairgv-a'><model type='ivshmem'/><size unit='M'>64</size></shmem>", "make it ivshmem-plain"),
+        ("<shmem name='fairgv-a'><model type='ivshmem-doorbell'/></shmem>", "no server"),
+        (device_xml("fairgv-a", 64 << 20, server=Path("/run/a.sock")), "how large its region is"),
+        ("<shmem name='fairgv-a' role='master'><model type='ivshmem-plain'/><size unit='M'>64</size></shmem>", "role"),
+        (device_xml("fairgv-a", 64 << 20) + device_xml("fairgv-b", 64 << 20), "several devices"),
+        ("<shmem name='fairgv-a'><model type='ivshmem-plain'/><size unit='M'>48</size></shmem>", "a power of two"),
+        ("<shmem name='fairgv-softgpu'><model type='ivshmem-plain'/><size unit='M'>64</size></shmem>", "softgpu"),
+    ],
+)
+def test_devices_that_cannot_be_served(device: str, reason: str) -> None:
+    with pytest.raises(VmError, match=reason):
+        definition(device).check_device()
+
+
+@pytest.mark.parametrize("size", [0, 1 << 19, 3 << 20])
+def test_a_region_is_a_bar(size: int) -> None:
+    with pytest.raises(VmError, match="a power of two"):
+        check_region_size(size)
 
 
 def test_slots() -> None:
-    assert free_slot(definition()) == 0x1D
+    assert free_slot(definition()) == PciSlot(0, 0x1D)
     taken = "".join(f"<x><address type='pci' bus='0x00' slot='{slot:#x}'/></x>" for slot in range(5, 0x20))
     elsewhere = "<x><address type='pci' bus='0x01' slot='0x04'/></x>"
-    assert free_slot(definition(taken + elsewhere)) == 4
+    assert free_slot(definition(taken + elsewhere)) == PciSlot(0, 4)
     full = "".join(f"<x><address type='pci' bus='0x00' slot='{slot:#x}'/></x>" for slot in range(1, 0x20))
     with pytest.raises(VmError, match="has no free slot"):
         free_slot(definition(full))
@@ -90,3 +142,70 @@ def test_only_an_empty_metadata_element_goes() -> None:
     assert without_empty_metadata("<a>\n  <metadata/>\n  <b/>\n</a>") == "<a>\n  <b/>\n</a>"
     kept = "<a>\n  <metadata>\n    <x/>\n  </metadata>\n</a>"
     assert without_empty_metadata(kept) == kept
+
+
+def port(index: int) -> str:
+    return f"<controller type='pci' index='{index}' model='pcie-root-port'/>"
+
+
+def test_free_root_ports_and_their_windows() -> None:
+    assert definition().root_ports() == []
+    used = "<disk><address type='pci' domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></disk>"
+    assert definition(port(1) + port(2) + used).root_ports() == [(2, 0)]
+    qemu = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+    one = (
+        f"<qemu:override {qemu}><qemu:device alias='pci.2'><qemu:frontend><qemu:property name='pref64-reserve' type='unsigned' "
+        "value='268435456'/></qemu:frontend></qemu:device></qemu:override>"
+    )
+    assert definition(port(1) + port(2), more=one).root_ports() == [(1, 0), (2, 256 << 20)]
+    every = f"<qemu:commandline {qemu}><qemu:arg value='-global'/><qemu:arg value='pcie-root-port.pref64-reserve=1G'/></qemu:commandline>"
+    assert definition(port(1) + port(2), more=every).root_ports() == [(1, 1 << 30), (2, 1 << 30)]
+
+
+def test_addresses_of_machine_type_pc() -> None:
+    assert definition(root="pci-root").hole64_bytes() == 2 << 30
+    hole = "<controller type='pci' index='0' model='pci-root'><pcihole64 unit='KiB'>8388608</pcihole64></controller>"
+    text = f"<domain><devices>{hole}</devices></domain>"
+    assert DomainXml(text).hole64_bytes() == 8 << 30
+
+
+@pytest.mark.parametrize(
+    ("more", "region_bytes", "is_refused"),
+    [
+        ("", 64 << 30, False),
+        ("<memoryBacking><locked/></memoryBacking>", 1 << 30, False),
+        ("<memoryBacking><locked/></memoryBacking>", 2 << 30, True),
+        (
+            "<memoryBacking><locked/></memoryBacking><memtune><hard_limit unit='GiB'>4</hard_limit></memtune>",
+            2 << 30,
+            False,
+        ),
+        (
+            "<memoryBacking><locked/></memoryBacking><memtune><hard_limit unit='GiB'>2</hard_limit></memtune>",
+            1 << 20,
+            True,
+        ),
+    ],
+)
+def test_locked_memory(more: str, region_bytes: int, is_refused: bool) -> None:
+    with pytest.raises(VmError, match=r"hard_limit") if is_refused else contextlib.nullcontext():
+        check_locked_memory(definition(more=more), region_bytes)
+
+
+def test_labels() -> None:
+    own = (
+        "<seclabel type='dynamic' model='selinux'><label>system_u:system_r:svirt_t:s0:c1,c2</label>"
+        "<imagelabel>system_u:object_r:svirt_image_t:s0:c1,c2</imagelabel></seclabel>"
+    )
+    assert definition(label=own).label("selinux") == "system_u:object_r:svirt_image_t:s0:c1,c2"
+    assert definition(label=own).label("apparmor") is None
+    assert "ausearch" in denial_remedy(definition(label=own))
+    profile = "<seclabel type='dynamic' model='apparmor'><label>libvirt-1</label></seclabel>"
+    assert "/dev/shm/fairgv-*" in denial_remedy(definition(label=profile))
+    assert denial_remedy(definition()) == ""
+
+
+def test_scheduling_of_its_own() -> None:
+    assert not definition().has_fixed_vcpu_scheduling()
+    own = "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/></cputune>"
+    assert definition(more=own).has_fixed_vcpu_scheduling()

@@ -1,0 +1,126 @@
+"""GPU-centric coscheduling of vCPU and vGPU (paper, sections 3.2.3 and 4.3), from user space on a stock kernel.
+
+Who needs it, who is boosted and for how long is decided in C, in a thread of its own (worker/boost.h); here it learns whose threads there are,
+and with which of the kernel's means each can be boosted. A vGPU whose threads cannot be boosted works as before, and `status` says why.
+"""
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+from backend_host import boost_ways
+from backend_host.boost_ways import WAYS, Boost
+from backend_host.statistics import CoschedulingStatistics
+from backend_host.vm.vcpus import QemuThreads
+from backend_host.worker._worker import ffi, lib
+from backend_host.worker.control import ControlPage
+
+BOOST_LIMIT_NS = 2_000_000
+"""No boost lasts longer: a real-time thread keeps its CPU from all others."""
+OFF, BEST = "off", "best"
+
+log = logging.getLogger("fairgv.coscheduling")
+
+
+@dataclass(frozen=True)
+class _Member:
+    """How a vGPU's threads are boosted: `way` is its name, or why there is none."""
+
+    way: str
+    is_boosted: bool
+
+
+class Coscheduler:
+    """One booster over one control page. Thread-safe; `start` once, `stop` once, before the page is closed."""
+
+    def __init__(self, page: ControlPage, choice: str = BEST) -> None:
+        self._ways = [] if choice == OFF else [way for way in WAYS if choice in (BEST, way.name)]
+        self._booster: ffi.CData = lib.fgv_booster_new(page.page, BOOST_LIMIT_NS)
+        if self._booster == ffi.NULL:
+            raise MemoryError("no memory for the booster")
+        self._members: dict[int, _Member] = {}
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="coscheduling", daemon=True)
+
+    def start(self) -> None:
+        """Begins to boost."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Nobody is boosted any more."""
+        lib.fgv_booster_stop(self._booster)
+        if self._thread.ident is not None:
+            self._thread.join()
+        with self._lock:
+            lib.fgv_booster_free(self._booster)
+            self._booster = ffi.NULL  # nothing asks for more than statistics by now
+
+    def add_machine(self, vgpu: int, name: str, threads: QemuThreads) -> None:
+        """The vGPU's virtual machine has started: its vCPUs are these."""
+        for tid in threads.tids:
+            if tid and lib.fgv_boost_clear_left_over(tid):
+                log.info("%s: a vCPU that an earlier daemon left boosted is normal again", name)
+        boost = boost_ways.choose(next(tid for tid in threads.tids if tid), self._ways)
+        with self._lock:
+            if isinstance(boost, Boost):
+                boost = self._set_vcpus(vgpu, boost, threads)
+            self._note(vgpu, name, boost)
+
+    def add_user(self, vgpu: int, name: str, uid: int) -> None:
+        """A vGPU of programs of this host, of this user. Which thread waits is known only when it does; so what works here is taken."""
+        boost = boost_ways.choose(threading.get_native_id(), [way for way in self._ways if way.name != "group-weight"])
+        with self._lock:
+            if isinstance(boost, Boost):
+                lib.fgv_booster_set_user(self._booster, vgpu, boost.native(), uid)
+            self._note(vgpu, name, boost)
+
+    def add_none(self, vgpu: int, reason: str) -> None:
+        """The vGPU's threads are not to be boosted, or cannot be."""
+        self.remove(vgpu)
+        with self._lock:
+            self._members[vgpu] = _Member(reason, is_boosted=False)
+
+    def remove(self, vgpu: int) -> None:
+        """Its threads are gone, or no concern of ours any more."""
+        with self._lock:
+            self._members.pop(vgpu, None)
+            if self._booster != ffi.NULL:
+                lib.fgv_booster_clear(self._booster, vgpu)
+
+    def statistics(self, vgpu: int) -> CoschedulingStatistics:
+        """Of one vGPU."""
+        counts = ffi.new("uint64_t[2]")
+        with self._lock:
+            member = self._members.get(vgpu, _Member("its machine is off", is_boosted=False))
+            if self._booster != ffi.NULL:
+                lib.fgv_booster_read(self._booster, vgpu, counts, counts + 1)
+        return CoschedulingStatistics(member.way, member.is_boosted, int(counts[0]), int(counts[1]))
+
+    def _set_vcpus(self, vgpu: int, boost: Boost, threads: QemuThreads) -> Boost | str:
+        """The booster has the descriptors from now on. A process that has ended is a reason, not an error."""
+        pidfd = -1
+        try:
+            pidfd = os.pidfd_open(threads.pid)
+            arguments = (pidfd, boost.weight_fd, list(threads.tids), len(threads.tids))
+            if lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), *arguments):
+                return boost
+            reason = "more vCPUs than can be looked after"
+        except OSError as error:
+            reason = f"QEMU has ended: {error.strerror}"
+        for descriptor in (pidfd, boost.weight_fd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        return reason
+
+    def _note(self, vgpu: int, name: str, boost: Boost | str) -> None:
+        is_boosted = isinstance(boost, Boost)
+        way = boost.name if isinstance(boost, Boost) else boost
+        self._members[vgpu] = _Member(way, is_boosted)
+        if is_boosted:
+            log.info("%s: who waits for the GPU is boosted by %s", name, way)
+        else:
+            log.info("%s is not coscheduled: %s", name, way)
+
+    def _run(self) -> None:
+        lib.fgv_booster_run(self._booster)
