@@ -32,16 +32,17 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 test: setup
-	@$(BIN)/python -m pytest -q -m 'not gpu'
+	@$(BIN)/python -m pytest -q -m 'not gpu' -n 2 --dist loadgroup
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build
 	@$(BIN)/python -m pytest -q -m gpu
 
-DEVICE ?= soft
+# The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
+DEVICE ?= auto
 bench: build
-	@$(BIN)/python -m benchmarks.overhead --device $(DEVICE) --json build/bench/overhead-$(DEVICE).json
-	@$(BIN)/python -m benchmarks.softgpu_speed --json build/bench/softgpu-speed.json
+	@$(BIN)/python -m benchmarks.build >/dev/null
+	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

@@ -108,7 +108,9 @@ class Daemon:
     def _start_parts(self, stack: contextlib.ExitStack) -> None:
         config = self._config
         page_fd = stack.enter_context(_anonymous_file("fairgv-control"))
-        page = ControlPage.format(page_fd, config.slice_ns or self._device.slice_ns)
+        page = ControlPage.format(
+            page_fd, config.slice_ns or self._device.slice_ns, is_preemptive=self._device.preempts
+        )
         stack.callback(page.close)
         self._page = page
         self._keeper = GrantKeeper(page, make_policy(config.policy))

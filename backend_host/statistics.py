@@ -89,6 +89,8 @@ class VGpuStatistics:
     region_free_bytes: int
     memory_bytes: int
     used_ns: int
+    held_ns: int
+    """How long it kept the GPU from others without using it; it pays for that as for use."""
     share: float
     nr_grants: int
     coscheduling: CoschedulingStatistics

@@ -326,6 +326,7 @@ class VGpuRegistry:
             region_free_bytes=vgpu.region.statistics().nr_free_pages * PAGE_BYTES,
             memory_bytes=account.memory_bytes,
             used_ns=account.used_ns,
+            held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             nr_grants=account.nr_grants,
             coscheduling=self._coscheduler.statistics(vgpu.index),

@@ -16,6 +16,8 @@ from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
 
 SOURCES = PACKAGE_ROOT / "benchmarks/programs"
 OUTPUT = PACKAGE_ROOT / "build/benchmarks"
+KERNEL_TIMES = PACKAGE_ROOT / "benchmarks/kernel_times.cu"
+TIMED_SYMBOLS = ("benchmark_main", "cudaLaunchKernel", "__cudaLaunchKernel")
 NAMES = tuple(
     sorted(source.stem for source in SOURCES.glob("*.cu") if source.with_name(f"{source.stem}_loops.c").exists())
 )
@@ -67,6 +69,21 @@ def build(name: str) -> Path:
     return program
 
 
+def build_timed(name: str) -> Path:
+    """The program with a pair of events around each kernel: see kernel_times.cu."""
+    nvcc = find_nvcc()
+    build(name)
+    program, wrapper = OUTPUT / f"{name}.timed", _objects(name)[0].with_name("kernel_times.o")
+    command = [str(nvcc.path), *CUDA_FLAGS, "-I", str(SOURCES), "-c", str(KERNEL_TIMES), "-o", str(wrapper)]
+    wrapped = [word for symbol in TIMED_SYMBOLS for word in ("-Xlinker", f"--wrap={symbol}")]
+    link = link_command(name, program, [str(wrapper), *wrapped])
+    with rebuilding(program, seal_of([command, link], [KERNEL_TIMES, *_objects(name)], nvcc)) as unfinished:
+        if unfinished:
+            subprocess.run(command, check=True)
+            subprocess.run(link_command(name, unfinished, [str(wrapper), *wrapped]), check=True)
+    return program
+
+
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="build", description=(__doc__ or "").splitlines()[0])
@@ -76,10 +93,13 @@ def main() -> int:
         nargs="*",
         choices=[[], *every],
         metavar="NAME",
-        help=f"of {', '.join(every)}; without, those with loops",
+        help=f"of {', '.join(every)}; without, all of them, and those that time their kernels",
     )
-    for name in parser.parse_args().names or NAMES:
+    names = parser.parse_args().names
+    for name in names or every:
         print(build(name))
+    for name in NAMES if not names else ():
+        print(build_timed(name))
     return 0
 
 

@@ -104,6 +104,11 @@ CUresult fgv_call_healthy(void)
     return result != CUDA_SUCCESS ? result : earlier_error(fgv_guest.client);
 }
 
+CUresult fgv_call_sticky_error(void)
+{
+    return (CUresult)atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed);
+}
+
 static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
                             uint64_t context)
 {
@@ -160,7 +165,7 @@ void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_by
 
 void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (fgv_thread.current != 0)
+    if (fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS)
         return fgv_call_begin(call, number, request_bytes, payload_bytes);
     call->error = worker_there();
     if (call->error == CUDA_SUCCESS)

@@ -51,6 +51,8 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 CUresult fgv_call_allowed(void);
 /* The same, and the errors that earlier work left for it. */
 CUresult fgv_call_healthy(void);
+/* The error of a fault, after which nothing of the process runs on the device any more. */
+CUresult fgv_call_sticky_error(void);
 /* Gives back the response slot that the calling thread keeps. */
 void fgv_call_thread_ends(void);
 

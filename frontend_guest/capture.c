@@ -13,6 +13,7 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "graph_update.h"
 #include "stream.h"
 #include "thread.h"
 
@@ -24,7 +25,8 @@ struct capture {
     uint64_t context; /* of the stream */
     uint64_t thread;
     CUstreamCaptureMode mode;
-    bool is_broken; /* the host has been told */
+    bool is_into_graph; /* the program's own */
+    bool is_broken;     /* the host has been told */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,13 +41,16 @@ static uint64_t own_thread(void)
     return own;
 }
 
-static CUresult capture_add(uint64_t stream, CUstreamCaptureMode mode)
+static CUresult capture_add(uint64_t stream, CUstreamCaptureMode mode, bool is_into_graph)
 {
     struct capture *capture = malloc(sizeof(*capture));
     if (capture == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *capture = (struct capture){
-        .stream = stream, .context = fgv_thread.current, .thread = own_thread(), .mode = mode, .is_broken = false};
+    *capture = (struct capture){.stream = stream,
+                                .context = fgv_thread.current,
+                                .thread = own_thread(),
+                                .mode = mode,
+                                .is_into_graph = is_into_graph};
     pthread_mutex_lock(&lock);
     capture->next = captures;
     captures = capture;
@@ -74,6 +79,8 @@ void fgv_capture_forget(uint64_t stream)
         atomic_fetch_sub_explicit(&fgv_nr_captures, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
+    if (capture != NULL && capture->is_into_graph)
+        fgv_update_reshaped();
     free(capture);
 }
 
@@ -304,7 +311,7 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, 
     pthread_mutex_unlock(&lock);
     if (is_capturing)
         return CUDA_ERROR_ILLEGAL_STATE;
-    result = capture_add(wire, mode);
+    result = capture_add(wire, mode, graph != NULL);
     if (result != CUDA_SUCCESS)
         return result;
     result = begin_send(wire, graph, nodes, edges, nr);
@@ -410,7 +417,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_thread_more *more = fgv_thread_more();
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (mode == NULL) /* an unknown mode is taken; it is none of those that forgive */
         return CUDA_ERROR_INVALID_VALUE;
     if (more == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -24,12 +24,4 @@ static inline bool fgv_capture_is_refusal(CUresult result)
     return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* A host function in a graph runs at every launch of the graph; host nodes are not carried. */
-static inline CUresult fgv_graph_host_function(CUhostFn function, void *data)
-{
-    (void)function;
-    (void)data;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 #endif

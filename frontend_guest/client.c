@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "beat.h"
+#include "cuda_api/visible.h"
 #include "cuda_api/wire.h"
 #include "find.h"
 #include "hello.h"
@@ -86,34 +87,21 @@ static CUresult gate_make(void)
     return CUDA_SUCCESS;
 }
 
-/* CUDA_VISIBLE_DEVICES: the listed indices in that order, up to the first that is none of ours. */
-static void devices_choose(struct fgv_guest *guest)
+static CUresult devices_choose(struct fgv_guest *guest)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    guest->nr_devices = 0;
-    if (text == NULL) {
-        for (uint32_t i = 0; i < guest->facts.nr_devices; i++)
-            guest->devices[guest->nr_devices++] = i;
-        return;
+    uint8_t uuids[FGV_FACTS_MAX_DEVICES][16];
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    for (uint32_t i = 0; i < guest->facts.nr_devices; i++) {
+        guest->devices[i] = i;
+        memcpy(uuids[i], guest->facts.devices[i].uuid, sizeof(uuids[i]));
     }
-    while (*text != '\0' && guest->nr_devices < FGV_FACTS_MAX_DEVICES) {
-        char *end;
-        while (*text == ' ')
-            text++;
-        uint32_t index = 0;
-        for (end = (char *)text; *end >= '0' && *end <= '9' && index < 1000; end++)
-            index = index * 10 + (uint32_t)(*end - '0');
-        bool is_index = end != text && (*end == '\0' || *end == ',' || *end == ' ');
-        bool is_again = false;
-        for (uint32_t i = 0; i < guest->nr_devices; i++)
-            is_again = is_again || guest->devices[i] == index;
-        if (!is_index || is_again || index >= guest->facts.nr_devices) {
-            fgv_log_name("CUDA_VISIBLE_DEVICES: ignored from here", text);
-            break;
-        }
-        guest->devices[guest->nr_devices++] = index;
-        text = end + strspn(end, " ,");
-    }
+    guest->nr_devices = guest->facts.nr_devices;
+    CUresult result = CUDA_SUCCESS;
+    if (list != NULL)
+        result = fgv_visible_devices(list, uuids, guest->facts.nr_devices, guest->devices, &guest->nr_devices);
+    if (result != CUDA_SUCCESS)
+        fgv_log_name("CUDA_VISIBLE_DEVICES: a device twice", list);
+    return result == CUDA_SUCCESS && guest->nr_devices == 0 ? CUDA_ERROR_NO_DEVICE : result;
 }
 
 static CUresult facts_take(struct fgv_guest *guest)
@@ -128,8 +116,7 @@ static CUresult facts_take(struct fgv_guest *guest)
             "in the guest and on the host");
         return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     }
-    devices_choose(guest);
-    return guest->nr_devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    return devices_choose(guest);
 }
 
 static CUresult open_locked(struct fgv_guest *guest)

@@ -46,7 +46,8 @@ static CUresult context_start(struct fgv_context *context, uint32_t ordinal, uin
     context->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     context_reset(context);
     atomic_store_explicit(&context->is_made, 0, memory_order_relaxed);
-    atomic_store_explicit(&context->nr_retained, is_primary ? 0 : 1, memory_order_relaxed);
+    atomic_store_explicit(&context->nr_retained, 0, memory_order_relaxed);
+    atomic_store_explicit(&context->is_active, !is_primary, memory_order_relaxed);
     fgv_handle_set_object(FGV_HANDLE_CONTEXT, handle, context);
     atomic_store_explicit(&context->handle, handle, memory_order_release);
     return CUDA_SUCCESS;
@@ -75,7 +76,7 @@ CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle)
     if (context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (atomic_load_explicit(&context->handle, memory_order_relaxed) != handle ||
-        atomic_load_explicit(&context->nr_retained, memory_order_relaxed) == 0)
+        atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return CUDA_SUCCESS;
 }
@@ -158,6 +159,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         return result;
     if (pctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0) {
+        result = fgv_call_sticky_error(); /* after a fault the process gets no context any more */
+        if (result != CUDA_SUCCESS)
+            return result;
+        atomic_store_explicit(&context->is_active, 1, memory_order_relaxed);
+    }
     atomic_fetch_add_explicit(&context->nr_retained, 1, memory_order_relaxed);
     *pctx = fgv_context_public(fgv_context_handle(context));
     return CUDA_SUCCESS;
@@ -175,6 +182,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
             return CUDA_ERROR_INVALID_CONTEXT;
         if (nr_retained == 1) {
             result = context_unmake(context);
+            atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
             atomic_store_explicit(&context->nr_retained, 0, memory_order_relaxed);
             return result;
         }
@@ -195,7 +203,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     CUresult result = primary_of(dev, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!fgv_context_flags_are_sound(flags))
+    if (!fgv_context_flags_are_sound(flags) || (flags & CU_CTX_MAP_HOST) != 0) /* it has that anyway */
         return CUDA_ERROR_INVALID_VALUE;
     context->flags = flags;
     return CUDA_SUCCESS;
@@ -210,7 +218,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     if (flags == NULL || active == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = context->flags;
-    *active = atomic_load_explicit(&context->nr_retained, memory_order_relaxed) != 0;
+    *active = atomic_load_explicit(&context->is_active, memory_order_relaxed) != 0;
     return CUDA_SUCCESS;
 }
 
@@ -220,12 +228,27 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     CUresult result = primary_of(dev, &context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = context_unmake(context); /* the next call that needs it makes a fresh one */
+    result = context_unmake(context); /* the next that retains it makes a fresh one */
+    atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
     context->flags = 0;
     return result;
 }
 
 /* ---- contexts of the program's own ---- */
+
+/* One for this device that was destroyed: a thread in which it is current still asks it for its device. */
+static struct fgv_context *context_again(uint32_t ordinal)
+{
+    struct fgv_context **link = &free_contexts, *context;
+    pthread_mutex_lock(&books);
+    while (*link != NULL && (*link)->ordinal != ordinal)
+        link = &(*link)->next_free;
+    context = *link;
+    if (context != NULL)
+        *link = context->next_free;
+    pthread_mutex_unlock(&books);
+    return context;
+}
 
 static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -234,15 +257,13 @@ static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev
         return result;
     if (pctx == NULL || !fgv_context_flags_are_sound(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&books);
-    struct fgv_context *context = free_contexts;
-    if (context != NULL)
-        free_contexts = context->next_free;
-    pthread_mutex_unlock(&books);
+    struct fgv_context *context = context_again((uint32_t)dev);
     if (context == NULL)
         context = calloc(1, sizeof(*context));
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if ((flags & CU_CTX_USER_COREDUMP_ENABLE) != 0) /* the driver's answer for it is that for all dumps */
+        flags = (flags & ~(unsigned)CU_CTX_USER_COREDUMP_ENABLE) | CU_CTX_COREDUMP_ENABLE;
     result = context_start(context, (uint32_t)dev, flags, false);
     if (result == CUDA_SUCCESS)
         result = fgv_context_make(context, fgv_context_handle(context));
@@ -287,6 +308,8 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     CUresult result = fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
+    if (ctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     struct fgv_context *context = fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)ctx);
     if (context == NULL || context->is_primary)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -318,7 +341,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
         return result;
     uint64_t handle = (uint64_t)(uintptr_t)ctx;
     if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS)
-        return ctx == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return ctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     struct fgv_thread_more *more = fgv_thread_more();
     if (more == NULL || more->depth == FGV_MAX_CONTEXT_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -19,7 +19,8 @@
 struct fgv_context {
     _Atomic uint64_t handle;      /* 0: destroyed */
     _Atomic uint32_t is_made;     /* the worker has it */
-    _Atomic uint32_t nr_retained; /* primary contexts: by the program; others: 1 */
+    _Atomic uint32_t nr_retained; /* a primary context, by the program: a reset leaves it as it is */
+    _Atomic uint32_t is_active;   /* a primary context: retained since it was last reset; others: always */
     uint32_t ordinal;             /* of the device, as the program counts */
     bool is_primary;
     uint32_t flags;
@@ -39,7 +40,7 @@ static inline bool fgv_context_is_ready(const struct fgv_context *context, uint6
 }
 
 /* CUDA_ERROR_INVALID_CONTEXT for none, CUDA_ERROR_CONTEXT_IS_DESTROYED for one that is gone or a primary one that
- * nobody retains. */
+ * nobody retained since it was reset. */
 CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle);
 /* Whether a context may be made with these flags: known ones, and one way to wait. */
 bool fgv_context_flags_are_sound(unsigned int flags);

@@ -14,11 +14,9 @@ CUresult cuCtxGetDevice(CUdevice *device)
         return result;
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Answers for a primary context that nobody retains too. */
+    /* Answers for one that was destroyed, too. */
     if (fgv_thread.context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (fgv_context_handle(fgv_thread.context) != fgv_thread.current)
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *device = (CUdevice)fgv_thread.context->ordinal;
     return CUDA_SUCCESS;
 }
@@ -47,7 +45,7 @@ CUresult cuCtxGetFlags(unsigned int *flags)
         return result;
     if (flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = context->flags;
+    *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
     return CUDA_SUCCESS;
 }
 
@@ -59,7 +57,8 @@ CUresult cuCtxSetFlags(unsigned int flags)
         return result;
     if (!fgv_context_flags_are_sound(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    context->flags = flags; /* how a thread waits is decided here, so the host need not know */
+    /* How a thread waits is decided here, so the host need not know. What else may stand there is for cuCtxCreate. */
+    context->flags = flags & ((unsigned)CU_CTX_SCHED_MASK | CU_CTX_LMEM_RESIZE_TO_MAX);
     return CUDA_SUCCESS;
 }
 

@@ -18,6 +18,15 @@ static bool is_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const siz
     return true;
 }
 
+/* Whether a source may be gone when the call has returned. */
+static bool reads_at_once(const CUmemcpyAttributes *attrs, size_t nr)
+{
+    for (size_t i = 0; i < nr; i++)
+        if (attrs[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+            return true;
+    return false;
+}
+
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                             CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
                             CUstream hStream)
@@ -35,7 +44,7 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
             return result;
         }
     }
-    return CUDA_SUCCESS;
+    return reads_at_once(attrs, numAttrs) ? cuStreamSynchronize(hStream) : CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,

@@ -4,6 +4,7 @@
 
 #include "call.h"
 #include "context.h"
+#include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "thread.h"
 
@@ -18,6 +19,41 @@ void fgv_after_cuEventDestroy_v2(CUresult result, CUevent hEvent)
 {
     (void)result;
     (void)hEvent;
+}
+
+/* NULL for the result counts as a bad handle. */
+static CUresult elapsed(uint16_t number, float *milliseconds, CUevent start, CUevent end)
+{
+    _Static_assert(sizeof(struct fgv_request_cuEventElapsedTime) == sizeof(struct fgv_request_cuEventElapsedTime_v2),
+                   "same request");
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = fgv_handle_check(FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)start);
+    if (result == CUDA_SUCCESS)
+        result = fgv_handle_check(FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)end);
+    if (result != CUDA_SUCCESS || milliseconds == NULL)
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+    struct fgv_call call;
+    struct fgv_reply_cuEventElapsedTime reply;
+    struct fgv_request_cuEventElapsedTime *request = fgv_call_begin(&call, number, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request =
+        (struct fgv_request_cuEventElapsedTime){.hStart = (uint64_t)(uintptr_t)start, .hEnd = (uint64_t)(uintptr_t)end};
+    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS)
+        *milliseconds = reply.pMilliseconds;
+    return result;
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(FGV_CALL_cuEventElapsedTime, pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return elapsed(FGV_CALL_cuEventElapsedTime_v2, pMilliseconds, hStart, hEnd);
 }
 
 static void forget(uint64_t handle, void *object, void *context)

@@ -20,6 +20,13 @@ static CUresult known(enum fgv_handle_kind kind, const void *handle, struct fgv_
     return *function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(*function);
 }
 
+/* What calls of later CUDA versions give for NULL where a function or kernel should be. */
+static CUresult without_handle(void)
+{
+    CUresult result = fgv_client_is_open();
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult attribute_get(const struct fgv_function *function, CUfunction_attribute attribute, int *value)
 {
     if (value == NULL || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
@@ -48,20 +55,49 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
 static void attribute_set(struct fgv_function *function, CUfunction_attribute attribute, int value)
 {
     if ((unsigned)attribute < FGV_NR_FUNCTION_ATTRIBUTES)
-        function->attributes[attribute] = value;
+        function->attributes[attribute] =
+            attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ? value != 0 : value;
     for (uint32_t i = 0; i < FGV_NR_OCCUPANCIES; i++)
         function->occupancies[i].call = 0;
 }
 
-void fgv_after_cuFuncSetAttribute(CUresult result, CUfunction hfunc, CUfunction_attribute attrib, int value)
+/* XLA sets the same value before each update of a graph. */
+static bool is_set_already(struct fgv_function *function, CUfunction_attribute attribute, int value)
 {
-    (void)result;
+    const bool is_a_setting = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+                              attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+    if (!is_a_setting || fgv_function_know(function) != CUDA_SUCCESS)
+        return false;
+    pthread_mutex_lock(&fgv_code_lock);
+    const bool is_same = function->attributes[attribute] == value;
+    pthread_mutex_unlock(&fgv_code_lock);
+    return is_same;
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
-    if (function == NULL)
-        return;
+    CUresult result = fgv_call_healthy();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if ((unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX || function == NULL)
+        return function == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    if (is_set_already(function, attrib, value))
+        return CUDA_SUCCESS;
+    struct fgv_call call;
+    struct fgv_request_cuFuncSetAttribute *request =
+        fgv_call_begin(&call, FGV_CALL_cuFuncSetAttribute, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request =
+        (struct fgv_request_cuFuncSetAttribute){.hfunc = (uint64_t)(uintptr_t)hfunc, .attrib = attrib, .value = value};
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
     pthread_mutex_lock(&fgv_code_lock);
     attribute_set(function, attrib, value);
     pthread_mutex_unlock(&fgv_code_lock);
+    return CUDA_SUCCESS;
 }
 
 void fgv_after_cuKernelSetAttribute(CUresult result, CUfunction_attribute attrib, int val, CUkernel kernel,
@@ -91,8 +127,8 @@ static CUresult parameter_get(const struct fgv_function *function, size_t index,
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    struct fgv_function *function;
-    CUresult result = known(FGV_HANDLE_FUNCTION, func, &function);
+    struct fgv_function *function = NULL;
+    CUresult result = func == NULL ? without_handle() : known(FGV_HANDLE_FUNCTION, func, &function);
     return result != CUDA_SUCCESS ? result : parameter_get(function, paramIndex, paramOffset, paramSize);
 }
 
@@ -105,7 +141,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
@@ -179,7 +215,7 @@ static CUresult name_get(struct fgv_function *kernel)
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *kernel = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)hfunc);
@@ -195,7 +231,7 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 
 CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = hfunc == NULL ? without_handle() : fgv_client_is_open();
     if (result != CUDA_SUCCESS)
         return result;
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);

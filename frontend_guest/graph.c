@@ -11,6 +11,7 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
+#include "graph_update.h"
 #include "thread.h"
 
 static uint64_t number_of(const void *handle)
@@ -67,7 +68,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     request->graph = number_of(originalGraph);
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
-        fgv_user_objects_copy(number_of(originalGraph), reply.graph);
+        fgv_user_objects_copy(fgv_kept_root(number_of(originalGraph)), reply.graph);
         *phGraphClone = (CUgraph)(uintptr_t)reply.graph;
     }
     return result;
@@ -82,6 +83,8 @@ void fgv_after_cuGraphDestroy(CUresult result, CUgraph hGraph)
 void fgv_after_cuGraphDestroyNode(CUresult result, CUgraphNode hNode)
 {
     (void)result;
+    fgv_update_forget_node(number_of(hNode));
+    fgv_update_reshaped();
     fgv_kept_drop(number_of(hNode));
 }
 
@@ -118,6 +121,7 @@ static CUresult edit(CUgraph graph, const CUgraphNode *from, const CUgraphNode *
     *request = (struct fgv_request_graph_edit){
         .graph = number_of(graph), .nr_nodes = (uint32_t)nr, .has_edges = data != NULL, .is_removal = is_removal};
     fgv_edges_write(call.payload, from, to, data, nr);
+    fgv_update_reshaped();
     return fgv_call_wait(&call, NULL, 0);
 }
 
@@ -280,6 +284,9 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentN
 
 /* ---- what is instantiated ---- */
 
+/* The object of one whose launches are waited for, because they may be refused. */
+static char doubtful;
+
 static CUresult instantiate_ask(uint64_t exec, CUgraph graph, uint64_t flags, uint64_t stream,
                                 struct fgv_reply_graph_instantiate *reply)
 {
@@ -315,6 +322,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
         return result;
     }
     fgv_user_objects_copy(number_of(hGraph), exec);
+    if (reply.is_doubtful != 0)
+        fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, exec, &doubtful);
     *phGraphExec = (CUgraphExec)(uintptr_t)exec;
     return CUDA_SUCCESS;
 }
@@ -339,11 +348,31 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
     return result;
 }
 
-/* A destructor of the program's may free what a launch still uses. */
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    const struct fgv_handle_entry *entry = fgv_handle_entry(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS || entry == NULL)
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    const uint64_t stream = fgv_stream_wire(hStream);
+    if (stream == FGV_STREAM_INVALID)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct fgv_call call;
+    struct fgv_request_cuGraphLaunch *request = fgv_call_begin(&call, FGV_CALL_cuGraphLaunch, sizeof(*request), 0);
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = number_of(hGraphExec), .hStream = stream};
+    return entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
+}
+
+/* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are
+ * never called, and the number does not come back. */
 void fgv_after_cuGraphExecDestroy(CUresult result, CUgraphExec hGraphExec)
 {
     (void)result;
-    if (!fgv_user_objects_has(number_of(hGraphExec)))
+    fgv_update_forget_exec(number_of(hGraphExec));
+    if (!fgv_user_objects_has(number_of(hGraphExec)) ||
+        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0)
         return;
     cuCtxSynchronize();
     fgv_user_objects_drop(number_of(hGraphExec));
@@ -360,6 +389,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
         return call.error;
     *request = (struct fgv_request_graph_update){.exec = number_of(hGraphExec), .graph = number_of(hGraph)};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    fgv_update_forget_exec(number_of(hGraphExec));
     if (result != CUDA_SUCCESS)
         return result;
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = (CUgraphExecUpdateResult)reply.result,

@@ -1,9 +1,11 @@
-/* What CUDA owns and the program may read: parameters of kernel nodes, bodies of conditional nodes. By node. */
+/* What CUDA owns and the program may read: parameters of kernel nodes, bodies of conditional nodes. By node. Child
+ * graphs are entered with nothing, for what they die with. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "cuda_api/graph_calls.h"
 #include "graph.h"
+#include "graph_update.h"
 
 #define NR_BUCKETS 1024u
 
@@ -62,6 +64,15 @@ void fgv_kept_drop(uint64_t node)
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t fgv_kept_root(uint64_t graph)
+{
+    pthread_mutex_lock(&lock);
+    const struct kept *kept = *place_of(graph);
+    const uint64_t root = kept == NULL ? graph : kept->root;
+    pthread_mutex_unlock(&lock);
+    return root;
+}
+
 void fgv_graph_forget(uint64_t graph)
 {
     pthread_mutex_lock(&lock);
@@ -75,5 +86,6 @@ void fgv_graph_forget(uint64_t graph)
         }
     }
     pthread_mutex_unlock(&lock);
+    fgv_update_forget_graph(graph);
     fgv_user_objects_drop(graph);
 }

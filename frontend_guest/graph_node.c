@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "call.h"
-#include "capture.h"
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/graph_calls.h"
@@ -14,6 +13,8 @@
 #include "context.h"
 #include "function.h"
 #include "graph.h"
+#include "graph_update.h"
+#include "host_function.h"
 #include "launch.h"
 #include "memory.h"
 #include "thread.h"
@@ -24,6 +25,7 @@ struct outgoing {
     const struct fgv_function *function; /* NULL: not a kernel */
     void **parameters;
     const void *buffer; /* instead: packed by the program */
+    uint64_t host;      /* number of a host node's function, 0: it is none */
 };
 
 static uint64_t number_of(const void *handle)
@@ -99,6 +101,32 @@ static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
     return result;
 }
 
+/* Who else may reach the memory: there is one device, and it may. */
+static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
+{
+    if (alloc->accessDescCount > 0 && alloc->accessDescs == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < alloc->accessDescCount; i++)
+        if (alloc->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            alloc->accessDescs[i].location.id != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    alloc->accessDescs = NULL;
+    alloc->accessDescCount = 0;
+    alloc->poolProps.win32SecurityAttributes = NULL;
+    return CUDA_SUCCESS;
+}
+
+/* The host has a number for the function, and calls nothing of the program's. */
+static CUresult host_prepare(struct outgoing *outgoing)
+{
+    CUDA_HOST_NODE_PARAMS *host = &outgoing->params.host;
+    if (host->fn == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = fgv_host_function_keep(host->fn, host->userData, &outgoing->host);
+    *host = (CUDA_HOST_NODE_PARAMS){.userData = (void *)(uintptr_t)outgoing->host};
+    return result;
+}
+
 static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *params)
 {
     CUresult result = fgv_call_allowed();
@@ -113,7 +141,9 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return copy_prepare(&outgoing->params.memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_HOST:
-        return fgv_graph_host_function(params->host.fn, params->host.userData);
+        return host_prepare(outgoing);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return allocation_prepare(&outgoing->params.alloc);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventWait.event));
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -142,40 +172,74 @@ static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_gr
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned int i = 0; i < nr; i++)
         bodies[i] = (CUgraph)(uintptr_t)reply->bodies[i];
+    for (unsigned int i = 0; i < nr; i++)
+        fgv_kept_block(reply->bodies[i], reply->root, 0);
     params->conditional.phGraph_out = bodies;
     return CUDA_SUCCESS;
+}
+
+/* What else came of a node that the host has now, or has not. */
+static void host_settle(const struct outgoing *outgoing, CUresult result, uint64_t owner)
+{
+    if (outgoing->host != 0 && result == CUDA_SUCCESS)
+        fgv_graph_host_own(owner, outgoing->host);
+    else if (outgoing->host != 0)
+        fgv_host_function_drop(outgoing->host);
+}
+
+/* What a new node comes after. */
+struct edges {
+    const CUgraphNode *nodes;
+    const CUgraphEdgeData *data;
+    uint32_t nr;
+};
+
+static CUresult add_send(const struct outgoing *outgoing, uint64_t graph, const struct edges *edges,
+                         struct fgv_reply_graph_add_node *reply)
+{
+    struct fgv_call call;
+    struct fgv_request_graph_add_node *request =
+        fgv_call_begin(&call, FGV_CALL_graph_add_node, sizeof(*request),
+                       fgv_edges_bytes(edges->nr, false, edges->data) + (uint32_t)sizeof(outgoing->params) +
+                           parameter_bytes(outgoing));
+    if (request == NULL)
+        return call.error;
+    *request = (struct fgv_request_graph_add_node){.graph = graph,
+                                                   .nr_nodes = edges->nr,
+                                                   .has_edges = edges->data != NULL,
+                                                   .nr_parameter_bytes = parameter_bytes(outgoing),
+                                                   .is_kernel = is_kernel(outgoing)};
+    write_params(fgv_edges_write(call.payload, edges->nodes, NULL, edges->data, edges->nr), outgoing);
+    return fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                            const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     struct outgoing outgoing;
-    CUresult result = prepare(&outgoing, nodeParams);
+    struct fgv_reply_graph_add_node reply = {0};
+    CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
     if (phGraphNode == NULL || hGraph == NULL || (numDependencies > 0 && dependencies == NULL) ||
         !fgv_edges_fit(numDependencies))
         return CUDA_ERROR_INVALID_VALUE;
-    const uint32_t edges_bytes = fgv_edges_bytes(numDependencies, false, dependencyData);
-    struct fgv_call call;
-    struct fgv_reply_graph_add_node reply;
-    struct fgv_request_graph_add_node *request =
-        fgv_call_begin(&call, FGV_CALL_graph_add_node, sizeof(*request),
-                       edges_bytes + (uint32_t)sizeof(outgoing.params) + parameter_bytes(&outgoing));
-    if (request == NULL)
-        return call.error;
-    *request = (struct fgv_request_graph_add_node){.graph = number_of(hGraph),
-                                                   .nr_nodes = (uint32_t)numDependencies,
-                                                   .has_edges = dependencyData != NULL,
-                                                   .nr_parameter_bytes = parameter_bytes(&outgoing),
-                                                   .is_kernel = is_kernel(&outgoing)};
-    write_params(fgv_edges_write(call.payload, dependencies, NULL, dependencyData, numDependencies), &outgoing);
-    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    result = prepare(&outgoing, nodeParams);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const struct edges edges = {.nodes = dependencies, .data = dependencyData, .nr = (uint32_t)numDependencies};
+    result = add_send(&outgoing, number_of(hGraph), &edges, &reply);
+    fgv_update_reshaped();
+    host_settle(&outgoing, result, reply.root);
     if (result != CUDA_SUCCESS)
         return result;
     *phGraphNode = (CUgraphNode)(uintptr_t)reply.node;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        nodeParams->alloc.dptr = reply.address;
+        fgv_memory_enter(reply.address, nodeParams->alloc.bytesize, FGV_MEMORY_GRAPH, 0, 0);
+    }
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        fgv_user_objects_copy(number_of(nodeParams->graph.graph), number_of(hGraph));
+        fgv_user_objects_copy(fgv_kept_root(number_of(nodeParams->graph.graph)), reply.root);
     return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;
 }
 
@@ -185,24 +249,38 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
 }
 
-static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *params)
+static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_t node, bool is_sound,
+                         struct fgv_reply_graph_set_node *reply)
 {
-    struct outgoing outgoing;
-    CUresult result = prepare(&outgoing, params);
-    if (result != CUDA_SUCCESS)
-        return result;
     struct fgv_call call;
     struct fgv_request_graph_set_node *request =
         fgv_call_begin(&call, FGV_CALL_graph_set_node, sizeof(*request),
-                       (uint32_t)sizeof(outgoing.params) + parameter_bytes(&outgoing));
+                       (uint32_t)sizeof(outgoing->params) + parameter_bytes(outgoing));
     if (request == NULL)
         return call.error;
-    *request = (struct fgv_request_graph_set_node){.exec = exec,
-                                                   .node = number_of(node),
-                                                   .nr_parameter_bytes = parameter_bytes(&outgoing),
-                                                   .is_kernel = is_kernel(&outgoing)};
-    write_params(call.payload, &outgoing);
-    return fgv_call_wait(&call, NULL, 0);
+    *request = (struct fgv_request_graph_set_node){
+        .exec = exec, .node = node, .nr_parameter_bytes = parameter_bytes(outgoing), .is_kernel = is_kernel(outgoing)};
+    write_params(call.payload, outgoing);
+    return is_sound ? fgv_call_post(&call) : fgv_call_wait(&call, reply, sizeof(*reply));
+}
+
+static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
+    struct outgoing outgoing;
+    struct fgv_reply_graph_set_node reply = {0};
+    CUresult result = prepare(&outgoing, params);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const bool is_sound = exec != 0 && fgv_update_is_sound(exec, number_of(node), &outgoing.params);
+    result = set_send(&outgoing, exec, number_of(node), is_sound, &reply);
+    host_settle(&outgoing, result, exec != 0 ? exec : reply.root);
+    if (exec == 0)
+        fgv_update_reshaped();
+    else if (result == CUDA_SUCCESS && !is_sound)
+        fgv_update_remember(exec, number_of(node), reply.root, &outgoing.params);
+    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        fgv_user_objects_copy(fgv_kept_root(number_of(params->graph.graph)), exec);
+    return result;
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
@@ -272,6 +350,11 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
         memcpy(params, fgv_chunk_memory(chunk), sizeof(*params));
         if (type == CU_GRAPH_NODE_TYPE_KERNEL)
             result = kernel_keep(&params->kernel, number_of(node), &reply, fgv_chunk_memory(chunk) + sizeof(*params));
+        else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+            fgv_kept_block(number_of(params->graph.graph), reply.root, 0);
+        else if (type == CU_GRAPH_NODE_TYPE_HOST &&
+                 !fgv_host_function_find(number_of(params->host.userData), &params->host))
+            result = CUDA_ERROR_UNKNOWN;
     }
     fgv_chunk_give(chunk);
     return result;

@@ -21,6 +21,7 @@
 #include "capture.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
+#include "graph.h"
 
 /* What the worker posts. */
 struct post {
@@ -35,7 +36,7 @@ struct function {
     CUstreamCallback callback;
     CUstream stream; /* of a callback */
     void *data;
-    bool is_kept;
+    uint32_t nr_kept; /* by graphs; 0: it is run once */
     uint32_t next_free;
 };
 
@@ -69,23 +70,42 @@ static bool table_grow(void)
     return true;
 }
 
-static CUresult keep(const struct function *what, uint64_t *number)
+/* The same function with the same data, that graphs have; NULL when none do. */
+static struct function *kept_find(const struct function *what)
 {
-    static uint64_t nr_kept;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&table_lock);
-    if (first_free != NO_PLACE || table_grow()) {
-        uint32_t place = first_free;
-        first_free = table[place].next_free;
-        table[place] = *what;
-        *number = table[place].number = (uint64_t)place | ++nr_kept << PLACE_BITS;
-        result = CUDA_SUCCESS;
-    }
-    pthread_mutex_unlock(&table_lock);
-    return result;
+    for (uint32_t i = 0; what->nr_kept != 0 && i < nr_places; i++)
+        if (table[i].nr_kept != 0 && table[i].function == what->function && table[i].data == what->data)
+            return &table[i];
+    return NULL;
 }
 
-/* The function of this number, which is forgotten if it was to run once, or if it is dropped. */
+static struct function *place_take(const struct function *what)
+{
+    static uint64_t nr_taken;
+    if (first_free == NO_PLACE && !table_grow())
+        return NULL;
+    uint32_t place = first_free;
+    first_free = table[place].next_free;
+    table[place] = *what;
+    table[place].number = (uint64_t)place | ++nr_taken << PLACE_BITS;
+    return &table[place];
+}
+
+static CUresult keep(const struct function *what, uint64_t *number)
+{
+    pthread_mutex_lock(&table_lock);
+    struct function *place = kept_find(what);
+    if (place != NULL)
+        place->nr_kept++;
+    else
+        place = place_take(what);
+    if (place != NULL)
+        *number = place->number;
+    pthread_mutex_unlock(&table_lock);
+    return place != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The function of this number, which is forgotten if it was to run once, or if this drops it for the last time. */
 static bool take(uint64_t number, bool is_dropped, struct function *what)
 {
     uint32_t place = (uint32_t)number;
@@ -93,11 +113,23 @@ static bool take(uint64_t number, bool is_dropped, struct function *what)
     bool is_found = number != 0 && place < nr_places && table[place].number == number;
     if (is_found) {
         *what = table[place];
-        if (is_dropped || !what->is_kept) {
+        table[place].nr_kept -= is_dropped && what->nr_kept != 0;
+        if (table[place].nr_kept == 0) {
             table[place] = (struct function){.next_free = first_free};
             first_free = place;
         }
     }
+    pthread_mutex_unlock(&table_lock);
+    return is_found;
+}
+
+bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params)
+{
+    uint32_t place = (uint32_t)number;
+    pthread_mutex_lock(&table_lock);
+    bool is_found = number != 0 && place < nr_places && table[place].number == number && table[place].nr_kept != 0;
+    if (is_found)
+        *params = (CUDA_HOST_NODE_PARAMS){.fn = table[place].function, .userData = table[place].data};
     pthread_mutex_unlock(&table_lock);
     return is_found;
 }
@@ -189,7 +221,7 @@ static CUresult start(void)
 CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number)
 {
     CUresult result = start();
-    const struct function what = {.function = function, .data = data, .is_kept = true};
+    const struct function what = {.function = function, .data = data, .nr_kept = 1};
     return result == CUDA_SUCCESS ? keep(&what, number) : result;
 }
 
@@ -223,7 +255,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     if (stream == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
     if (fgv_capture_is_active(hStream))
-        return fgv_graph_host_function(fn, userData);
+        return fgv_graph_host_capture(stream, fn, userData);
     struct fgv_call call;
     uint64_t number;
     const struct function what = {.function = fn, .data = userData};

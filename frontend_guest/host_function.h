@@ -8,12 +8,16 @@
 #ifndef FRONTEND_GUEST_HOST_FUNCTION_H
 #define FRONTEND_GUEST_HOST_FUNCTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cuda_api/types.h"
 
-/* For a node of a graph: the number stands for the function until it is dropped, however often it is run. */
+/* For a node of a graph: the number stands for the function, with this data, until it is dropped as often as it was
+ * kept, however often it is run. */
 CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number);
 void fgv_host_function_drop(uint64_t number);
+/* The function of such a number; false when there is none. */
+bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params);
 
 #endif

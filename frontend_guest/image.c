@@ -13,12 +13,14 @@
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/fatbin.h"
+#include "jit.h"
 #include "module.h"
 
 #define INLINE_MAX_BYTES 32768u
 
 _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData),
                "same request");
+_Static_assert(sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData), "same reply");
 
 static _Atomic uint64_t last_blob;
 
@@ -139,7 +141,33 @@ static CUresult set_send(const struct image_set *set, uint64_t *blob)
     return result;
 }
 
-static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, uint64_t *handle)
+/* The program's options, and the chunk that the logs come back in; FGV_NO_CHUNK without options. */
+struct jit {
+    struct fgv_jit answers;
+    struct fgv_jit_pairs pairs;
+    uint32_t chunk;
+};
+
+static CUresult load_ask(uint16_t number, const struct fgv_request_cuModuleLoadDataEx *values, const struct jit *jit)
+{
+    const uint32_t pairs_bytes = jit->pairs.nr * (uint32_t)sizeof(jit->pairs.pairs[0]);
+    struct fgv_call call;
+    struct fgv_reply_cuModuleLoadDataEx reply;
+    struct fgv_request_cuModuleLoadDataEx *request =
+        fgv_call_begin_anywhere(&call, number, sizeof(*request), pairs_bytes);
+    if (request == NULL)
+        return call.error;
+    *request = *values;
+    memcpy(call.payload, jit->pairs.pairs, pairs_bytes);
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result != CUDA_SUCCESS || jit->chunk == FGV_NO_CHUNK)
+        return result;
+    const struct fgv_jit_said said = {reply.info_bytes, reply.error_bytes, reply.threads_per_block, reply.wall_time};
+    fgv_jit_fill(&jit->answers, &said, jit->chunk);
+    return (CUresult)reply.verdict;
+}
+
+static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, const struct jit *jit, uint64_t *handle)
 {
     uint64_t blob;
     CUresult result = fgv_handle_new(kind, handle);
@@ -147,13 +175,17 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, uin
         return result;
     result = set_send(set, &blob);
     if (result == CUDA_SUCCESS) {
-        uint16_t number = kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx;
-        struct fgv_call call;
-        struct fgv_request_cuModuleLoadDataEx *request = fgv_call_begin_anywhere(&call, number, sizeof(*request), 0);
-        if (request != NULL)
-            *request = (struct fgv_request_cuModuleLoadDataEx){
-                .blob = blob, .handle = *handle, .prelinked = set->nr_prelinked};
-        result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+        const struct fgv_request_cuModuleLoadDataEx request = {
+            .blob = blob,
+            .handle = *handle,
+            .prelinked = set->nr_prelinked,
+            .nr_options = jit->pairs.nr,
+            .info_bytes = fgv_jit_log_bytes(&jit->answers, 0),
+            .error_bytes = fgv_jit_log_bytes(&jit->answers, 1),
+            .chunk = jit->chunk,
+        };
+        result = load_ask(kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx,
+                          &request, jit);
     }
     if (result == CUDA_SUCCESS && fgv_code_make(kind, *handle) == NULL)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,22 +194,38 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, uin
     return result;
 }
 
-CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, uint64_t *handle)
+CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, const struct fgv_jit_options *options,
+                        uint64_t *handle)
 {
     struct image_set set;
+    struct jit jit = {.chunk = FGV_NO_CHUNK};
     CUresult result = fgv_code_allowed(kind);
     if (result == CUDA_SUCCESS)
-        result = set_measure(image, &set);
+        result = fgv_jit_take(&jit.answers, &jit.pairs, options->nr, options->options, options->values);
+    if (result != CUDA_SUCCESS)
+        return result;
+    fgv_jit_clear(&jit.answers);
+    result = set_measure(image, &set);
     if (result == CUDA_SUCCESS)
         result = fgv_client_await();
-    return result != CUDA_SUCCESS ? result : load(kind, &set, handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (options->nr == 0)
+        return load(kind, &set, &jit, handle);
+    if (!fgv_chunk_take(&jit.chunk))
+        return fgv_client_lost();
+    result = load(kind, &set, &jit, handle);
+    fgv_chunk_give(jit.chunk);
+    return result;
 }
 
 uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
+    *nr_bytes = 0;
     if (file < 0)
         return NULL;
+    *nr_bytes = SIZE_MAX;
     off_t bytes = lseek(file, 0, SEEK_END);
     uint8_t *content = bytes >= 0 && (uint64_t)bytes < FGV_IMAGE_MAX_BYTES ? malloc((size_t)bytes + 1) : NULL;
     off_t done = 0;
@@ -198,7 +246,8 @@ uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
     return content;
 }
 
-CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64_t *handle)
+CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, const struct fgv_jit_options *options,
+                             uint64_t *handle)
 {
     if (path == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -207,28 +256,9 @@ CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, uint64
         return result;
     size_t nr_bytes;
     uint8_t *content = fgv_file_read(path, &nr_bytes);
-    if (content == NULL)
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    result = fgv_image_load(kind, content, handle);
+    if (content == NULL) /* a folder, which seems to have no end, as NVIDIA's driver reads it */
+        return nr_bytes == 0 ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OUT_OF_MEMORY;
+    result = fgv_image_load(kind, content, options, handle);
     free(content);
     return result;
-}
-
-void fgv_jit_options_answer(const CUjit_option *options, void **values, unsigned nr_options)
-{
-    if (options == NULL || values == NULL)
-        return;
-    const char **buffers = (const char **)(void *)values;
-    for (unsigned i = 0; i < nr_options; i++) {
-        if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES || options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
-            bool has_room = (uintptr_t)values[i] > 0;
-            for (unsigned j = 0; j < nr_options && has_room; j++)
-                if (options[j] == options[i] - 1 &&
-                    buffers[j] != NULL) /* the buffer's option comes before that of its size */
-                    *(char *)values[j] = '\0';
-            values[i] = NULL;
-        } else if (options[i] == CU_JIT_WALL_TIME) {
-            values[i] = NULL; /* the bits of 0.0f */
-        }
-    }
 }

@@ -17,6 +17,9 @@
 #define FLAG_KERNEL      2u
 #define MAX_ATTRIBUTES   16u
 
+#define WARP_THREADS       32u
+#define WARP_REGISTER_UNIT 256u /* registers are given to warps in such pieces */
+
 struct launch {
     struct fgv_function *function;
     uint64_t stream;
@@ -39,6 +42,20 @@ static CUresult function_find(struct launch *launch, CUfunction function)
     return launch->function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
 }
 
+/* More threads than the function takes: its registers do not suffice for them, or its launch bounds exclude them. */
+static CUresult threads_refuse(const struct launch *launch, uint64_t nr_threads)
+{
+    const uint64_t registers_of_warp =
+        ((uint64_t)(uint32_t)launch->function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * WARP_THREADS +
+         WARP_REGISTER_UNIT - 1) /
+        WARP_REGISTER_UNIT * WARP_REGISTER_UNIT;
+    const uint64_t nr_warps = (nr_threads + WARP_THREADS - 1) / WARP_THREADS;
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    return registers_of_warp * nr_warps > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]
+               ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* The checks, and the codes, of the driver. */
 static CUresult shape_check(const struct launch *launch)
 {
@@ -54,7 +71,7 @@ static CUresult shape_check(const struct launch *launch)
     if (nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return CUDA_ERROR_INVALID_VALUE;
     if (nr_threads > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+        return threads_refuse(launch, nr_threads);
     return CUDA_SUCCESS;
 }
 
@@ -81,6 +98,8 @@ static bool is_doubtful(const struct launch *launch)
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
             (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
             return true; /* CUDA 13.0 has none of these */
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+            return true; /* an attribute of streams */
         for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++)
             if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0)
                 return true;

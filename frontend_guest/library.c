@@ -7,19 +7,29 @@
 #include "module.h"
 #include "thread.h"
 
+/* One option names the program's own functions, the other says that `code` stays and has no value: neither matters
+ * here.
+ */
+static bool options_are_sound(const CUlibraryOption *options, unsigned int nr_options)
+{
+    if (options == NULL)
+        return nr_options == 0;
+    for (unsigned int i = 0; i < nr_options; i++)
+        if ((unsigned int)options[i] >= CU_LIBRARY_NUM_OPTIONS)
+            return false;
+    return true;
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
                            unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
-    /* Of the library options one names the program's own functions, the other says that `code` stays and has no value:
-     * neither matters here. */
     (void)libraryOptionValues;
-    if (library == NULL || (numJitOptions > 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
-        (numLibraryOptions > 0 && libraryOptions == NULL))
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load(FGV_HANDLE_LIBRARY, code, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;
@@ -29,14 +39,12 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    (void)libraryOptions;
     (void)libraryOptionValues;
-    (void)numLibraryOptions;
-    if (library == NULL)
+    const struct fgv_jit_options jit = {numJitOptions, jitOptions, jitOptionsValues};
+    if (library == NULL || !options_are_sound(libraryOptions, numLibraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &handle);
-    fgv_jit_options_answer(jitOptions, jitOptionsValues, numJitOptions);
+    CUresult result = fgv_image_load_file(FGV_HANDLE_LIBRARY, fileName, &jit, &handle);
     if (result == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return result;
@@ -156,7 +164,9 @@ CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char 
         result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
     if (result != CUDA_SUCCESS)
         return result;
-    return fptr == NULL || symbol == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    (void)fptr;
+    (void)symbol;
+    return CUDA_ERROR_INVALID_VALUE; /* there is none of that name */
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)

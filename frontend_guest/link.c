@@ -11,118 +11,30 @@
 #include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
+#include "jit.h"
 #include "module.h"
 
-#define MAX_OPTIONS    ((unsigned)CU_JIT_NUM_OPTIONS)
 #define MAX_NAME_BYTES 4096u
-#define NR_LOGS        2u
 
 _Static_assert(offsetof(struct fgv_reply_cuLinkAddData_v2, reserved) ==
                    offsetof(struct fgv_reply_cuLinkComplete, reserved),
                "both begin with what the driver said");
 
-struct link_log {
-    char *buffer;
-    uint32_t bytes;
-    void **used; /* where the program looks how much of it is filled */
-};
-
 struct link {
-    struct link_log logs[NR_LOGS]; /* information, errors */
-    void **threads_per_block;
-    void **wall_time;
+    struct fgv_jit jit;
     void *image;
 };
-
-/* Options as they travel. */
-struct option_pairs {
-    uint32_t nr;
-    uint64_t pairs[MAX_OPTIONS][2];
-};
-
-/* CUDA_SUCCESS when the option is none of those that only cuLinkCreate takes. `link`: of cuLinkCreate, else NULL. */
-static CUresult option_take(struct link *link, struct option_pairs *taken, CUjit_option option, void **value)
-{
-    uint64_t number = (uint64_t)(uintptr_t)*value;
-    switch (option) {
-    case CU_JIT_INFO_LOG_BUFFER:
-    case CU_JIT_ERROR_LOG_BUFFER:
-        if (link != NULL)
-            link->logs[option == CU_JIT_ERROR_LOG_BUFFER].buffer = *value;
-        return link != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        if (link != NULL) {
-            struct link_log *log = &link->logs[option == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-            log->bytes = (uint32_t)number;
-            log->used = value;
-        }
-        return link != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_JIT_WALL_TIME:
-        if (link == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
-        link->wall_time = value;
-        number = 0;
-        break;
-    case CU_JIT_THREADS_PER_BLOCK:
-        if (link != NULL)
-            link->threads_per_block = value;
-        break;
-    case CU_JIT_GLOBAL_SYMBOL_NAMES:
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
-    case CU_JIT_GLOBAL_SYMBOL_COUNT:
-    case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_KERNEL_COUNT:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        return CUDA_ERROR_NOT_SUPPORTED; /* host addresses, for what CUDA 12 has given up */
-    default:
-        break;
-    }
-    taken->pairs[taken->nr][0] = option;
-    taken->pairs[taken->nr++][1] = number;
-    return CUDA_SUCCESS;
-}
-
-static CUresult options_take(struct link *link, struct option_pairs *taken, unsigned nr_options,
-                             const CUjit_option *options, void **values)
-{
-    CUresult result = nr_options > MAX_OPTIONS || (nr_options > 0 && (options == NULL || values == NULL))
-                          ? CUDA_ERROR_INVALID_VALUE
-                          : CUDA_SUCCESS;
-    taken->nr = 0;
-    for (unsigned i = 0; i < nr_options && result == CUDA_SUCCESS; i++)
-        result = option_take(link, taken, options[i], &values[i]);
-    return result;
-}
-
-static void log_fill(const struct link_log *log, const uint8_t *text, uint32_t bytes)
-{
-    if (log->used != NULL)
-        *log->used = (void *)(uintptr_t)(bytes < log->bytes ? bytes : log->bytes);
-    if (log->buffer == NULL || log->bytes == 0)
-        return;
-    uint32_t kept = bytes < log->bytes ? bytes : log->bytes - 1;
-    if (kept > 0)
-        memcpy(log->buffer, text, kept);
-    log->buffer[kept] = '\0';
-}
 
 /* What the driver said, into the program's buffers. */
 static CUresult answer_take(const struct link *link, const struct fgv_reply_cuLinkAddData_v2 *reply, uint32_t chunk)
 {
-    uint32_t half = fgv_guest.chunk_bytes / NR_LOGS;
-    const uint8_t *texts = fgv_chunk_memory(chunk);
-    log_fill(&link->logs[0], texts, reply->info_bytes < half ? reply->info_bytes : half);
-    log_fill(&link->logs[1], texts + half, reply->error_bytes < half ? reply->error_bytes : half);
-    if (link->threads_per_block != NULL)
-        *link->threads_per_block = (void *)(uintptr_t)reply->threads_per_block;
-    if (link->wall_time != NULL)
-        *link->wall_time = (void *)(uintptr_t)reply->wall_time;
+    const struct fgv_jit_said said = {reply->info_bytes, reply->error_bytes, reply->threads_per_block,
+                                      reply->wall_time};
+    fgv_jit_fill(&link->jit, &said, chunk);
     return (CUresult)reply->verdict;
 }
 
-static CUresult create(const struct link *link, const struct option_pairs *taken, uint64_t handle)
+static CUresult create(const struct link *link, const struct fgv_jit_pairs *taken, uint64_t handle)
 {
     struct fgv_call call;
     uint32_t pairs_bytes = taken->nr * (uint32_t)sizeof(taken->pairs[0]);
@@ -133,8 +45,8 @@ static CUresult create(const struct link *link, const struct option_pairs *taken
     *request = (struct fgv_request_cuLinkCreate_v2){
         .link = handle,
         .nr_options = taken->nr,
-        .info_bytes = link->logs[0].buffer == NULL ? 0 : link->logs[0].bytes,
-        .error_bytes = link->logs[1].buffer == NULL ? 0 : link->logs[1].bytes,
+        .info_bytes = fgv_jit_log_bytes(&link->jit, 0),
+        .error_bytes = fgv_jit_log_bytes(&link->jit, 1),
     };
     memcpy(call.payload, taken->pairs, pairs_bytes);
     return fgv_call_wait(&call, NULL, 0);
@@ -142,7 +54,7 @@ static CUresult create(const struct link *link, const struct option_pairs *taken
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-    struct option_pairs taken;
+    struct fgv_jit_pairs taken;
     uint64_t handle;
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
@@ -150,7 +62,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     struct link *link = stateOut == NULL ? NULL : calloc(1, sizeof(*link));
     if (link == NULL)
         return stateOut == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-    result = options_take(link, &taken, numOptions, options, optionValues);
+    result = fgv_jit_take(&link->jit, &taken, numOptions, options, optionValues);
     if (result == CUDA_SUCCESS)
         result = fgv_handle_new(FGV_HANDLE_LINK, &handle);
     if (result != CUDA_SUCCESS) {
@@ -163,8 +75,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
         free(link);
         return result;
     }
-    for (unsigned i = 0; i < NR_LOGS; i++)
-        log_fill(&link->logs[i], NULL, 0);
+    fgv_jit_clear(&link->jit);
     fgv_handle_set_object(FGV_HANDLE_LINK, handle, link);
     *stateOut = (CUlinkState)(uintptr_t)handle;
     return CUDA_SUCCESS;
@@ -178,7 +89,7 @@ static CUresult link_find(CUlinkState state, struct link **link)
 }
 
 static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddData_v2 *values,
-                    const struct option_pairs *taken, const char *name)
+                    const struct fgv_jit_pairs *taken, const char *name)
 {
     struct fgv_call call;
     struct fgv_reply_cuLinkAddData_v2 reply;
@@ -197,14 +108,14 @@ static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddD
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
                           unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    struct option_pairs taken;
+    struct fgv_jit_pairs taken;
     struct link *link;
     struct fgv_request_cuLinkAddData_v2 values = {.link = (uint64_t)(uintptr_t)state, .type = (uint32_t)type};
     CUresult result = link_find(state, &link);
     if (result == CUDA_SUCCESS && (data == NULL || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = options_take(NULL, &taken, numOptions, options, optionValues);
+        result = fgv_jit_take(NULL, &taken, numOptions, options, optionValues);
     if (result == CUDA_SUCCESS)
         result = fgv_client_await();
     if (result == CUDA_SUCCESS)

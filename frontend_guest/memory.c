@@ -52,8 +52,6 @@ static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
 {
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && bytes == 0)
-        result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = fgv_client_await();
     if (result != CUDA_SUCCESS)
@@ -125,8 +123,8 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    uint64_t address;
-    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
+    uint64_t address = 0; /* of no bytes, NULL */
+    CUresult result = bytesize == 0 ? fgv_call_allowed() : heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
     if (result == CUDA_SUCCESS)
         *pp = (void *)(uintptr_t)address;
     return result;
@@ -153,7 +151,9 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     uint64_t address;
-    CUresult result = heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS)
+        result = bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
     if (result == CUDA_SUCCESS)
         *dptr = address;
     return result;
@@ -163,6 +163,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
     CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
+    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr != 0 && !fgv_memory_find(dptr, &range))
+        return CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     if (fgv_capture_forbids())
@@ -171,7 +173,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_MANAGED)
         return heap_return(dptr, FGV_MEMORY_MANAGED);
-    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED)
+    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH)
         return CUDA_ERROR_INVALID_VALUE;
     struct fgv_call call;
     struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
@@ -179,7 +181,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return call.error;
     request->dptr = dptr;
     /* Removed before the host can give the address to another thread's allocation. */
-    fgv_memory_remove(dptr, range.kind, &range);
+    if (range.kind != FGV_MEMORY_GRAPH)
+        fgv_memory_remove(dptr, range.kind, &range);
     return fgv_call_wait(&call, NULL, 0);
 }
 
@@ -267,7 +270,9 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (fgv_memory_find(address, &range) || fgv_memory_overlaps_registered(address, bytesize))
+    if (fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (fgv_memory_overlaps_registered(address, bytesize))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     return fgv_memory_enter(address, bytesize, FGV_MEMORY_REGISTERED, Flags, 0) ? CUDA_SUCCESS
                                                                                 : CUDA_ERROR_OUT_OF_MEMORY;
@@ -281,7 +286,9 @@ CUresult cuMemHostUnregister(void *p)
         return result;
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (!fgv_memory_remove((uint64_t)(uintptr_t)p, FGV_MEMORY_REGISTERED, &range))
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    return CUDA_SUCCESS;
+    const uint64_t address = (uint64_t)(uintptr_t)p;
+    if (fgv_memory_remove(address, FGV_MEMORY_REGISTERED, &range))
+        return CUDA_SUCCESS;
+    bool is_pinned = fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED;
+    return p == NULL || is_pinned ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

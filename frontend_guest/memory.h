@@ -22,6 +22,7 @@ enum fgv_memory_kind {
     FGV_MEMORY_REGISTERED, /* the program's own, by cuMemHostRegister */
     FGV_MEMORY_POOLED,     /* of a memory pool */
     FGV_MEMORY_MAPPED,     /* physical memory at reserved addresses; outlives contexts */
+    FGV_MEMORY_GRAPH,      /* that a node of a graph allocates: the address is the graph's, live or not */
 };
 
 struct fgv_range {
@@ -39,7 +40,7 @@ struct fgv_range {
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)
 {
     return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL || kind == FGV_MEMORY_POOLED ||
-           kind == FGV_MEMORY_MAPPED;
+           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_GRAPH;
 }
 static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 {

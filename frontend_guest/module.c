@@ -152,7 +152,7 @@ CUresult fgv_code_enumerate(uint16_t number, enum fgv_handle_kind kind, uint64_t
     if (code == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (handles == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+        return handles == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     uint64_t first;
     result = fgv_handle_new_run(kind, count, &first);
     if (result != CUDA_SUCCESS)
@@ -206,22 +206,19 @@ void fgv_after_cuModuleUnload(CUresult result, CUmodule hmod)
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    if (module == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t handle;
-    CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &handle);
-    if (result == CUDA_SUCCESS)
-        *module = (CUmodule)(uintptr_t)handle;
-    return result;
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
                             void **optionValues)
 {
-    if (numOptions > 0 && (options == NULL || optionValues == NULL))
+    const struct fgv_jit_options jit = {numOptions, options, optionValues};
+    if (module == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = cuModuleLoadData(module, image);
-    fgv_jit_options_answer(options, optionValues, numOptions);
+    uint64_t handle;
+    CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &jit, &handle);
+    if (result == CUDA_SUCCESS)
+        *module = (CUmodule)(uintptr_t)handle;
     return result;
 }
 
@@ -235,7 +232,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
     if (module == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t handle;
-    CUresult result = fgv_image_load_file(FGV_HANDLE_MODULE, fname, &handle);
+    CUresult result = fgv_image_load_file(FGV_HANDLE_MODULE, fname, &(struct fgv_jit_options){0}, &handle);
     if (result == CUDA_SUCCESS)
         *module = (CUmodule)(uintptr_t)handle;
     return result;
@@ -245,6 +242,8 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     uint64_t handle;
     CUresult result = fgv_code_function(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hmod, name, &handle);
+    if (result == CUDA_ERROR_NOT_FOUND && name[0] == '\0')
+        result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && hfunc == NULL)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -257,6 +256,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
     CUresult result = fgv_call_allowed();
     if (result == CUDA_SUCCESS)
         result = fgv_handle_check(FGV_HANDLE_MODULE, (uint64_t)(uintptr_t)hmod);
+    if (result == CUDA_SUCCESS && dptr == NULL && bytes == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
     return result != CUDA_SUCCESS
                ? result
                : fgv_code_global(FGV_CALL_cuModuleGetGlobal_v2, (uint64_t)(uintptr_t)hmod, name, dptr, bytes);

@@ -100,6 +100,8 @@ static void attribute_default(void *data, CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
         return;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return; /* the driver leaves this one as it was */
     default:
         *(uint64_t *)data = 0;
     }

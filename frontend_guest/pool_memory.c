@@ -62,20 +62,26 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     const uint64_t stream = fgv_stream_wire(hStream);
     if (stream == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == NULL || bytesize == 0 || found == NULL)
+    if (dptr == NULL || found == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0) {
+        *dptr = 0;
+        return CUDA_SUCCESS;
+    }
     const uint64_t handle = (uint64_t)(uintptr_t)pool;
     const struct fgv_pool_place place = {.pool = handle, .stream = stream, .context = fgv_thread.current};
+    const bool is_a_node = is_captured(hStream);
     uint64_t address;
-    if (found->threshold_bytes == 0 || is_captured(hStream) || !fgv_pool_cache_take(&place, bytesize, &address)) {
+    if (found->threshold_bytes == 0 || is_a_node || !fgv_pool_cache_take(&place, bytesize, &address)) {
         const uint64_t wire = found->is_default ? 0 : handle;
         result = ask(wire, stream, bytesize, &address);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_a_node)
             result = ask_in_order(wire, stream, bytesize, &address);
         if (result != CUDA_SUCCESS)
             return result;
     }
-    if (!fgv_memory_enter(address, bytesize, FGV_MEMORY_POOLED, 0, handle))
+    if (!fgv_memory_enter(address, bytesize, is_a_node ? FGV_MEMORY_GRAPH : FGV_MEMORY_POOLED, 0,
+                          is_a_node ? 0 : handle))
         return CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps it until the context ends */
     *dptr = address;
     return CUDA_SUCCESS;
@@ -101,7 +107,8 @@ static bool keep(const struct fgv_range *range, uint64_t stream, CUstream hStrea
                                fgv_device_facts(pool->ordinal)->total_bytes / KEPT_PART);
 }
 
-/* Memory of cuMemAlloc is freed so, too, after everything before it: the call waits for that. */
+/* Memory of cuMemAlloc is freed so, too, after everything before it: the call waits for that. Only the host knows
+ * whether memory of a graph is allocated now. */
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     struct fgv_range range;
@@ -115,14 +122,16 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_DEVICE)
         return cuMemFree_v2(dptr);
-    if (range.kind != FGV_MEMORY_POOLED || !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range))
+    if (is_captured(hStream) && range.kind != FGV_MEMORY_GRAPH)
+        return CUDA_ERROR_INVALID_VALUE; /* a graph frees what graphs allocate */
+    if (range.kind != FGV_MEMORY_GRAPH && !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    if (keep(&range, stream, hStream))
+    if (range.kind != FGV_MEMORY_GRAPH && keep(&range, stream, hStream))
         return CUDA_SUCCESS;
     struct fgv_call call;
     struct fgv_request_cuMemFreeAsync *request = fgv_call_begin(&call, FGV_CALL_cuMemFreeAsync, sizeof(*request), 0);
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_cuMemFreeAsync){.address = dptr, .stream = stream};
-    return fgv_call_post(&call);
+    return range.kind == FGV_MEMORY_GRAPH ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
 }

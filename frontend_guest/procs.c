@@ -9,7 +9,7 @@
 
 static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t flags, int *status)
 {
-    if (symbol == NULL || pfn == NULL || symbol[0] == '\0')
+    if (symbol == NULL || pfn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if ((flags & ~known) != 0 || flags == known)
@@ -36,9 +36,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 {
     int status = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = find(symbol, pfn, cudaVersion, flags, &status);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (symbolStatus != NULL)
+    if (result == CUDA_SUCCESS && symbolStatus != NULL)
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
-    return status != CU_GET_PROC_ADDRESS_SUCCESS && symbolStatus == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    return result;
 }

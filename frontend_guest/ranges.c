@@ -63,10 +63,22 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
     return bytes == 0;
 }
 
+/* Memory of a graph that is gone is known until its addresses are used again. Under the lock. */
+static void displace(uint64_t address, uint64_t bytes)
+{
+    size_t index = first_after(address);
+    while (index > 0 && ranges[index - 1].kind == FGV_MEMORY_GRAPH &&
+           address - ranges[index - 1].address < ranges[index - 1].bytes)
+        remove_at(--index);
+    while (index < nr_ranges && ranges[index].kind == FGV_MEMORY_GRAPH && ranges[index].address - address < bytes)
+        remove_at(index);
+}
+
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner)
 {
     bool is_entered = true;
     pthread_mutex_lock(&books);
+    displace(address, bytes);
     size_t index = first_after(address);
     if (index > 0 && ranges[index - 1].address == address)
         remove_at(--index);

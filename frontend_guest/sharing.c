@@ -15,8 +15,7 @@ static CUresult refuse(bool is_argument_bad)
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-    (void)event;
-    return refuse(pHandle == NULL);
+    return refuse(pHandle == NULL || event == NULL);
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "array.h"
 #include "call.h"
@@ -241,7 +242,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 static CUresult destroy(struct table *table, uint16_t number, uint64_t value)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS || value == 0) /* no object: nothing to do, as with free() */
         return result;
     if (!table_remove(table, value))
         return CUDA_ERROR_INVALID_VALUE;
@@ -285,13 +286,25 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject te
     return result;
 }
 
+/* Without one there is no colour of it either. */
+static bool has_border(const CUDA_TEXTURE_DESC *texture)
+{
+    for (unsigned i = 0; i < sizeof(texture->addressMode) / sizeof(texture->addressMode[0]); i++)
+        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER)
+            return true;
+    return false;
+}
+
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     struct object object;
     CUresult result = ask(&textures, texObject, pTexDesc, &object);
-    if (result == CUDA_SUCCESS)
-        *pTexDesc = object.texture;
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pTexDesc = object.texture;
+    if (!has_border(pTexDesc))
+        memset(pTexDesc->borderColor, 0, sizeof(pTexDesc->borderColor));
+    return CUDA_SUCCESS;
 }
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)

@@ -35,6 +35,8 @@ from backend_host.vm.region_file import region_name, remove_region_file
 
 START_LIMIT_S = 60
 END_LIMIT_S = 15
+LONGEST_PARENT = 40
+"""Characters of the folder to be created in."""
 _PREFERRED_USERS = ("libvirt-qemu", "qemu", "nobody")
 
 _LIBVIRTD_CONFIG = """\
@@ -59,8 +61,9 @@ class PrivateLibvirt:
     def __enter__(self) -> Self:
         program = _find_libvirtd()
         load_libvirt()
-        # Not TMPDIR: libvirt puts sockets below it, and their paths end at 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="fairgv-vm-", dir="/tmp"))
+        # libvirt puts sockets below it, and their paths end at 107 bytes.
+        parent = tempfile.gettempdir() if len(tempfile.gettempdir()) <= LONGEST_PARENT else "/tmp"
+        self.folder = Path(tempfile.mkdtemp(prefix="fairgv-vm-", dir=parent))
         try:
             self._lay_out()
             self._start(program)
@@ -224,5 +227,7 @@ def _device_groups() -> list[int]:
     """The group that may use KVM."""
     if not KVM_DEVICE.exists():
         return []
-    group = grp.getgrgid(KVM_DEVICE.stat().st_gid)
-    return [group.gr_gid] if group.gr_name == "kvm" else []
+    number = KVM_DEVICE.stat().st_gid
+    with contextlib.suppress(KeyError):  # in a container it may be a group of the host's, with no name here
+        return [number] if grp.getgrgid(number).gr_name == "kvm" else []
+    return []

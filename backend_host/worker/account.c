@@ -3,10 +3,28 @@
  *
  * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
  * GPU time of workers of one vGPU may overlap; a common mark, up to where the vGPU has been charged, keeps the overlap
- * from being charged twice.
+ * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
+ * parts, which is how such a device gives its time.
  */
 #include "grant.h"
 #include "ivshmem/region.h"
+
+/* How many vGPUs have work on the device now, this one included. */
+static uint32_t nr_sharing(const struct fgv_grantee *grantee)
+{
+    const struct fgv_control *control = grantee->control;
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+        uint64_t running = atomic_load_explicit(&control->running.words[i], memory_order_relaxed);
+        others |= running & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed);
+    }
+    uint32_t nr = 1;
+    for (uint32_t index = 0; others != 0 && control->is_preemptive && index < FGV_MAX_VGPUS; index++) {
+        const struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
+        nr += vgpu != grantee->vgpu && fgv_set_nr_common(&vgpu->members, &control->running) != 0;
+    }
+    return nr;
+}
 
 void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
@@ -18,8 +36,9 @@ void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
-    atomic_fetch_add_explicit(&grantee->vgpu->used_ns, to_ns - start_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, to_ns - start_ns, memory_order_relaxed);
+    uint64_t used_ns = (to_ns - start_ns) / nr_sharing(grantee);
+    atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
 }
 
 void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)

@@ -172,6 +172,36 @@ CUresult fgv_serve_capture_info(struct fgv_worker *worker, const struct fgv_requ
     return result;
 }
 
+CUresult fgv_capture_graph(struct fgv_worker *worker, CUstream stream, uint64_t *graph)
+{
+    struct info info;
+    CUresult result = ask(worker, stream, &info);
+    if (result == CUDA_SUCCESS && info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        result = info.status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_ERROR_ILLEGAL_STATE
+                                                              : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
+    return result == CUDA_SUCCESS ? number_of_graph(worker, info.graph, graph) : result;
+}
+
+CUresult fgv_serve_capture_host_function(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_capture_host_function *fixed = request->fixed;
+    struct fgv_reply_capture_host_function *answer = reply;
+    CUDA_HOST_NODE_PARAMS host;
+    void *stream;
+    uint64_t graph;
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_capture_graph(worker, stream, &graph);
+    }
+    if (result != CUDA_SUCCESS || !worker->driver.cuLaunchHostFunc) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH, graph);
+    fgv_host_node(worker, fixed->function, &host);
+    return worker->driver.cuLaunchHostFunc(stream, host.fn, host.userData);
+}
+
 static CUresult update(struct fgv_worker *worker, const struct fgv_request_capture_update *fixed, CUstream stream,
                        const struct fgv_edges *edges)
 {

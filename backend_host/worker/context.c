@@ -144,7 +144,6 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
     fgv_host_gone(worker, context);
-    bool is_faulty = context->fault != CUDA_SUCCESS;
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] == context) {
             worker->contexts[i] = NULL;
@@ -155,9 +154,6 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
     if (other) {
         fgv_context_make_current(worker, other);
         fgv_memory_pin(worker);
-    } else if (is_faulty) {
-        atomic_store_explicit(&worker->client->sticky_error, 0,
-                              memory_order_release); /* a fresh context starts clean, as in CUDA */
     }
     return result;
 }

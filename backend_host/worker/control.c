@@ -20,7 +20,7 @@ static struct fgv_control *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns)
+struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns, bool is_preemptive)
 {
     if (ftruncate(fd, (off_t)FGV_CONTROL_BYTES) != 0) {
         return NULL;
@@ -29,6 +29,7 @@ struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns)
     if (control) {
         memset(control, 0, sizeof(*control));
         control->version = FGV_CONTROL_VERSION;
+        control->is_preemptive = is_preemptive;
         atomic_store(&control->slice_ns, slice_ns);
         atomic_store(&control->daemon_pid, (uint32_t)getpid());
         control->magic = FGV_CONTROL_MAGIC;

@@ -7,6 +7,10 @@
  * work, each clears its bit once its work is done, and whoever then finds no user left makes the next one the holder
  * and wakes it. When nobody waits the grant is free and the first to ask takes it.
  *
+ * A device that preempts runs what two vGPUs have on it in turn. There a worker may clear its bit a moment before its
+ * work is done, so that the next one's is there when it ends, or in the midst of a kernel that outlives its slice by
+ * far. Who has work on the device is in `running`, and the time that several have is charged to each in equal parts.
+ *
  * The next one is, of those that wait, the vGPU of the least standing: a number that the policy gives each vGPU, and
  * that grows by a rate of its own with the GPU time it is charged (start tag and 1/weight, for fair queuing). So the
  * choice is made with the last slice's charge in it, and a daemon that is late, or dead, makes it stale only by what a
@@ -29,7 +33,7 @@
 #include <stdint.h>
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 4u
+#define FGV_CONTROL_VERSION 5u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -98,14 +102,14 @@ _Static_assert(sizeof(struct fgv_worker_slot) == 256, "worker slot");
 struct fgv_control {
     uint64_t magic;
     uint32_t version;
-    uint32_t reserved0;
+    uint32_t is_preemptive; /* the device */
     _Atomic uint64_t slice_ns;
     uint8_t pad0[40];
     /* Looked at for every launch. */
     _Atomic uint64_t grant;
     /* When the holder got it: low 16 bits of the sequence above 48 bits of CLOCK_MONOTONIC */
     _Atomic uint64_t slice_start;
-    struct fgv_worker_set users; /* workers with work in flight */
+    struct fgv_worker_set users; /* workers that may submit, or whose work has to end before others may */
     uint8_t pad1[16];
     /* Looked at by a holder to learn whether anybody else wants the GPU. */
     /* Futex the daemon sleeps on: changes when somebody waits or the grant changed hands */
@@ -113,11 +117,10 @@ struct fgv_control {
     _Atomic uint32_t daemon_pid;
     uint64_t reserved1;
     struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
-    uint8_t pad2[16];
-    /* Looked at once for each hand-over. */
+    _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
+    uint8_t pad2[12];
+    struct fgv_worker_set running;     /* workers with work on the device, with the grant or without */
     struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
-    _Atomic uint32_t boost_bell;       /* Futex of the daemon's booster: changes when the GPU goes to such a vGPU */
-    uint8_t pad3[28];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };

@@ -115,9 +115,12 @@ class ControlPage:
         self._page: ffi.CData | None = page
 
     @classmethod
-    def format(cls, fd: int, slice_ns: int) -> ControlPage:
-        """Lays out a fresh page in the shared memory object `fd` (made CONTROL_BYTES long here) and maps it. The fd stays the caller's."""
-        page = lib.fgv_control_format(fd, slice_ns)
+    def format(cls, fd: int, slice_ns: int, *, is_preemptive: bool = False) -> ControlPage:
+        """Lays out a fresh page in the shared memory object `fd` (made CONTROL_BYTES long here) and maps it. The fd stays the caller's.
+
+        `is_preemptive`: the device runs the kernels of several processes in turn, without waiting for their ends.
+        """
+        page = lib.fgv_control_format(fd, slice_ns, is_preemptive)
         if page == ffi.NULL:
             raise ControlPageError(f"cannot lay out a control page: {_errno_text()}")
         return cls(page)

@@ -41,7 +41,7 @@ struct fgv_worker_reading {
 };
 
 /* Mapped pages, or NULL with errno set (EPROTO: no control page of this version). */
-struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns);
+struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns, bool is_preemptive);
 struct fgv_control *fgv_control_open(int fd);
 void fgv_control_close(struct fgv_control *control);
 

@@ -247,6 +247,7 @@ void fgv_grantee_detach(struct fgv_grantee *grantee)
     fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
     fgv_set_remove(&grantee->control->users, grantee->slot_index);
     fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
+    fgv_set_remove(&grantee->control->running, grantee->slot_index);
     drop(grantee->control, grantee->number);
     atomic_store(&grantee->slot->memory_bytes, 0);
     fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
@@ -474,8 +475,7 @@ bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns)
            atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
 }
 
-/* Whoever should be next wakes up while our queue runs dry. Waking takes longer than handing over. */
-static void alert_next(struct fgv_grantee *grantee)
+void fgv_grant_alert_next(struct fgv_grantee *grantee)
 {
     struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
     if (next) {
@@ -488,9 +488,18 @@ void fgv_grant_close(struct fgv_grantee *grantee)
     uint64_t word = atomic_load(&grantee->control->grant);
     while (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
         if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGV_GRANT_CLOSED)) {
-            alert_next(grantee);
+            fgv_grant_alert_next(grantee);
             break;
         }
+    }
+}
+
+void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running)
+{
+    if (is_running) {
+        fgv_set_add(&grantee->control->running, grantee->slot_index);
+    } else {
+        fgv_set_remove(&grantee->control->running, grantee->slot_index);
     }
 }
 
@@ -550,6 +559,7 @@ void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
     fgv_set_remove(&control->waiting, slot);
     fgv_set_remove(&control->users, slot);
     fgv_set_remove(&control->interactive, slot);
+    fgv_set_remove(&control->running, slot);
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
             fgv_set_remove(&control->vgpus[vgpu].members, slot);

@@ -71,15 +71,20 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee);
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
 /* Another slice for a holder that stands before all who wait: handing over would only bring the grant back. */
 bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns);
+/* Whoever should be next wakes up while our queue runs dry: waking takes longer than handing over. */
+void fgv_grant_alert_next(struct fgv_grantee *grantee);
 /* No new work from anybody of the vGPU. Users leave when theirs is done. */
 void fgv_grant_close(struct fgv_grantee *grantee);
-/* All work of this worker is done. `wants_more`: it goes to the end of the queue, otherwise it has nothing to submit.
+/* All work of this worker is done, or others may run beside it. `wants_more`: it goes to the end of the queue,
+ * otherwise it has nothing to submit.
  */
 void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_ns);
 /* No more a waiter: what waited was dropped. */
 void fgv_grant_wait_cancel(struct fgv_grantee *grantee);
+/* Whether the worker has work on the device. */
+void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running);
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
- * not charged again. */
+ * not charged again; where other vGPUs have work on the device too, it is charged in part. */
 void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */
 void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cuda_api/graph_lists.h"
+#include "graph_memory.h"
 
 #define MAX_PORT 2 /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
 
@@ -29,6 +30,15 @@ CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, 
     }
     *number = result == CUDA_SUCCESS ? fresh : 0;
     return result;
+}
+
+uint64_t fgv_graph_root(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    const struct fgv_handle *above = fgv_handle_find(worker, kind, number);
+    while (above->parent != 0) {
+        above = fgv_handle_find(worker, above->parent_kind, above->parent);
+    }
+    return above->number;
 }
 
 /* ---- nodes and edges in payloads ---- */
@@ -311,8 +321,14 @@ CUresult fgv_serve_graph_instantiate(struct fgv_worker *worker, const struct fgv
     }
     params.hUploadStream = stream;
     result = instantiate(worker, graph, &params, &exec);
+    bool keeps = false;
+    if (result == CUDA_SUCCESS && fgv_graph_memory_instantiated(worker, fixed->graph, exec, &keeps) != CUDA_SUCCESS) {
+        worker->driver.cuGraphExecDestroy(exec);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     answer->error = (uint32_t)result;
     answer->result = params.result_out;
+    answer->is_doubtful = keeps;
     if (result == CUDA_SUCCESS) {
         return fgv_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, exec);
     }

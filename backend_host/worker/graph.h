@@ -25,5 +25,10 @@ void fgv_edges_free(struct fgv_edges *edges);
  * graph stands alone. */
 CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, void *native,
                           enum fgv_handle_kind parent_kind, uint64_t parent, uint64_t *number);
+/* The graph at the top of what this one, or this node, is in. */
+uint64_t fgv_graph_root(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number);
+
+/* capture.c: the graph that the stream captures. CUDA_ERROR_ILLEGAL_STATE when it captures none. */
+CUresult fgv_capture_graph(struct fgv_worker *worker, CUstream stream, uint64_t *graph);
 
 #endif

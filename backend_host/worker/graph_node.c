@@ -4,13 +4,13 @@
  * packed, as with a launch.
  *
  * The driver may read and write host memory of the guest's heap only: any other address would be the worker's own.
- * Nodes that call back into the guest are refused, and nodes that allocate, which no quota would see.
+ * A host node's function is one of the worker's, which has the guest run its own.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_api/graph_lists.h"
-#include "graph.h"
+#include "graph_memory.h"
 
 /* Parameters on their way to the driver, and what they point at. */
 struct node_params {
@@ -121,6 +121,25 @@ static CUresult conditional_in(struct fgv_worker *worker, const CUDA_CONDITIONAL
     return find_context(worker, sent->ctx, &params->native.conditional.ctx);
 }
 
+/* On the client's one device, for itself. */
+static CUresult allocation_in(struct fgv_worker *worker, const CUDA_MEM_ALLOC_NODE_PARAMS *sent,
+                              CUDA_MEM_ALLOC_NODE_PARAMS *native)
+{
+    const CUmemPoolProps *properties = &sent->poolProps;
+    if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || sent->bytesize == 0 ||
+        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || properties->location.id != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *native = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}},
+        .bytesize = sent->bytesize};
+    return CUDA_SUCCESS;
+}
+
 static CUresult handle_in(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *number, void *to)
 {
     void *native;
@@ -145,6 +164,9 @@ static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *se
     case CU_GRAPH_NODE_TYPE_MEMSET:
         native->memset = sent->memset;
         return find_context(worker, sent->memset.ctx, &native->memset.ctx);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        fgv_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, &native->host);
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         native->graph.ownership = sent->graph.ownership;
         return sent->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
@@ -156,6 +178,11 @@ static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *se
         return handle_in(worker, FGV_HANDLE_EVENT, sent->eventWait.event, &native->eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return handle_in(worker, FGV_HANDLE_EVENT, sent->eventRecord.event, &native->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return allocation_in(worker, &sent->alloc, &native->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        native->free.dptr = sent->free.dptr;
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
         return conditional_in(worker, &sent->conditional, params);
     default:
@@ -206,16 +233,6 @@ static CUresult tell_bodies(struct fgv_worker *worker, const CUDA_CONDITIONAL_NO
     return result;
 }
 
-/* The graph at the top of what the node is in. */
-static uint64_t root_of(struct fgv_worker *worker, const struct fgv_handle *node)
-{
-    const struct fgv_handle *above = node;
-    while (above->parent != 0) {
-        above = fgv_handle_find(worker, above->parent_kind, above->parent);
-    }
-    return above->number;
-}
-
 CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_graph_add_node *fixed = request->fixed;
@@ -238,14 +255,24 @@ CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_re
         result =
             params_in(worker, &tail.sent, fixed->is_kernel != 0, tail.parameters, fixed->nr_parameter_bytes, &params);
     }
+    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        result = fgv_graph_memory_may_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+    }
     if (result == CUDA_SUCCESS) {
         result = add(worker, graph, &edges, fixed->nr_nodes, &params, &node);
+    }
+    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        answer->address = params.native.alloc.dptr;
+        fgv_graph_memory_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+    }
+    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        fgv_graph_memory_add_free(worker, fixed->graph);
     }
     if (result == CUDA_SUCCESS) {
         result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
     }
     if (result == CUDA_SUCCESS) {
-        answer->root = root_of(worker, fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, answer->node));
+        answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = tell_bodies(worker, &params.native.conditional, answer->node, answer->bodies);
@@ -258,7 +285,7 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
 {
     const struct fgv_request_graph_set_node *fixed = request->fixed;
     const struct fgv_driver *driver = &worker->driver;
-    (void)reply;
+    struct fgv_reply_graph_set_node *answer = reply;
     struct tail tail;
     struct node_params params;
     void *exec = NULL;
@@ -277,189 +304,15 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    if (tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     if (exec) {
         return driver->cuGraphExecNodeSetParams ? driver->cuGraphExecNodeSetParams(exec, node, &params.native)
                                                 : CUDA_ERROR_NOT_SUPPORTED;
     }
     return driver->cuGraphNodeSetParams ? driver->cuGraphNodeSetParams(node, &params.native) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* ---- and back ---- */
-
-/* Whether the kernel of a library is behind this function: launches of it may show up in nodes as that. */
-static bool is_function_of(const struct fgv_worker *worker, const struct fgv_handle *handle, const void *function)
-{
-    CUfunction derived;
-    return handle->kind == FGV_HANDLE_KERNEL && worker->driver.cuKernelGetFunction &&
-           worker->driver.cuKernelGetFunction(&derived, handle->native) == CUDA_SUCCESS && derived == function;
-}
-
-static struct fgv_handle *find_code(struct fgv_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    struct fgv_handle *found = params->func ? fgv_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func) : NULL;
-    if (!found && params->kern) {
-        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->kern);
-    }
-    if (!found && params->func) {
-        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
-    }
-    for (uint32_t i = 0; !found && i <= worker->handles.mask; i++) {
-        struct fgv_handle *handle = &worker->handles.places[i];
-        found = handle->number != 0 && is_function_of(worker, handle, params->func) ? handle : NULL;
-    }
-    return found;
-}
-
-/* The driver has them as single values or as one buffer. */
-static bool parameters_out(struct fgv_worker *worker, const struct fgv_handle *handle,
-                           const CUDA_KERNEL_NODE_PARAMS *params, const struct fgv_kernel *kernel, uint8_t *to)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    for (void **extra = params->kernelParams ? NULL : params->extra; extra && *extra != CU_LAUNCH_PARAM_END;
-         extra += 2) {
-        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-            memcpy(to, extra[1], kernel->parameter_bytes);
-        }
-    }
-    for (uint32_t i = 0; params->kernelParams && i < kernel->nr_parameters; i++) {
-        size_t offset;
-        size_t bytes;
-        CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-        if (handle->kind == FGV_HANDLE_KERNEL && driver->cuKernelGetParamInfo) {
-            result = driver->cuKernelGetParamInfo(handle->native, i, &offset, &bytes);
-        } else if (handle->kind == FGV_HANDLE_FUNCTION && driver->cuFuncGetParamInfo) {
-            result = driver->cuFuncGetParamInfo(handle->native, i, &offset, &bytes);
-        }
-        if (result != CUDA_SUCCESS || offset + bytes > kernel->parameter_bytes) {
-            return false;
-        }
-        memcpy(to + offset, params->kernelParams[i], bytes);
-    }
-    return true;
-}
-
-static CUresult kernel_out(struct fgv_worker *worker, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *to,
-                           struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
-{
-    CUDA_KERNEL_NODE_PARAMS params = {0};
-    const struct fgv_kernel *kernel;
-    if (!worker->driver.cuGraphKernelNodeGetParams_v2) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = worker->driver.cuGraphKernelNodeGetParams_v2(node, &params);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct fgv_handle *handle = find_code(worker, &params);
-    result = handle ? fgv_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (kernel->parameter_bytes > FGV_MAX_PARAMETER_BYTES ||
-        !parameters_out(worker, handle, &params, kernel, parameters)) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    answer->is_kernel = handle->kind == FGV_HANDLE_KERNEL;
-    answer->nr_parameter_bytes = kernel->parameter_bytes;
-    *to = params;
-    to->func = (CUfunction)(uintptr_t)handle->number;
-    to->kern = NULL;
-    to->ctx = NULL;
-    to->kernelParams = NULL;
-    to->extra = NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult child_out(struct fgv_worker *worker, CUgraphNode node, uint64_t number, CUgraph *to)
-{
-    CUgraph graph;
-    uint64_t child;
-    if (!worker->driver.cuGraphChildGraphNodeGetGraph) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = worker->driver.cuGraphChildGraphNodeGetGraph(node, &graph);
-    if (result == CUDA_SUCCESS) {
-        result = fgv_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_GRAPH_NODE, number, &child);
-        *to = result == CUDA_SUCCESS ? (CUgraph)(uintptr_t)child : NULL;
-    }
-    return result;
-}
-
-static CUresult event_out(struct fgv_worker *worker, CUresult (*get)(CUgraphNode, CUevent *), CUgraphNode node,
-                          CUevent *to)
-{
-    CUevent event;
-    CUresult result = get ? get(node, &event) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct fgv_handle *handle = fgv_handle_of_native(worker, FGV_HANDLE_EVENT, event);
-    *to = handle ? (CUevent)(uintptr_t)handle->number : NULL;
-    return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-static CUresult copy_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
-{
-    CUresult result = worker->driver.cuGraphMemcpyNodeGetParams ? worker->driver.cuGraphMemcpyNodeGetParams(node, to)
-                                                                : CUDA_ERROR_NOT_SUPPORTED;
-    to->srcArray = NULL;
-    to->dstArray = NULL;
-    return result;
-}
-
-static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *handle, CUgraphNodeType type,
-                           CUgraphNodeParams *params, struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
-{
-    CUgraphNode node = handle->native;
-    CUDA_MEMSET_NODE_PARAMS set;
-    CUresult result;
-    params->type = type;
-    switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        return kernel_out(worker, node, &params->kernel, answer, parameters);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return copy_out(worker, node, &params->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        result = worker->driver.cuGraphMemsetNodeGetParams ? worker->driver.cuGraphMemsetNodeGetParams(node, &set)
-                                                           : CUDA_ERROR_NOT_SUPPORTED;
-        if (result == CUDA_SUCCESS) {
-            memcpy(&params->memset, &set, sizeof(set));
-        }
-        return result;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        return child_out(worker, node, handle->number, &params->graph.graph);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return event_out(worker, worker->driver.cuGraphEventWaitNodeGetEvent, node, &params->eventWait.event);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return event_out(worker, worker->driver.cuGraphEventRecordNodeGetEvent, node, &params->eventRecord.event);
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_graph_get_node *fixed = request->fixed;
-    struct fgv_reply_graph_get_node *answer = reply;
-    struct fgv_handle *found = fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
-    uint8_t *chunk = fgv_arena_chunk(worker, fixed->chunk);
-    CUgraphNodeType type;
-    if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGV_MAX_PARAMETER_BYTES) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    const struct fgv_handle handle = *found; /* places move when a child graph is numbered */
-    if (!worker->driver.cuGraphNodeGetType) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = worker->driver.cuGraphNodeGetType(handle.native, &type);
-    if (result != CUDA_SUCCESS || (uint32_t)type != fixed->type) {
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    }
-    CUgraphNodeParams params = {0};
-    answer->root = root_of(worker, &handle);
-    result = params_out(worker, &handle, type, &params, answer, chunk + sizeof(params));
-    memcpy(chunk, &params, sizeof(params));
-    return result;
 }
 
 CUresult fgv_serve_graph_condition(struct fgv_worker *worker, const struct fgv_request *request, void *reply)

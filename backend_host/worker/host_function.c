@@ -26,7 +26,7 @@ struct post {
 static bool is_over(struct fgv_worker *worker, struct fgv_host *host)
 {
     return atomic_load_explicit(&worker->hosts.is_ending, memory_order_acquire) ||
-           (host && atomic_load_explicit(&host->is_let_go, memory_order_acquire));
+           atomic_load_explicit(host ? &host->is_let_go : &worker->hosts.are_nodes_let_go, memory_order_acquire);
 }
 
 static void word_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t nap_ns, bool is_shared)
@@ -117,7 +117,8 @@ static void run_callback(CUstream stream, CUresult status, void *data)
     run(data, status);
 }
 
-void fgv_host_run_number(void *number)
+/* Of a node. */
+static void run_number(void *number)
 {
     guest_run(fgv_the_worker, NULL, (uint64_t)(uintptr_t)number, CUDA_SUCCESS);
 }
@@ -299,6 +300,7 @@ bool fgv_host_poll(struct fgv_worker *worker)
 
 void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context)
 {
+    atomic_store(&worker->hosts.are_nodes_let_go, true);
     for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
         struct fgv_host *host = &worker->hosts.items[i];
         if (atomic_load(&host->state) != FGV_HOST_FREE && host->context == context) {
@@ -310,6 +312,7 @@ void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *contex
 /* The driver runs nothing of a context that is gone: what it had not begun it never will. */
 void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
 {
+    atomic_store(&worker->hosts.are_nodes_let_go, false);
     for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
         struct fgv_host *host = &worker->hosts.items[i];
         uint32_t submitted = FGV_HOST_SUBMITTED;
@@ -343,6 +346,22 @@ static struct fgv_host *host_new(struct fgv_worker *worker, struct fgv_context *
         }
     }
     return NULL;
+}
+
+void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
+{
+    *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
+    worker->hosts.has_nodes = true;
+}
+
+bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
+{
+    return params->fn == run_number;
+}
+
+bool fgv_host_may_run(const struct fgv_worker *worker)
+{
+    return worker->hosts.nr != 0 || worker->hosts.has_nodes;
 }
 
 static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)

@@ -56,7 +56,9 @@ struct fgv_hosts {
     _Atomic int32_t mailbox; /* response slot, -1: none */
     pthread_mutex_t posting; /* of the driver's threads: one function at a time */
     atomic_bool is_ending;
-    atomic_uint nr_rounds; /* of the worker's loop */
+    atomic_bool are_nodes_let_go; /* a context goes */
+    bool has_nodes;               /* a graph has, or had, a function */
+    atomic_uint nr_rounds;        /* of the worker's loop */
 };
 
 void fgv_host_init(struct fgv_worker *worker);
@@ -79,7 +81,11 @@ void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
 /* Nobody waits for the guest any more. */
 void fgv_host_end(struct fgv_worker *worker);
 
-/* A native host function that runs the guest's of this number, for a node of a graph: cast to void * as its data. */
-void fgv_host_run_number(void *number);
+/* Parameters of a node that has the guest run its function of this number. What of the graph runs meanwhile cannot be
+ * told, so a launch of it uses the device from its begin to its end. */
+void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params);
+bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params);
+/* Whether the guest may be running a function, or one may be under way to it. */
+bool fgv_host_may_run(const struct fgv_worker *worker);
 
 #endif

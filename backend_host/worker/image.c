@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit.h"
 #include "worker.h"
+
+_Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData) &&
+                   sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData),
+               "one shape for both");
 
 static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
 {
@@ -169,25 +174,69 @@ void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
     }
 }
 
+static CUresult load_module(struct fgv_worker *worker, uint64_t number, const void *image,
+                            struct fgv_jit_options *options)
+{
+    CUmodule module = NULL;
+    CUresult result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, number)
+                                                        : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx(&module, image, options->nr, options->options, options->values);
+    }
+    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_MODULE, number, module) : result;
+}
+
+static CUresult load_library(struct fgv_worker *worker, uint64_t number, const void *image,
+                             struct fgv_jit_options *options)
+{
+    CUlibrary library = NULL;
+    CUresult result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, number)
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData(&library, image, options->options, options->values, options->nr, NULL,
+                                                  NULL, 0);
+    }
+    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, number, library) : result;
+}
+
+typedef CUresult (*load_call)(struct fgv_worker *, uint64_t, const void *, struct fgv_jit_options *);
+
+/* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
+static CUresult load(struct fgv_worker *worker, const struct fgv_request *request,
+                     struct fgv_reply_cuModuleLoadDataEx *answer, load_call call)
+{
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
+    struct rebuilt *wrapper = NULL;
+    const void *image;
+    struct fgv_jit *jit = calloc(1, fgv_jit_bytes(&sizes));
+    if (!jit || !fgv_jit_init(jit, &sizes, request) ||
+        request->payload_bytes != fixed->nr_options * 2 * sizeof(uint64_t)) {
+        free(jit);
+        return jit ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    if (result == CUDA_SUCCESS) {
+        result = call(worker, fixed->handle, image, &jit->options);
+    }
+    free(wrapper);
+    if (fixed->chunk != FGV_NO_CHUNK) {
+        const struct fgv_jit_said said = fgv_jit_tell(worker, jit, fixed->chunk);
+        *answer = (struct fgv_reply_cuModuleLoadDataEx){.verdict = result,
+                                                        .info_bytes = said.info_bytes,
+                                                        .error_bytes = said.error_bytes,
+                                                        .threads_per_block = said.threads_per_block,
+                                                        .wall_time = said.wall_time};
+        result = CUDA_SUCCESS;
+    }
+    free(jit);
+    return result;
+}
+
 CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
-    (void)reply;
-    struct rebuilt *wrapper;
-    const void *image;
-    CUmodule module = NULL;
-    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, fixed->handle)
-                                                   : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuModuleLoadDataEx(&module, image, 0, NULL, NULL);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_MODULE, fixed->handle, module);
-    }
-    free(wrapper);
+    CUresult result = load(worker, request, reply, load_module);
     fgv_blob_drop(worker, fixed->blob);
     return result;
 }
@@ -195,22 +244,7 @@ CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fg
 CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
-    (void)reply;
-    struct rebuilt *wrapper;
-    const void *image;
-    CUlibrary library = NULL;
-    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle)
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, fixed->handle, library);
-    }
-    free(wrapper);
+    CUresult result = load(worker, request, reply, load_library);
     fgv_blob_drop(worker, fixed->blob);
     return result;
 }

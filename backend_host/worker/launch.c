@@ -123,7 +123,9 @@ CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_re
     size_t parameter_bytes = fixed->nr_parameter_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
                      CU_LAUNCH_PARAM_END};
+    fgv_latency_begin(worker, stream);
     result = launch(worker, &config, handle->native, parameter_bytes ? extra : NULL);
+    fgv_latency_launched(worker, stream, result);
     fgv_count(&worker->slot->nr_launches, 1);
     return result;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph_memory.h"
 #include "pool.h"
 #include "ranges.h"
 #include "virtual_memory.h"
@@ -24,6 +25,7 @@ bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes)
         return true;
     }
     fgv_pools_trim(worker);
+    fgv_graph_memory_trim(worker);
     return fgv_quota_take(&worker->grantee, bytes);
 }
 
@@ -54,7 +56,8 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
     }
     result = real.cuMemAlloc_v2(address, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        fgv_pools_trim(fgv_the_worker); /* pools may have what there is */
+        fgv_pools_trim(fgv_the_worker); /* pools and graphs may have what there is */
+        fgv_graph_memory_trim(fgv_the_worker);
         result = real.cuMemAlloc_v2(address, bytes);
     }
     return remember(result, address, bytes);
@@ -141,6 +144,7 @@ void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context
     }
     if (!context) {
         fgv_pools_drop(worker);
+        fgv_graph_memory_drop(worker);
         fgv_virtual_memory_drop(worker);
     }
 }

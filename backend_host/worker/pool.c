@@ -10,12 +10,13 @@
  * asked first; growth past the quota is then undone, and nothing is asked of this pool again before it has shrunk. So a
  * pool is never further past its quota than by one allocation that it had room for.
  *
- * Wrong when: a stream is being captured: allocations of a graph are none of a pool's, and are refused.
+ * In a stream that is captured an allocation is none of a pool's: graph_memory.h.
  */
 #include "pool.h"
 
 #include <stdlib.h>
 
+#include "graph_memory.h"
 #include "worker.h"
 
 #define FGV_MAX_POOLS       32u                  /* each may hold one step unseen */
@@ -194,6 +195,28 @@ static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool
     return result;
 }
 
+/* A node of the graph that is captured. */
+static CUresult capture(struct fgv_worker *worker, const struct fgv_memory_pool *pool, uint64_t bytes, CUstream stream,
+                        uint64_t *address)
+{
+    CUdeviceptr made = 0;
+    uint64_t graph;
+    CUresult result = fgv_capture_graph(worker, stream, &graph);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_graph_memory_may_add(worker, graph, bytes);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuMemAllocFromPoolAsync
+                     ? worker->driver.cuMemAllocFromPoolAsync(&made, bytes, pool->native, stream)
+                     : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        fgv_graph_memory_add(worker, graph, bytes);
+        *address = made;
+    }
+    return result;
+}
+
 static CUresult serve_allocation(struct fgv_worker *worker, uint64_t pool_number, uint64_t stream_number,
                                  uint64_t bytes, uint64_t *address)
 {
@@ -205,10 +228,10 @@ static CUresult serve_allocation(struct fgv_worker *worker, uint64_t pool_number
     if (bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fgv_stream_is_captured(worker, stream)) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     CUresult result = find_pool(worker, pool_number, &pool);
+    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream)) {
+        return capture(worker, pool, bytes, stream->native, address);
+    }
     return result == CUDA_SUCCESS ? allocate(worker, pool, bytes, stream->native, address) : result;
 }
 
@@ -228,7 +251,8 @@ CUresult fgv_serve_pool_allocate_in_order(struct fgv_worker *worker, const struc
     return serve_allocation(worker, fixed->pool, fixed->stream, fixed->bytes, &answer->address);
 }
 
-/* Of pools only: when the device is done with other memory, nobody tells, and until then it is not the quota's again.
+/* Of pools and graphs only: when the device is done with other memory, nobody tells, and until then it is not the
+ * quota's again. What is none of ours may be a graph's, which the driver knows.
  */
 CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
@@ -239,12 +263,20 @@ CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_re
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!range || !range->pool) {
+    if (range && !range->pool) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!worker->driver.cuMemFreeAsync) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     CUresult result = worker->driver.cuMemFreeAsync(fixed->address, stream->native);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && range) {
         fgv_memory_forget(worker, range);
+    }
+    uint64_t graph;
+    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream) &&
+        fgv_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
+        fgv_graph_memory_add_free(worker, graph);
     }
     return result;
 }

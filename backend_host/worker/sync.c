@@ -108,8 +108,8 @@ static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!is_being_captured) {
         /* Not waited for behind a host function: this thread may be needed for its end. */
-        result = worker->hosts.nr == 0 ? worker->driver.cuStreamSynchronize(stream->native)
-                                       : worker->driver.cuStreamQuery(stream->native);
+        result = fgv_host_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
+                                          : worker->driver.cuStreamSynchronize(stream->native);
     }
     if (fgv_is_sticky(result)) { /* why there was no event */
         fgv_sync_fault(worker, stream->context, result);
@@ -388,6 +388,7 @@ void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *contex
         finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     fgv_waiters_drop_context(worker, context);
+    fgv_latency_drop_context(worker, context);
     fgv_sync_poll(worker, fgv_clock_ns()); /* takes its streams off the list of busy ones */
     while (context->free_marks) {
         struct fgv_mark *mark = context->free_marks;

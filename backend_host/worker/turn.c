@@ -8,13 +8,16 @@
  * closed, the queue runs dry, and the grant is handed over. While nobody waits but somebody did lately, no more than a
  * slice is queued: who comes back finds what it would have found.
  *
- * GPU time is the time with work in flight, which is what a synchronisation after it would have measured. It is charged
- * when work ends and, for long kernels, as they go.
+ * GPU time is the time with work in flight, less what it takes to get work to an idle device and to hear of its end
+ * (latency.c). It is charged when work ends and, for long kernels, as they go.
+ *
+ * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
+ * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far.
  *
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
- * it still stands before all who wait, or has only just got it (a switch costs the GPU more than a short pause). What
- * it holds without use it pays for. One that pauses for longer than it works is not waited for.
+ * they are shorter than a switch to another vGPU and back, or it still stands before all who wait, or has only just
+ * got it. What it holds without use it pays for. One that pauses for longer than it works is not waited for.
  *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
@@ -37,13 +40,20 @@
 #define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
 #define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
 #define FGV_MARKS_IN_QUEUE   4u
-#define FGV_STALLED_NS       UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
+#define FGV_LEAD_NS          UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
+/* What is left then may be done late: the device gives the next one a time slice of its own first. */
+#define FGV_TAIL_NS      UINT64_C(5000000)
+#define FGV_OVERRUN_PART 2u               /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_ALERT_NS     UINT64_C(200000) /* so long before a slice ends the next one is woken */
+#define FGV_SWITCH_NS    UINT64_C(400000) /* of the device's time for a switch to another vGPU and back */
+#define FGV_STALLED_NS   UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
     uint64_t now_ns = fgv_clock_ns();
     uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
-    worker->busy_since_ns = from_ns;
+    worker->busy_since_ns = from_ns + worker->latency.mean_ns;
+    fgv_grant_set_running(&worker->grantee, true);
     worker->last_finish_ns = from_ns;
     worker->burst_since_ns = from_ns;
 }
@@ -55,8 +65,11 @@ static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
 
 static void charge(struct fgv_worker *worker, uint64_t now_ns)
 {
-    fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
-    worker->busy_since_ns = now_ns;
+    if (now_ns > worker->busy_since_ns) {
+        fgv_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
+        fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
+        worker->busy_since_ns = now_ns;
+    }
 }
 
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
@@ -67,8 +80,10 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         worker->last_finish_ns = now_ns;
     }
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
+        fgv_latency_finish(worker, now_ns);
         charge(worker, now_ns);
-        worker->busy_since_ns = 0;
+        fgv_grant_set_running(&worker->grantee, false);
+        worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;
         worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
     }
@@ -105,12 +120,15 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     if (worker->gap_ns == 0 || worker->gap_ns > worker->burst_ns || worker->gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
         return FGV_IDLE_CONTENDED_NS;
     }
+    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
+    if (most_ns <= FGV_SWITCH_NS) {
+        return FGV_SWITCH_NS; /* that long is never worse than twice the best */
+    }
     uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
     if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
-    return most_ns > FGV_IDLE_CONTENDED_NS ? most_ns : FGV_IDLE_CONTENDED_NS;
+    return most_ns;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
@@ -171,6 +189,27 @@ static uint32_t allowance_unwaited(struct fgv_worker *worker)
     return nr;
 }
 
+/* The next one's work is there before this worker's ends. What is left is paid for now, as it will be short; the rest
+ * of a kernel that goes on for long is charged as it goes. */
+static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_ns)
+{
+    charge(worker, now_ns);
+    if (left_ns <= FGV_LEAD_NS) {
+        fgv_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
+        fgv_grant_set_running(&worker->grantee, false);
+        worker->busy_since_ns = worker->tail_until_ns = now_ns + FGV_TAIL_NS;
+    }
+}
+
+static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (worker->busy_since_ns > now_ns) {
+        worker->busy_since_ns = now_ns;
+        fgv_grant_set_running(&worker->grantee, true);
+    }
+    worker->tail_until_ns = 0;
+}
+
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
@@ -190,6 +229,9 @@ bool fgv_turn_begin(struct fgv_worker *worker)
     if (worker->idle_since_ns != 0) {
         end_hold(worker, fgv_clock_ns());
     }
+    if (worker->tail_until_ns != 0) {
+        end_tail(worker, fgv_clock_ns());
+    }
     if (!fgv_grant_others_wait(grantee)) {
         return worker->nr_unfinished < allowance_unwaited(worker);
     }
@@ -207,6 +249,40 @@ static bool has_pending(const struct fgv_worker *worker)
 {
     const bool has_backlog = worker->backlog.head != worker->backlog.tail;
     return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
+}
+
+/* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
+static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    uint32_t sequence = FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    if (left_ns < FGV_ALERT_NS && worker->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
+        worker->alerted_sequence = sequence;
+        fgv_grant_alert_next(grantee);
+    }
+}
+
+/* How much longer the device will be at it, by what it took so far. */
+static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t end_ns = worker->last_finish_ns + worker->mean_ns * fgv_nr_running(worker);
+    return worker->mean_ns == 0 ? UINT64_MAX : end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+/* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
+static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_control *control = worker->grantee.control;
+    if (fgv_nr_running(worker) == 0 || worker->busy_since_ns == 0 || !control->is_preemptive) {
+        return fgv_nr_running(worker) == 0;
+    }
+    uint64_t left_ns = work_left_ns(worker, now_ns);
+    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
+    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART) {
+        return false;
+    }
+    make_way(worker, left_ns, now_ns);
+    return true;
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
@@ -228,11 +304,15 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
         return;
     }
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) && slice_left_ns(worker, now_ns) == 0) {
-        fgv_grant_close(grantee);
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+        uint64_t left_ns = slice_left_ns(worker, now_ns);
+        alert_in_time(worker, left_ns);
+        if (left_ns == 0) {
+            fgv_grant_close(grantee);
+        }
     }
     if (!fgv_grant_has(grantee)) {
-        if (!is_running) {
+        if (try_to_make_way(worker, now_ns)) {
             end_hold(worker, now_ns);
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "face.h"
+#include "graph_memory.h"
 
 #define RECORDS_PER_ROUND 64
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
@@ -126,6 +127,7 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
         return NULL;
     }
     fgv_memory_wrap(&worker->driver);
+    fgv_graph_memory_wrap(&worker->driver);
     fgv_the_worker = worker;
     return worker;
 }

@@ -6,7 +6,7 @@
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
  *   handles.c  the guest's numbers
- *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c
+ *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
  *              context.c output.c tensor_map.c   handlers
  *   host_function.c  what the guest calls in the order of a stream; has the one part that the device library's threads
  *              run
@@ -118,6 +118,17 @@ struct fgv_handles {
     uint32_t nr;
 };
 
+/* How long it takes to get work to an idle device and to hear of its end; latency.c. */
+struct fgv_latency {
+    uint64_t mean_ns;
+    uint32_t nr;                 /* measured so far */
+    uint32_t nr_until_next;      /* launches on an idle device until it is measured again */
+    struct fgv_context *context; /* of a measurement that is going on, else NULL */
+    CUevent events[2];           /* before and behind the launch */
+    uint64_t seq;                /* of the launch */
+    uint64_t begun_ns, launch_ns;
+};
+
 /* A request that waits for GPU work. */
 struct fgv_waiter {
     struct fgv_waiter *next;
@@ -136,6 +147,14 @@ struct fgv_blob {
     uint8_t *bytes;
     uint64_t size_bytes;
     uint64_t filled_bytes;
+};
+
+/* graph_memory.c */
+struct fgv_graph_need;
+struct fgv_graph_memory {
+    struct fgv_graph_need *needs; /* of instantiated graphs that allocate */
+    uint64_t charged_bytes;       /* to the quota */
+    uint64_t nr_trims;
 };
 
 struct fgv_backlog {
@@ -169,6 +188,7 @@ struct fgv_worker {
     struct fgv_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
     struct fgv_memory_pools pools;
+    struct fgv_graph_memory graph_memory;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
 
@@ -185,10 +205,13 @@ struct fgv_worker {
     uint32_t mark_interval;
     uint64_t begun_ns;      /* the last submission to an idle device began */
     uint64_t busy_since_ns; /* charged up to here */
+    uint64_t tail_until_ns; /* work was left to end beside another vGPU's, paid for in advance; 0: none */
     uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
+    struct fgv_latency latency;
     uint64_t mean_ns;          /* of one submission, 0: unknown */
     uint64_t idle_since_ns;    /* holding the grant with nothing to do */
+    uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
     uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
     uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
     uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
@@ -310,6 +333,14 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
 /* When the next submission should be done, by how long they took so far; 0: unknown. */
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
+
+/* latency.c */
+/* Right before and right behind a launch; most of the time they do nothing. */
+void fgv_latency_begin(struct fgv_worker *worker, CUstream stream);
+void fgv_latency_launched(struct fgv_worker *worker, CUstream stream, CUresult launched);
+/* The device is idle again. */
+void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns);
+void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
 
 /* serve.c */
 enum fgv_served { FGV_SERVED, FGV_SERVE_LATER };

@@ -6,7 +6,6 @@ installed is left out, and said to be.
 """
 
 import argparse
-import json
 import math
 import os
 import re
@@ -19,19 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from backend_host.config import PACKAGE_ROOT
-from benchmarks.command import command_line
-from benchmarks.fairness import head_of_document
+from benchmarks import document as documents
+from benchmarks.devices import device_name
+from benchmarks.frameworks.grid import frameworks_grid
+from benchmarks.ratios import geometric_mean
 
 FOLDER = Path(__file__).parent
 PROGRAMS = {
     "torch_train": "torch",
     "torch_graphs": "torch",
+    "torch_loading": "torch",
+    "torch_nccl": "torch",
     "cupy_numeric": "cupy",
     "jax_train": "jax",
     "triton_kernel": "triton",
+    "numba_kernel": "numba",
 }
 """Each with what it needs."""
 LIMIT_S = 300.0
@@ -112,29 +115,12 @@ def is_there(python: str, module: str) -> bool:
     return subprocess.run([python, "-c", asked], check=False).returncode == 0
 
 
-def table(steps: Sequence[Step]) -> Table:
-    """One row for each step, and the geometric mean."""
-    found = Table("step", "same result", "native us", "FairGV us", "ratio")
-    for step in steps:
-        times = (f"{1e6 * seconds:.1f}" for seconds in (step.native_s, step.fairgv_s))
-        found.add_row(step.name, "yes" if step.agrees else "NO", *times, f"{step.ratio:.3f}")
-    ratios = [step.ratio for step in steps if not math.isnan(step.ratio)]
-    if ratios:
-        found.add_row("geometric mean", "", "", "", f"{geometric_mean(ratios):.3f}")
-    return found
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-
-def write_json(path: Path, options: argparse.Namespace, steps: Sequence[Step], errors: dict[str, str]) -> None:
+def document_of(options: argparse.Namespace, steps: Sequence[Step], errors: dict[str, str]) -> documents.Document:
     """Everything that was measured, with how."""
     rows: list[dict[str, Any]] = [asdict(step) | {"ratio": step.ratio} for step in steps]
     mean = geometric_mean([step.ratio for step in steps if not math.isnan(step.ratio)])
-    document = head_of_document(options) | {"steps": rows, "geometric_mean": mean, "errors": errors}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    head = documents.head("frameworks", device_name("cuda"), options.command)
+    return head | {"load_before": options.load, "steps": rows, "geometric_mean": mean, "errors": errors}
 
 
 def main() -> int:
@@ -147,8 +133,8 @@ def main() -> int:
     parser.add_argument("--memory", default="40G", help="of the vGPU (default 40G)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    options.device, options.slice_ms, options.load = "cuda", None, os.getloadavg()[0]
-    options.command = command_line("benchmarks.frameworks", options.json)
+    options.load = os.getloadavg()[0]
+    options.command = documents.command_line("python -m benchmarks.frameworks", sys.argv[1:], options.json)
     steps: list[Step] = []
     errors: dict[str, str] = {}
     for name in options.names or PROGRAMS:
@@ -175,11 +161,12 @@ def main() -> int:
         steps += compare(name, native, fairgv)
         for side, outputs in (("native", native), ("FairGV", fairgv)):
             errors |= {f"{name}, {side}": output.error for output in outputs if output.error}
-    Console().print(table(steps))
+    document = document_of(options, steps, errors)
+    Console().print(frameworks_grid(document).on_terminal())
     for where, error in errors.items():
         Console().print(f"{where}: {error}", markup=False)
     if options.json:
-        write_json(options.json, options, steps, errors)
+        documents.write(options.json, document)
     return 1 if errors or not all(step.agrees for step in steps) else 0
 
 

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,16 +19,25 @@ struct options {
     double seconds;
     size_t size;
     size_t nr_rounds; /* 0: as many as fit into `seconds` */
-    bool is_json, is_loops, is_checked;
+    bool is_json, is_loops, is_checked, is_together;
 };
 
 struct outcome {
     double first_round_s, seconds;
-    double work; /* of one round, in the benchmark's unit */
-    size_t nr_rounds;
+    double work;      /* of one round, in the benchmark's unit */
+    double nr_rounds; /* whole ones, but for those at the edges of a window */
 };
 
-enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK };
+/* When rounds count, by this process's monotonic clock; told by whoever started all programs of a benchmark. */
+struct window {
+    double begin_s, end_s;
+    atomic_bool is_known, is_over;
+};
+
+enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK, KEY_TOGETHER };
+
+/* More is no lead, but a time of the day. */
+static const double longest_lead_s = 3600;
 
 static const char *program_name = "benchmark";
 static bool uses_device;
@@ -141,6 +152,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     case KEY_NO_CHECK:
         options->is_checked = false;
         return 0;
+    case KEY_TOGETHER:
+        options->is_together = true;
+        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "%s: there are only options", argument);
         return 0;
@@ -161,6 +175,7 @@ static void parse(struct options *options, int argc, char **argv)
         {"json", KEY_JSON, NULL, 0, "report as one JSON object", 0},
         {"loops", KEY_LOOPS, NULL, 0, "time the same kernels as plain C loops, without a device", 0},
         {"no-check", KEY_NO_CHECK, NULL, 0, "do not compare the device's results with those of the loops", 0},
+        {"together", KEY_TOGETHER, NULL, 0, "count in a window that standard input tells, see common.h", 0},
         {0},
     };
     const struct argp argp = {known, parse_option, NULL, summary, NULL, NULL, NULL};
@@ -201,6 +216,54 @@ static void time_rounds(const struct options *options, void (*run_round)(void), 
              (options->nr_rounds ? outcome->nr_rounds < options->nr_rounds : outcome->seconds < options->seconds));
 }
 
+/* Reads the window, then waits for one more line or the end of the input. */
+static void *follow_window(void *argument)
+{
+    struct window *window = argument;
+    double lead_s, length_s;
+    char *line = NULL;
+    size_t line_size = 0;
+    if (getline(&line, &line_size, stdin) >= 0 && sscanf(line, "%lf %lf", &lead_s, &length_s) == 2 && lead_s >= 0 &&
+        lead_s <= longest_lead_s && length_s > 0) {
+        window->begin_s = now_s() + lead_s;
+        window->end_s = window->begin_s + length_s;
+        window->is_known = true;
+        ssize_t nr_read = getline(&line, &line_size, stdin);
+        (void)nr_read; /* a line or the end: both say that nobody waits for more rounds */
+    }
+    window->is_over = true;
+    free(line);
+    return NULL;
+}
+
+/* Rounds before and after the window are made as well, so that the programs of a benchmark disturb each other
+ * throughout. */
+static void time_window(void (*run_round)(void), struct outcome *outcome)
+{
+    struct window window = {0};
+    pthread_t follower;
+    printf("ready\n");
+    fflush(stdout);
+    if (pthread_create(&follower, NULL, follow_window, &window))
+        benchmark_fail("no thread to follow the window");
+    double begin_s = now_s();
+    while (!window.is_over && !was_interrupted) {
+        run_round();
+        double end_s = now_s();
+        if (window.is_known)
+            outcome->nr_rounds +=
+                fmax(0, fmin(end_s, window.end_s) - fmax(begin_s, window.begin_s)) / fmax(end_s - begin_s, DBL_MIN);
+        begin_s = end_s;
+    }
+    if (!window.is_known)
+        benchmark_fail(
+            "a window is two numbers on standard input: when it begins, in s from now, and how long it lasts");
+    if (now_s() < window.end_s)
+        benchmark_fail("ended before its window did");
+    outcome->seconds = window.end_s - window.begin_s;
+    pthread_join(follower, NULL);
+}
+
 static int check(const struct benchmark *benchmark)
 {
     char why[512] = "no reason given";
@@ -218,12 +281,12 @@ static void report(const struct options *options, const struct outcome *outcome)
     const struct benchmark *benchmark = options->benchmark;
     double throughput = outcome->work * outcome->nr_rounds / fmax(outcome->seconds, DBL_MIN);
     if (options->is_json)
-        printf("{\"name\": \"%s\", \"size\": %zu, \"unit\": \"%s\", \"throughput\": %.9g, \"rounds\": %zu, "
+        printf("{\"name\": \"%s\", \"size\": %zu, \"unit\": \"%s\", \"throughput\": %.9g, \"rounds\": %.9g, "
                "\"seconds\": %.9g, \"first_round_s\": %.9g, \"checked\": %s}\n",
                benchmark->name, options->size, benchmark->unit, throughput, outcome->nr_rounds, outcome->seconds,
                outcome->first_round_s, options->is_checked ? "true" : "false");
     else
-        printf("%s: %.4g %s, %zu rounds in %.3f s, first round %.3f s, %s\n", benchmark->name, throughput,
+        printf("%s: %.4g %s, %.6g rounds in %.3f s, first round %.3f s, %s\n", benchmark->name, throughput,
                benchmark->unit, outcome->nr_rounds, outcome->seconds, outcome->first_round_s,
                options->is_checked ? "results checked" : "results not checked");
 }
@@ -246,7 +309,10 @@ int benchmark_main(const struct benchmark *benchmark, int argc, char **argv)
         catch_interrupt();
         if (benchmark->reset)
             benchmark->reset();
-        time_rounds(&options, run_round, &outcome);
+        if (options.is_together)
+            time_window(run_round, &outcome);
+        else
+            time_rounds(&options, run_round, &outcome);
         report(&options, &outcome);
     }
     benchmark->release();

@@ -4,6 +4,11 @@
  * A program is NAME.cu (a `struct benchmark` and main) and NAME_loops.c (the same kernels as plain C loops). The loops
  * are both the reference that results are checked against and the yardstick that softgpu's speed is measured with.
  * NAME.h holds what the two declare to each other.
+ *
+ * --together: all programs of a benchmark count rounds in the same window, while each of them works before and after
+ * it. A program says "ready" after its first round, reads "LEAD LENGTH" from its standard input, in how many seconds
+ * the window begins and how many it lasts, and works on until another line comes or the input ends. A round at the
+ * window's edge counts by its part inside.
  */
 #ifndef BENCHMARKS_PROGRAMS_COMMON_H
 #define BENCHMARKS_PROGRAMS_COMMON_H

@@ -1,6 +1,6 @@
 /*
  * What single operations cost the caller. Prints one line each, "name value unit", the median of several rounds; run
- * natively and through FairGV, the two are compared by benchmarks/overhead.py.
+ * natively and through FairGV, the two are compared by fairgv-bench overhead.
  */
 #include <algorithm>
 #include <chrono>

@@ -6,9 +6,8 @@
  * N launches are followed by one synchronisation (1: an interactive program), then by a sleep. Kernels that end within
  * a window of S seconds (10) are counted, by themselves, in memory that the host reads at the window's two edges.
  *
- * --together: all programs of a benchmark count in the same window, while each of them works before it and after it.
- * The program says "ready" once its kernels run, reads the window, two numbers of CLOCK_REALTIME's seconds, from its
- * standard input, and works on until that is closed. Prints one JSON object.
+ * --together: all programs of a benchmark count in the same window, told on standard input as to the other programs,
+ * see common.h. Prints one JSON object.
  *
  * --log: when each kernel of the window began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
  * as this machine has them in memory.
@@ -45,6 +44,7 @@ struct record {
 };
 
 static const unsigned long long nr_spans = 1 << 19;
+static const double longest_lead_s = 3600; /* more is no lead, but a time of the day */
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -65,7 +65,7 @@ __global__ void spin(unsigned long long ns, volatile struct record *record, bool
 static double seconds_now(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
@@ -82,17 +82,19 @@ static void sleep_until(double at_s)
         sleep_us(left_s * 1e6);
 }
 
-/* Where the window lies, asked from whoever started all programs. */
-static struct window ask(void)
+/* Where the window lies, asked from whoever started all programs; false when that was no window. */
+static bool ask(struct window *window)
 {
-    struct window window;
+    double lead_s, length_s;
+    char line[128];
     printf("ready\n");
     fflush(stdout);
-    if (scanf("%lf %lf", &window.begin_s, &window.end_s) != 2 || window.end_s <= window.begin_s) {
-        fprintf(stderr, "spin: a window is two numbers on standard input, its begin and its end in seconds\n");
-        exit(2);
-    }
-    return window;
+    if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf", &lead_s, &length_s) != 2 ||
+        !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0))
+        return false;
+    window->begin_s = seconds_now() + lead_s;
+    window->end_s = window->begin_s + length_s;
+    return true;
 }
 
 /* How many kernels had ended at the window's edges. */
@@ -119,10 +121,11 @@ static void write_log(const char *path, const struct record *record, const unsig
     }
 }
 
-static void wait_for_end_of_input(void)
+/* One more line, or the end of the input. */
+static void wait_for_word(void)
 {
-    while (getchar() != EOF)
-        ;
+    char line[128];
+    (void)!fgets(line, sizeof(line), stdin);
 }
 
 int main(int argc, char **argv)
@@ -175,13 +178,15 @@ int main(int argc, char **argv)
     CHECK(cudaDeviceSynchronize());
 
     std::atomic<bool> is_over(false);
-    struct window window;
+    struct window window = {seconds_now(), seconds_now() + window_s};
+    bool has_window = true;
     unsigned long long edges[2];
     std::thread counter([&] {
-        window = is_together ? ask() : (struct window){seconds_now(), seconds_now() + window_s};
-        count(window, record, edges);
-        if (is_together)
-            wait_for_end_of_input();
+        has_window = !is_together || ask(&window);
+        if (has_window)
+            count(window, record, edges);
+        if (is_together && has_window)
+            wait_for_word();
         is_over = true;
     });
     while (!is_over) {
@@ -193,6 +198,12 @@ int main(int argc, char **argv)
             sleep_us(nap_us);
     }
     counter.join();
+    if (!has_window) {
+        fprintf(stderr,
+                "spin: a window is two numbers on standard input: when it begins, in s from now, and how long it "
+                "lasts\n");
+        return 2;
+    }
     if (log != NULL)
         write_log(log, record, edges);
     printf("{\"kernels\": %llu, \"kernel_us\": %g, \"seconds\": %g}\n", edges[1] - edges[0], kernel_us,

@@ -283,3 +283,46 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
 {
     return SET_EXEC(.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .eventWait = {.event = event});
 }
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    CUresult result;
+
+    if (!nodeParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    params.alloc = *nodeParams;
+    result = cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
+    if (!result)
+        nodeParams->dptr = params.alloc.dptr;
+    return result;
+}
+
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+{
+    CUgraphNodeParams params = {0};
+    CUresult result =
+        params_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params) : CUDA_ERROR_INVALID_VALUE;
+
+    if (!result)
+        *params_out = params.alloc;
+    return result;
+}
+
+CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                               size_t numDependencies, CUdeviceptr dptr)
+{
+    return ADD(.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {.dptr = dptr});
+}
+
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    CUgraphNodeParams params = {0};
+    CUresult result =
+        dptr_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, &params) : CUDA_ERROR_INVALID_VALUE;
+
+    if (!result)
+        *dptr_out = params.free.dptr;
+    return result;
+}

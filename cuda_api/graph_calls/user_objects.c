@@ -165,6 +165,17 @@ bool fgv_user_objects_has(uint64_t owner)
     return reference != NULL;
 }
 
+bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value)
+{
+    pthread_mutex_lock(&lock);
+    struct reference *reference = references;
+    while (reference != NULL && (reference->owner != owner || reference->count == 0 ||
+                                 reference->object->destroy != destroy || reference->object->value != value))
+        reference = reference->next;
+    pthread_mutex_unlock(&lock);
+    return reference != NULL;
+}
+
 /* Takes one reference off the list; NULL when the owner has none. *gone: the object if that was its last. */
 static bool owner_release_one(uint64_t owner, CUuserObject *gone)
 {

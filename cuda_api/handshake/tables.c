@@ -434,5 +434,5 @@ CUresult fgv_handshake_table(const void **table, const CUuuid *id)
         log_line("table refused", uuid, "");
     }
     *table = NULL;
-    return CUDA_ERROR_NOT_FOUND;
+    return CUDA_ERROR_INVALID_VALUE;
 }

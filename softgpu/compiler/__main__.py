@@ -6,12 +6,14 @@ import sys
 
 gc.disable()  # the process ends before there is garbage worth the search
 if sys.flags.no_site:
-    import site
-
     environment = os.path.dirname(os.path.dirname(sys.executable))  # noqa: PTH120 - pathlib costs more than the rest of this file
     if os.path.exists(os.path.join(environment, "pyvenv.cfg")):  # noqa: PTH110, PTH118
-        sys.path += site.getsitepackages([environment])
+        # Not by the module site: a distribution's own names other folders, and does not know that this is an environment.
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        sys.path.append(os.path.join(environment, "lib", version, "site-packages"))  # noqa: PTH118
     else:
+        import site
+
         site.main()
 
 from softgpu.compiler import main  # noqa: E402 - found on the path made above

@@ -496,7 +496,7 @@ SGP_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
     if (result)
         return result;
-    if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode) /* an unknown mode is taken; it is none of those that forgive */
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     thread_mode = *mode;
     *mode = before;

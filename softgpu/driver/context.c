@@ -64,6 +64,8 @@ struct CUctx_st *sgp_context_primary(struct sgp_device *device)
 
 static CUresult context_activate(struct CUctx_st *context, unsigned int flags, unsigned int api_version)
 {
+    if (context->device->fault)
+        return context->device->fault;
     if (!sgp_queue_start())
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->id = sgp_new_id();
@@ -79,6 +81,16 @@ static CUresult context_activate(struct CUctx_st *context, unsigned int flags, u
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->is_active = true;
     return CUDA_SUCCESS;
+}
+
+void sgp_device_fail(struct sgp_device *device, CUresult fault)
+{
+    if (device->fault)
+        return;
+    device->fault = fault;
+    for (struct CUctx_st *context = sgp_driver.contexts; context; context = context->next)
+        if (context->device == device)
+            context->error = fault;
 }
 
 void sgp_context_drain(struct CUctx_st *context)
@@ -163,7 +175,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     context = sgp_context_primary(device);
     if (!context)
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (!device->nr_primary_retains)
+    if (!context->is_active)
         result = context_activate(context, device->primary_flags, DEFAULT_API_VERSION);
     if (!result) {
         device->nr_primary_retains++;
@@ -181,7 +193,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         return result;
     if (!device->nr_primary_retains)
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--device->nr_primary_retains == 0)
+    if (--device->nr_primary_retains == 0 && device->primary->is_active)
         context_empty(device->primary);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -193,12 +205,10 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     if (result)
         return result;
-    /* A reset releases nothing: who retained the context has a fresh one. */
-    if (device->primary && device->primary->is_active) {
+    /* Whoever retained the context still has to release it; it comes back when it is retained again. */
+    if (device->primary && device->primary->is_active)
         context_empty(device->primary);
-        result = context_activate(device->primary, device->primary_flags, DEFAULT_API_VERSION);
-    }
-    return sgp_leave(result);
+    return sgp_leave(CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -208,7 +218,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int fla
 
     if (result)
         return result;
-    if (!flags_are_ok(flags))
+    if (!flags_are_ok(flags) || (flags & CU_CTX_MAP_HOST)) /* it has that anyway */
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     device->primary_flags = flags;
     if (device->primary)
@@ -243,6 +253,8 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
     context = context_new(device);
     if (!context)
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (flags & CU_CTX_USER_COREDUMP_ENABLE) /* told as the flag for all dumps, as by NVIDIA's driver */
+        flags = (flags & ~(unsigned int)CU_CTX_USER_COREDUMP_ENABLE) | CU_CTX_COREDUMP_ENABLE;
     result = context_activate(context, flags, api_version);
     if (!result)
         result = sgp_context_push(context);
@@ -279,6 +291,8 @@ SGP_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 
     if (result)
         return result;
+    if (!ctx)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     if (!sgp_object_is(ctx, SGP_CONTEXT) || ctx->is_primary || !ctx->is_active)
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
     context_empty(ctx);
@@ -316,9 +330,7 @@ SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return result;
     if (!device)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!context->is_active && !context->is_primary)
-        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    *device = context->device->ordinal;
+    *device = context->device->ordinal; /* of one that was destroyed, too */
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -336,7 +348,7 @@ SGP_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
         return result;
     if (!flags)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = context->flags;
+    *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -349,7 +361,7 @@ SGP_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
         return result;
     if (!flags_are_ok(flags))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    context->flags = flags;
+    context->flags = flags & (CU_CTX_SCHED_MASK | CU_CTX_LMEM_RESIZE_TO_MAX); /* the others are for cuCtxCreate */
     return sgp_leave(CUDA_SUCCESS);
 }
 

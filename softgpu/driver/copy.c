@@ -207,7 +207,8 @@ static CUresult peer(CUdeviceptr destination, CUcontext destination_context, CUd
 
     if (result)
         return result;
-    if (!sgp_object_is(destination_context, SGP_CONTEXT) || !sgp_object_is(source_context, SGP_CONTEXT))
+    if ((destination_context && !sgp_object_is(destination_context, SGP_CONTEXT)) ||
+        (source_context && !sgp_object_is(source_context, SGP_CONTEXT)))
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
     sgp_unlock();
     return linear(destination, true, source, true, bytes, handle, is_async);

@@ -15,6 +15,15 @@ static bool is_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const siz
     return true;
 }
 
+/* Whether a source may be gone when the call has returned. */
+static bool reads_at_once(const CUmemcpyAttributes *attrs, size_t nr)
+{
+    for (size_t i = 0; i < nr; i++)
+        if (attrs[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+            return true;
+    return false;
+}
+
 SGP_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                                        CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
                                        CUstream hStream)
@@ -30,7 +39,7 @@ SGP_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, siz
         result = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
     if (result && failIdx)
         *failIdx = i - 1;
-    return result;
+    return result || !reads_at_once(attrs, numAttrs) ? result : cuStreamSynchronize(hStream);
 }
 
 SGP_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,

@@ -83,7 +83,7 @@ SGP_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
     if (result)
         return result;
     if (!sgp_object_is(ctx, SGP_CONTEXT))
-        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+        return sgp_leave(ctx ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE);
     return sgp_leave(sgp_context_push(ctx));
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
+#include "cuda_api/visible.h"
 #include "memory.h"
 #include "runtime/runtime.h"
 #include "state.h"
@@ -95,59 +96,45 @@ static void forked_child(void)
         sgp_state_close_in_child(sgp_driver.devices[i].state);
 }
 
-static bool is_among(int value, const int *values, int nr)
+static void physical_uuid(int physical, uint8_t uuid[16])
 {
-    for (int i = 0; i < nr; i++)
-        if (values[i] == value)
-            return true;
-    return false;
+    static const uint8_t base[16] = {0xfa, 0x16, 0x5f, 0x67, 0x70, 0x75, 0x4a, 0x00,
+                                     0x80, 0x00, 0x50, 0x54, 0x58, 0x43, 0x50, 0x00};
+
+    memcpy(uuid, base, sizeof(base));
+    uuid[15] = (uint8_t)physical;
 }
 
-/*
- * Which devices the program sees, in its order: CUDA_VISIBLE_DEVICES is a list of numbers, and ends before the first
- * that is none or comes again. Returns how many.
- */
-static int visible_devices(int physical[SGP_MAX_DEVICES])
+/* Which devices the program sees, in its order. */
+static CUresult visible_devices(uint32_t physical[SGP_MAX_DEVICES], uint32_t *nr)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    int nr_present = nr_devices(), nr = 0;
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    uint8_t uuids[SGP_MAX_DEVICES][16];
+    int nr_present = nr_devices();
 
-    if (!text) {
-        for (nr = 0; nr < nr_present; nr++)
-            physical[nr] = nr;
-        return nr;
+    for (int i = 0; i < nr_present; i++) {
+        physical[i] = (uint32_t)i;
+        physical_uuid(i, uuids[i]);
     }
-    while (nr < SGP_MAX_DEVICES) {
-        char *end;
-        long value = strtol(text, &end, 10);
-
-        if (end == text || value < 0 || value >= nr_present || (*end && *end != ',') ||
-            is_among((int)value, physical, nr))
-            break;
-        physical[nr++] = (int)value;
-        if (!*end)
-            break;
-        text = end + 1;
-    }
-    return nr;
+    *nr = (uint32_t)nr_present;
+    return list ? fgv_visible_devices(list, uuids, (uint32_t)nr_present, physical, nr) : CUDA_SUCCESS;
 }
 
 static CUresult initialise(void)
 {
-    int physical[SGP_MAX_DEVICES];
-    int nr = visible_devices(physical);
+    uint32_t physical[SGP_MAX_DEVICES], nr;
+    CUresult result = visible_devices(physical, &nr);
 
-    if (!nr)
-        return CUDA_ERROR_NO_DEVICE;
-    for (int i = 0; i < nr; i++) {
-        CUresult result = device_open(&sgp_driver.devices[i], i, physical[i]);
-
+    if (result || !nr)
+        return result ? result : CUDA_ERROR_NO_DEVICE;
+    for (uint32_t i = 0; i < nr; i++) {
+        result = device_open(&sgp_driver.devices[i], (int)i, (int)physical[i]);
         if (result)
             return result;
     }
     if (pthread_atfork(NULL, NULL, forked_child))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sgp_driver.nr_devices = nr;
+    sgp_driver.nr_devices = (int)nr;
     sgp_driver.is_initialised = true;
     return CUDA_SUCCESS;
 }
@@ -229,11 +216,7 @@ SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 
 void sgp_device_uuid(int ordinal, CUuuid *uuid)
 {
-    static const unsigned char base[16] = {0xfa, 0x16, 0x5f, 0x67, 0x70, 0x75, 0x4a, 0x00,
-                                           0x80, 0x00, 0x50, 0x54, 0x58, 0x43, 0x50, 0x00};
-
-    memcpy(uuid->bytes, base, sizeof(base));
-    uuid->bytes[15] = (char)sgp_driver.devices[ordinal].physical;
+    physical_uuid(sgp_driver.devices[ordinal].physical, (uint8_t *)uuid->bytes);
 }
 
 SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
@@ -408,7 +391,8 @@ SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType t
 
     if (result)
         return result;
-    if (!pi || (unsigned int)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+    (void)type; /* an unknown one is not supported either */
+    if (!pi)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     *pi = 0;
     return sgp_leave(CUDA_SUCCESS);

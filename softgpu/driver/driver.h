@@ -187,11 +187,13 @@ struct sgp_device {
     struct CUctx_st *primary;
     struct CUmemPoolHandle_st default_pool;
     struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from; NULL: the default one */
-    uint32_t nr_primary_retains;
+    uint32_t nr_primary_retains;     /* a reset leaves them as they are */
+    CUresult fault;                  /* of this process: nothing of it runs here any more */
     unsigned int primary_flags;
     uint8_t *reservation;
     uint64_t reservation_bytes;
     uint64_t memory_bytes;
+    uint64_t graph_memory[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH + 1]; /* by attribute */
     uint64_t nr_turns_taken; /* of this process's kernels, first come first served */
     uint64_t nr_turns_served;
 };
@@ -269,6 +271,9 @@ void sgp_context_pop(void);
 /* context.c */
 struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* with the lock; NULL: no memory */
 bool sgp_context_is_alive(const struct CUctx_st *context);
+/* After a fault nothing of this process runs on the device any more: all its contexts have the error, and no other is
+ * made. */
+void sgp_device_fail(struct sgp_device *device, CUresult fault);
 void sgp_context_drain(
     struct CUctx_st *context); /* with the lock, given up meanwhile: every command submitted so far is done */
 

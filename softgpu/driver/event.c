@@ -129,7 +129,9 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
     if (!result && hEvent->context != stream->context)
         result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
     if (!result)
-        result = stream->capture ? sgp_capture_event_record(stream, hEvent, flags) : sgp_event_record(hEvent, stream);
+        result = stream->capture                    ? sgp_capture_event_record(stream, hEvent, flags)
+                 : flags & CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_ILLEGAL_STATE /* external to a capture */
+                                                    : sgp_event_record(hEvent, stream);
     return sgp_leave(result);
 }
 
@@ -183,10 +185,8 @@ SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
 
     if (result)
         return result;
-    if (!sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context)
+    if (!pMilliseconds || !sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!pMilliseconds)
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     result = sgp_capture_event_check(hStart);
     if (!result)
         result = sgp_capture_event_check(hEnd);

@@ -127,6 +127,20 @@ static CUresult enter_function(CUfunction handle, struct CUfunc_st **function, s
     return result ? sgp_leave(result) : CUDA_SUCCESS;
 }
 
+/* The same for calls of later CUDA versions, which take NULL for a bad argument rather than a bad handle. */
+static CUresult enter_given_function(CUfunction handle, struct CUfunc_st **function,
+                                     struct sgp_function_settings **settings)
+{
+    struct CUctx_st *context;
+    CUresult result = sgp_enter(&context);
+
+    if (!result && !handle)
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!result)
+        sgp_unlock();
+    return result ? result : enter_function(handle, function, settings);
+}
+
 SGP_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     struct CUfunc_st *function;
@@ -175,7 +189,7 @@ SGP_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_function(hfunc, &function, &settings);
+    CUresult result = enter_given_function(hfunc, &function, &settings);
 
     if (result)
         return result;
@@ -189,7 +203,7 @@ SGP_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_function(hfunc, &function, &settings);
+    CUresult result = enter_given_function(hfunc, &function, &settings);
 
     if (result)
         return result;
@@ -203,7 +217,7 @@ SGP_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_function(func, &function, &settings);
+    CUresult result = enter_given_function(func, &function, &settings);
 
     return result ? result : sgp_leave(sgp_parameter_info(function->kernel, paramIndex, paramOffset, paramSize));
 }

@@ -5,6 +5,7 @@
  * this device have no ports but their end.
  */
 #include "graph.h"
+#include "graph_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,9 @@ static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph
 
 CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **clone)
 {
+    if (sgp_graph_has_memory(original))
+        return CUDA_ERROR_NOT_SUPPORTED;
+
     struct CUgraph_st *graph = sgp_graph_new();
     struct CUgraphNode_st **twins = calloc(original->nr_nodes + 1, sizeof(*twins));
     CUresult result = graph && twins ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -293,6 +297,8 @@ SGP_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode)
         return result;
     if (is_being_captured(hNode->graph))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (sgp_graph_has_memory(hNode->graph))
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     for (link = &hNode->graph->first; *link != hNode; link = &(*link)->next)
         last = *link;
     *link = hNode->next;
@@ -314,7 +320,7 @@ static CUresult edit(CUgraph graph, const CUgraphNode *from, const CUgraphNode *
         return result;
     if (nr && (!from || !to))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_edges_are_plain(edges, nr))
+    if (!sgp_edges_are_plain(edges, nr) || (is_removal && sgp_graph_has_memory(graph)))
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     for (size_t i = 0; i < nr; i++)
         if (!sgp_object_is(from[i], SGP_NODE) || !sgp_object_is(to[i], SGP_NODE) || from[i]->graph != graph ||

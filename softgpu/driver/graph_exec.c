@@ -8,6 +8,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "graph_memory.h"
 
 struct exec_node {
     uint64_t id; /* of the graph's node */
@@ -30,6 +31,8 @@ struct CUgraphExec_st {
 static void exec_delete(struct CUgraphExec_st *exec)
 {
     for (uint32_t i = 0; i < exec->nr_nodes; i++) {
+        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            sgp_graph_memory_forget_exec(exec->nodes[i].work.memory);
         sgp_work_drop(&exec->nodes[i].work);
         free(exec->nodes[i].dependencies);
         if (exec->nodes[i].child)
@@ -65,6 +68,8 @@ static CUresult node_fill(struct exec_node *to, const struct CUgraphNode_st *nod
     for (uint32_t i = 0; i < node->nr_dependencies; i++)
         to->dependencies[i] = node->dependencies[i]->mark - 1;
     to->nr_dependencies = node->nr_dependencies;
+    if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && (result = sgp_graph_memory_instantiate(node->work.memory)))
+        return result;
     result = sgp_work_copy(&to->work, &node->work);
     if (result) {
         to->work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_EMPTY};
@@ -210,7 +215,8 @@ static CUresult exec_graph(const struct CUgraphExec_st *exec, struct CUgraph_st 
     for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
         struct sgp_work work;
 
-        result = sgp_work_copy(&work, &exec->nodes[i].work);
+        result = sgp_is_of_memory(exec->nodes[i].work.type) ? CUDA_ERROR_NOT_SUPPORTED
+                                                            : sgp_work_copy(&work, &exec->nodes[i].work);
         if (result)
             break;
         result = sgp_node_add(graph, NULL, 0, &work, &nodes[i]);
@@ -235,10 +241,24 @@ static CUresult launch_capture(const struct CUgraphExec_st *exec, struct CUstrea
     return result ? result : sgp_capture_work(stream, &work);
 }
 
+/* What an earlier launch allocated must be free again, unless the program has asked for that to be seen to. */
+static CUresult memory_check(const struct CUgraphExec_st *exec)
+{
+    if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
+        return CUDA_SUCCESS;
+    for (uint32_t i = 0; i < exec->nr_nodes; i++)
+        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+            sgp_graph_memory_is_live(exec->nodes[i].work.memory))
+            return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     CUresult result = sgp_capture_gate(stream);
 
+    if (!result)
+        result = memory_check(exec);
     if (!result && exec->last && exec->last != stream)
         result = sgp_stream_wait(stream, exec->last, exec->sequence);
     if (!result)
@@ -408,6 +428,10 @@ static uint32_t first_difference(const struct CUgraphExec_st *exec, const struct
         for (uint32_t k = 0; k < is->nr_dependencies; k++)
             if (is->dependencies[k]->mark - 1 != was->dependencies[k])
                 return i;
+        if (sgp_is_of_memory(is->work.type)) {
+            *why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+            return i;
+        }
         if (is->work.type != was->work.type) {
             *why = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
             return i;

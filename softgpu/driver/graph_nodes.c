@@ -1,6 +1,6 @@
 /*
  * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/graph_calls makes the older calls
- * of that). Memory nodes, semaphores, batches of memory operations and conditional nodes are not served.
+ * of that). Semaphores, batches of memory operations and conditional nodes are not served.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "graph_memory.h"
 #include "memory.h"
 
 /* ---- parameters to work ---- */
@@ -200,6 +201,12 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         params->eventWait.event = work->event;
         break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        params->alloc = *sgp_graph_memory_params(work->memory);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        params->free.dptr = sgp_graph_memory_params(work->memory)->dptr;
+        break;
     default:
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
@@ -225,7 +232,8 @@ SGP_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, 
     for (size_t i = 0; i < numDependencies; i++)
         if (!sgp_object_is(dependencies[i], SGP_NODE))
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    result = sgp_work_of_params(&work, context, nodeParams);
+    result = sgp_is_of_memory(nodeParams->type) ? sgp_work_of_memory(&work, context, hGraph, nodeParams)
+                                                : sgp_work_of_params(&work, context, nodeParams);
     if (result)
         return sgp_leave(result);
     result = sgp_node_add(hGraph, dependencies, numDependencies, &work, phGraphNode);
@@ -341,45 +349,4 @@ SGP_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHa
     (void)defaultLaunchValue;
     (void)flags;
     return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* Graphs allocate nothing here: there is nothing to trim, and every count is 0. */
-static CUresult enter_device_of(CUdevice device)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result)
-        return result;
-    return sgp_device_find(device) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-}
-
-SGP_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    CUresult result = enter_device_of(device);
-
-    return result ? result : sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    CUresult result = enter_device_of(device);
-
-    if (result)
-        return result;
-    if (!value || (unsigned int)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *(cuuint64_t *)value = 0;
-    return sgp_leave(CUDA_SUCCESS);
-}
-
-SGP_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    CUresult result = enter_device_of(device);
-
-    if (result)
-        return result;
-    if (!value || *(cuuint64_t *)value != 0 ||
-        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    return sgp_leave(CUDA_SUCCESS);
 }

@@ -120,7 +120,7 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
     int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     fgv_proc found;
 
-    if (!symbol || !*symbol || !pfn || flags >= both)
+    if (!symbol || !pfn || flags >= both)
         return CUDA_ERROR_INVALID_VALUE;
     found = fgv_proc_find(symbol, cudaVersion, flags, &status);
     *pfn = (void *)found;
@@ -128,10 +128,12 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
     if (!found)
         sgp_log("procs", "cuGetProcAddress: no %s for CUDA %d", symbol, cudaVersion);
-    return found || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+    CUresult result = cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+
+    return result || *pfn ? result : CUDA_ERROR_NOT_FOUND;
 }

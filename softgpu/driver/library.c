@@ -74,6 +74,16 @@ static CUresult library_new(struct sgp_image *image, CUlibrary *result)
     return CUDA_SUCCESS;
 }
 
+static bool library_options_are_ok(unsigned int nr_options, const CUlibraryOption *options)
+{
+    if (nr_options && !options)
+        return false;
+    for (unsigned int i = 0; i < nr_options; i++)
+        if ((unsigned int)options[i] >= CU_LIBRARY_NUM_OPTIONS)
+            return false;
+    return true;
+}
+
 SGP_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
                                       void **jitOptionsValues, unsigned int numJitOptions,
                                       CUlibraryOption *libraryOptions, void **libraryOptionValues,
@@ -86,8 +96,8 @@ SGP_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUji
     if (result)
         return result;
     sgp_unlock();
-    if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
-        (numLibraryOptions && !libraryOptions))
+    if (!library || !code || !sgp_jit_options_are_ok(numJitOptions, jitOptions, jitOptionsValues) ||
+        !library_options_are_ok(numLibraryOptions, libraryOptions))
         return CUDA_ERROR_INVALID_VALUE;
     (void)libraryOptionValues; /* neither option changes what this driver does: it never keeps the program's bytes */
     result = sgp_image_load(code, &image, error_text, sizeof(error_text));
@@ -245,9 +255,10 @@ SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, 
     CUresult result = enter_library(library);
 
     (void)fptr;
+    (void)symbol;
     if (result)
         return result;
-    return sgp_leave(symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* there is none of that name */
 }
 
 SGP_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
@@ -340,7 +351,7 @@ SGP_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     CUresult result = enter_kernel(hfunc);
 
     if (result)
-        return result;
+        return result == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : result;
     if (!name)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     *name = hfunc->kernel->name;

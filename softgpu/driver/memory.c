@@ -1,5 +1,6 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
 #include "graph.h"
+#include "graph_memory.h"
 #include "memory.h"
 
 #include <string.h>
@@ -57,8 +58,18 @@ static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr add
 {
     if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept)
         return false;
+    if (allocation->kind == SGP_MEMORY_GRAPH)
+        return sgp_graph_memory_is_live(allocation->graph_memory);
     return allocation->kind == SGP_MEMORY_DEVICE || allocation->kind == SGP_MEMORY_MANAGED ||
            allocation->kind == SGP_MEMORY_POOLED;
+}
+
+static bool is_known(CUdeviceptr address)
+{
+    sgp_lock();
+    bool known = sgp_memory_find(address);
+    sgp_unlock();
+    return known;
 }
 
 SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
@@ -67,6 +78,8 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     struct sgp_allocation *allocation;
     CUresult result = sgp_enter(&context);
 
+    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr && !is_known(dptr))
+        return CUDA_ERROR_INVALID_VALUE;
     if (result)
         return result;
     result = sgp_capture_forbid_unsafe();
@@ -83,6 +96,8 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
     if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED)
         sgp_pool_free(allocation);
+    else if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_GRAPH)
+        sgp_graph_memory_freed(allocation->graph_memory);
     else if (is_freeable(allocation, dptr))
         sgp_memory_delete(allocation);
     result = owner->error;
@@ -136,8 +151,12 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
     result = sgp_capture_forbid_unsafe();
     if (result)
         return sgp_leave(result);
-    if (!pp || !bytesize || (Flags & ~(unsigned int)ALL_HOST_FLAGS))
+    if (!pp || (Flags & ~(unsigned int)ALL_HOST_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!bytesize) {
+        *pp = NULL;
+        return sgp_leave(CUDA_SUCCESS);
+    }
     at = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -185,6 +204,14 @@ SGP_EXPORT CUresult cuMemFreeHost(void *p)
     return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
 
+/* Memory that the driver made, or of a device: no registering it, nor the contrary. */
+static bool is_pinned(const void *p)
+{
+    const struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)p);
+
+    return sgp_memory_is_device_address((uintptr_t)p) || (allocation && allocation->kind != SGP_MEMORY_REGISTERED);
+}
+
 SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct CUctx_st *context;
@@ -197,7 +224,7 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
         return sgp_leave(result);
     if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (sgp_memory_is_device_address((uintptr_t)p))
+    if (is_pinned(p))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     return sgp_leave(
         sgp_memory_add_host(context, p, bytesize, SGP_MEMORY_REGISTERED, Flags | CU_MEMHOSTREGISTER_DEVICEMAP));
@@ -213,6 +240,8 @@ SGP_EXPORT CUresult cuMemHostUnregister(void *p)
     result = sgp_capture_forbid_unsafe();
     if (result)
         return sgp_leave(result);
+    if (!p || is_pinned(p))
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     return sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 

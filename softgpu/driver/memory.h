@@ -14,6 +14,7 @@ enum sgp_memory_kind {
     SGP_MEMORY_MANAGED,    /* cuMemAllocManaged */
     SGP_MEMORY_POOLED,     /* of a memory pool */
     SGP_MEMORY_MAPPED,     /* cuMemMap: part of a physical allocation */
+    SGP_MEMORY_GRAPH,      /* that a node of a graph allocates */
 };
 
 struct sgp_allocation {
@@ -29,6 +30,7 @@ struct sgp_allocation {
     bool is_kept;                    /* POOLED: free, and the pool's for use again */
     struct sgp_physical *physical;   /* of MAPPED */
     uint64_t physical_offset;
+    struct sgp_graph_memory *graph_memory; /* of GRAPH */
     CUmemAccess_flags access;
     bool is_sync_memops;
 };

@@ -116,20 +116,42 @@ void sgp_module_delete(struct CUmod_st *module)
     sgp_object_release(module);
 }
 
-/* The program's buffer for the compiler's words, if it gave one. */
-void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
+/* One of the program's logs: its buffer is filled, as far as there is room, and its size becomes what is filled. */
+static void log_write(unsigned int nr_options, const CUjit_option *options, void **values, CUjit_option buffer_option,
+                      const char *text)
 {
+    const CUjit_option size_option = buffer_option + 1;
     char *buffer = NULL;
-    size_t bytes = 0;
+    void **size = NULL;
+    size_t bytes, length = strlen(text);
 
     for (unsigned int i = 0; options && values && i < nr_options; i++) {
-        if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+        if (options[i] == buffer_option)
             buffer = values[i];
-        else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            bytes = (uint32_t)(uintptr_t)values[i];
+        else if (options[i] == size_option)
+            size = &values[i];
     }
+    bytes = size ? (uint32_t)(uintptr_t)*size : 0;
     if (buffer && bytes)
         snprintf(buffer, bytes, "%s", text);
+    if (size)
+        *size = (void *)(uintptr_t)(!buffer || !bytes ? 0 : length < bytes ? length : bytes - 1);
+}
+
+void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
+{
+    log_write(nr_options, options, values, CU_JIT_INFO_LOG_BUFFER, ""); /* there is nothing to tell but errors */
+    log_write(nr_options, options, values, CU_JIT_ERROR_LOG_BUFFER, text);
+}
+
+bool sgp_jit_options_are_ok(unsigned int nr_options, const CUjit_option *options, void *const *values)
+{
+    if (nr_options && (!options || !values))
+        return false;
+    for (unsigned int i = 0; i < nr_options; i++)
+        if ((unsigned int)options[i] >= CU_JIT_NUM_OPTIONS)
+            return false;
+    return true;
 }
 
 SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -143,7 +165,7 @@ SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsi
     if (result)
         return result;
     sgp_unlock();
-    if (!module || !image || (numOptions && (!options || !optionValues)))
+    if (!module || !image || !sgp_jit_options_are_ok(numOptions, options, optionValues))
         return CUDA_ERROR_INVALID_VALUE;
     result = sgp_image_load(image, &code, error_text, sizeof(error_text));
     sgp_jit_log(numOptions, options, optionValues, error_text);
@@ -183,7 +205,7 @@ CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
         return CUDA_ERROR_FILE_NOT_FOUND;
     if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
         close(fd);
-        return CUDA_ERROR_FILE_NOT_FOUND;
+        return CUDA_ERROR_OUT_OF_MEMORY; /* what NVIDIA's driver says of a folder: it seems to have no end */
     }
     if (status.st_size >= MAX_FILE_BYTES || !(*data = calloc(1, (size_t)status.st_size + 64))) {
         close(fd);
@@ -248,7 +270,7 @@ SGP_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
 
     if (result)
         return result;
-    if (!hfunc || !name)
+    if (!hfunc || !name || !*name)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     for (uint32_t i = 0; i < hmod->image->module->nr_kernels; i++)
         if (!strcmp(hmod->functions[i].kernel->name, name)) {
@@ -280,7 +302,7 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 
     if (result)
         return result;
-    return sgp_leave(name ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
+    return sgp_leave(name && (dptr || bytes) ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
@@ -317,7 +339,7 @@ SGP_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned i
 
     if (result)
         return result;
-    if (!functions || !numFunctions)
+    if (!functions)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     for (uint32_t i = 0; i < numFunctions && i < mod->image->module->nr_kernels; i++)
         functions[i] = &mod->functions[i];

@@ -131,6 +131,8 @@ static CUresult attribute_or_zero(void *data, CUpointer_attribute attribute, CUd
 
     if (!data || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!allocation && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        return CUDA_SUCCESS; /* NVIDIA's driver leaves this one as it was */
     memset(data, 0, bytes);
     if (allocation)
         attribute_of(data, attribute, ptr, allocation); /* what does not apply to this memory stays zero */

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
+#include "graph.h"
+#include "graph_memory.h"
 #include "memory.h"
 
 /* Kept memory serves requests down to this part of its size. */
@@ -151,6 +153,34 @@ static struct CUmemPoolHandle_st *current_pool(struct sgp_device *device)
     return device->pool ? device->pool : &device->default_pool;
 }
 
+/* In a stream that is captured: a node of the graph, whose memory is none of a pool's. */
+static CUresult capture_allocation(struct CUctx_st *context, struct CUstream_st *stream, uint64_t bytes,
+                                   CUdeviceptr *dptr)
+{
+    CUgraphNodeParams params = {
+        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device->ordinal}},
+                  .bytesize = bytes}};
+    struct sgp_work work;
+    CUresult result = sgp_work_of_memory(&work, context, stream->capture->graph, &params);
+
+    if (!result)
+        result = sgp_capture_work(stream, &work);
+    if (!result)
+        *dptr = params.alloc.dptr;
+    return result;
+}
+
+static CUresult capture_free(struct CUctx_st *context, struct CUstream_st *stream, CUdeviceptr address)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {.dptr = address}};
+    struct sgp_work work;
+    CUresult result = sgp_work_of_memory(&work, context, stream->capture->graph, &params);
+
+    return result ? result : sgp_capture_work(stream, &work);
+}
+
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, bool is_named, CUstream handle)
 {
     struct CUctx_st *context;
@@ -159,8 +189,14 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
 
     if (result)
         return result;
-    if (!dptr || !bytes || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL)))
+    if (!dptr || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL)))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!bytes) {
+        *dptr = 0;
+        return sgp_leave(CUDA_SUCCESS);
+    }
+    if (stream->capture)
+        return sgp_leave(capture_allocation(context, stream, bytes, dptr));
     return sgp_leave(allocate(context, is_named ? pool : current_pool(context->device), bytes, dptr));
 }
 
@@ -210,7 +246,11 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 
     if (result)
         return result;
+    if (stream->capture)
+        return sgp_leave(capture_free(context, stream, dptr));
     allocation = sgp_memory_find(dptr);
+    if (allocation && allocation->start == dptr && allocation->kind == SGP_MEMORY_GRAPH)
+        return sgp_leave(sgp_graph_memory_free(allocation->graph_memory, stream));
     if (!allocation || allocation->start != dptr || allocation->freed_in || allocation->is_kept ||
         (allocation->kind != SGP_MEMORY_POOLED && allocation->kind != SGP_MEMORY_DEVICE))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);

@@ -41,8 +41,8 @@ static void complete_head(struct CUstream_st *stream, CUresult result)
     if (!stream->head)
         stream->tail = NULL;
     stream->nr_completed = command->sequence;
-    if (result && !stream->context->error)
-        stream->context->error = result;
+    if (result)
+        sgp_device_fail(stream->context->device, result);
     for (uint32_t i = 0; i < command->nr_dependencies; i++)
         sgp_object_release(command->dependencies[i].stream);
     free(command->dependencies);

@@ -13,8 +13,7 @@ static CUresult refuse(bool is_argument_missing)
 
 SGP_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-    (void)event;
-    return refuse(!pHandle);
+    return refuse(!pHandle || !event);
 }
 
 SGP_EXPORT CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

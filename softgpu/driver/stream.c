@@ -225,6 +225,8 @@ SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     if (!sgp_object_is(hEvent, SGP_EVENT))
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL))
+        return sgp_leave(CUDA_ERROR_ILLEGAL_STATE); /* external to a capture */
     if (stream->capture || hEvent->capture)
         return sgp_leave(sgp_capture_event_wait(stream, hEvent, Flags));
     if (!hEvent->stream)

@@ -372,13 +372,20 @@ static CUresult enter_object(uint64_t value, enum sgp_texture_kind kind, uint32_
     return CUDA_SUCCESS;
 }
 
+static CUresult enter_without_object(void)
+{
+    struct CUctx_st *context;
+
+    return sgp_enter(&context);
+}
+
 static CUresult destroy(uint64_t value, enum sgp_texture_kind kind)
 {
     uint32_t place = 0;
-    CUresult result = enter_object(value, kind, &place);
+    CUresult result = value ? enter_object(value, kind, &place) : enter_without_object();
 
-    if (result)
-        return result;
+    if (result || !value)
+        return result ? result : sgp_leave(CUDA_SUCCESS);
     sgp_context_drain(textures[place].context); /* a kernel may still read through it; others run meanwhile */
     if (textures[place].value == value)
         object_remove(&textures[place]);
@@ -416,6 +423,15 @@ SGP_EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CU
     return resource_of(pResDesc, surfObject, SGP_SURFACE);
 }
 
+/* Without one there is no colour of it either, as NVIDIA's driver tells. */
+static bool has_border(const CUDA_TEXTURE_DESC *texture)
+{
+    for (int i = 0; i < 3; i++)
+        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER)
+            return true;
+    return false;
+}
+
 SGP_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     uint32_t place = 0;
@@ -424,6 +440,8 @@ SGP_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtex
     if (result)
         return result;
     *pTexDesc = descriptions[place].texture;
+    if (!has_border(pTexDesc))
+        memset(pTexDesc->borderColor, 0, sizeof(pTexDesc->borderColor));
     return sgp_leave(CUDA_SUCCESS);
 }
 

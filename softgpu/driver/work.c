@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "graph_memory.h"
 
 /* Room for a kernel's parameters, and pointers to each of them. */
 static bool parameters_make(struct sgp_work *work)
@@ -31,6 +32,8 @@ static void hold(const struct sgp_work *work)
         sgp_object_hold(work->kernel.launch.module);
     if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
         sgp_object_hold(work->event);
+    if (sgp_is_of_memory(work->type))
+        sgp_graph_memory_hold(work->memory);
 }
 
 CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const struct sgp_launch *launch,
@@ -75,6 +78,8 @@ void sgp_work_drop(struct sgp_work *work)
     }
     if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
         sgp_object_release(work->event);
+    if (sgp_is_of_memory(work->type) && work->memory)
+        sgp_graph_memory_release(work->memory);
     if (work->type == CU_GRAPH_NODE_TYPE_GRAPH && work->child)
         sgp_graph_delete(work->child);
     if (work->context)
@@ -97,6 +102,11 @@ CUresult sgp_work_submit(const struct sgp_work *work, struct CUstream_st *stream
         return sgp_event_record(work->event, stream);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return work->event->stream ? sgp_stream_wait(stream, work->event->stream, work->event->sequence) : CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        sgp_graph_memory_launched(work->memory);
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return sgp_graph_memory_free(work->memory, stream);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return CUDA_SUCCESS;
     default:

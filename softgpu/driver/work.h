@@ -23,6 +23,7 @@ struct sgp_work {
         CUDA_HOST_NODE_PARAMS host;
         struct CUevent_st *event;
         struct CUgraph_st *child;
+        struct sgp_graph_memory *memory;
     };
 };
 

@@ -32,7 +32,7 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
     """What a daemon with one vGPU and one client answers."""
     client = ClientStatistics(**{**asdict(CLIENT), "program": program})
     vgpu = VGpuStatistics(
-        name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0.25, 3, BOOSTED, Totals(1), (client,)
+        name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0, 0.25, 3, BOOSTED, Totals(1), (client,)
     )
     device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (vgpu,))

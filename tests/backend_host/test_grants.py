@@ -136,6 +136,40 @@ def test_gpu_time_is_charged_once(page: ControlPage) -> None:
     assert [told for told in policy.told if told[0] == "charged"] == [("charged", holder.vgpu, 5000)]
 
 
+def used(page: ControlPage, player: Player) -> int:
+    reading = page.vgpu(player.vgpu)
+    assert reading is not None
+    return reading.used_ns
+
+
+def test_a_device_that_preempts_gives_its_time_in_equal_parts() -> None:
+    fd = os.memfd_create("control")
+    with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
+        players = [Player(page) for _ in range(3)]
+        for player in players[:2]:
+            lib.fgv_grant_set_running(player.grantee, True)
+            player.charge(1000, 2000)
+        players[2].charge(1000, 1600)  # which is seen before it is known to run
+        assert [used(page, player) for player in players] == [1000, 500, 200]
+        lib.fgv_grant_set_running(players[0].grantee, False)
+        players[1].charge(2000, 3000)
+        assert used(page, players[1]) == 1500
+        players[0].quit(page)
+        lib.fgv_grant_set_running(players[2].grantee, True)
+        lib.fgv_grant_repair(page.page, players[2].slot)  # a dead one runs nothing
+        players[1].charge(3000, 4000)
+        assert used(page, players[1]) == 2500
+    os.close(fd)
+
+
+def test_a_device_that_does_not_preempt_serves_one_at_a_time(page: ControlPage) -> None:
+    players = [Player(page) for _ in range(2)]
+    for player in players:
+        lib.fgv_grant_set_running(player.grantee, True)
+    players[0].charge(1000, 2000)
+    assert used(page, players[0]) == 1000
+
+
 def test_a_new_vgpu_in_an_old_place_is_charged_from_zero(page: ControlPage) -> None:
     policy = LastCome()
     keeper = GrantKeeper(page, policy)

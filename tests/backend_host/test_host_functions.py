@@ -1,5 +1,6 @@
 """Host functions between a worker and a guest made by hand: the mailbox, what waits behind a function and is not charged, lies, ends."""
 
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,9 @@ MAILBOX = Guest.NR_RESPONSES - 1
 WAITING, DONE = 1, 3
 INVALID_VALUE, INVALID_HANDLE, CAPTURE_UNSUPPORTED = 1, 400, 900
 OTHER_STREAM = STREAM + 1
+EXEC = 0x4A_00000001_000001
+HOST_NODE = 3
+ILLEGAL_STATE = 401
 NON_BLOCKING = 1
 NR_MORE_THAN_FIT = 600
 
@@ -212,6 +216,59 @@ def test_lies_about_functions(served: Served) -> None:
 
     wait_until(is_answered, "the stream has gone on")
     assert guest.finish("cuCtxSynchronize", waits).result == 0
+
+
+def graph_of_function(guest: Guest, number: int) -> None:
+    """Instantiated as EXEC: one host node."""
+    graph = guest.ok("graph_create").graph
+    params = struct.pack("<I12xQQ", HOST_NODE, 0x400000, number).ljust(256, b"\0")
+    assert guest.call("graph_add_node", params, graph=graph).root == graph
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).error == 0
+
+
+def test_a_node_of_a_graph_runs_the_guests_function(served: Served) -> None:
+    guest = served.guest
+    open_mailbox(guest)
+    graph_of_function(guest, 42)
+    for _ in range(3):
+        guest.cast_off("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM)
+    waits = guest.begin("cuStreamSynchronize", hStream=STREAM)
+    for _ in range(3):
+        assert posted(guest) == (42, 0)
+        guest.ok("cuStreamSynchronize", hStream=OTHER_STREAM)
+        assert not guest.is_answered(waits)
+        rearm(guest)
+    assert guest.finish("cuStreamSynchronize", waits).result == 0
+
+
+def test_a_captured_function_is_run_by_launches(served: Served) -> None:
+    guest = served.guest
+    assert guest.call("capture_host_function", stream=STREAM, function=1).result == ILLEGAL_STATE, "nothing is captured"
+    assert guest.call("capture_host_function", stream=STREAM + 7, function=1).result == INVALID_HANDLE
+    open_mailbox(guest)
+    guest.ok("capture_begin", stream=STREAM)
+    root = guest.ok("capture_host_function", stream=STREAM, function=(1 << 64) - 1).root
+    assert guest.call("capture_host_function", stream=OTHER_STREAM, function=1).result == ILLEGAL_STATE
+    graph = guest.ok("capture_end", stream=STREAM).graph
+    assert root == graph
+    assert not is_posted(guest)
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).error == 0
+    guest.cast_off("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM)
+    assert posted(guest) == ((1 << 64) - 1, 0)
+    rearm(guest)
+    guest.ok("cuCtxSynchronize")
+
+
+def test_nodes_of_a_guest_that_runs_nothing(served: Served) -> None:
+    guest = served.guest
+    graph_of_function(guest, 42)
+    guest.cast_off("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM)
+    guest.ok("cuCtxSynchronize")  # there is no mailbox
+    open_mailbox(guest)
+    guest.cast_off("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM)
+    assert posted(guest) == (42, 0)
+    guest.close()
+    assert served.worker.ended() == {"ended": "the client closed"}
 
 
 def test_a_guest_that_ends_during_a_function(served: Served) -> None:

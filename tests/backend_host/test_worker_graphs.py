@@ -269,7 +269,7 @@ def test_copies_reach_the_heap_alone(guest: Guest) -> None:
 
 def test_kinds_that_are_not_carried(guest: Guest) -> None:
     graph = guest.ok("graph_create").graph
-    for kind in (HOST_NODE, 8, 9, 10, 11, 12, 14, 1 << 31):
+    for kind in (8, 9, 12, 14, 1 << 31):
         assert add_node(guest, graph, node_params(kind, struct.pack("<QQ", 0x400000, 0))).result == NOT_SUPPORTED, kind
     made_up = struct.pack("<QII", 0x1234, 0, 1)
     assert add_node(guest, graph, node_params(CONDITIONAL, made_up)).result == INVALID_VALUE

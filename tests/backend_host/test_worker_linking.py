@@ -230,6 +230,37 @@ def test_no_option_is_a_pointer_of_the_guests(guest: Guest, option: int) -> None
     guest.ok("cuLinkDestroy", state=LINK)
 
 
+def load_with(guest: Guest, text: str, options: bytes = b"", call: str = "cuModuleLoadDataEx", **fields: Any) -> Answer:
+    values = {"handle": MODULE, "nr_options": len(options) // 16, "error_bytes": LOG_BYTES, "chunk": 0, **fields}
+    return guest.call(call, options, blob=guest.send_blob(text.encode()), **values)
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadDataEx", "cuLibraryLoadData"])
+def test_a_load_gives_its_log_back(guest: Guest, call: str) -> None:
+    level = struct.pack("<QQ", OPTIMIZATION_LEVEL, 4)
+    for error_bytes in (LOG_BYTES, 0xFFFFFFFF):
+        refused = load_with(guest, HEADER + "nonsense", level, call, error_bytes=error_bytes)
+        half = guest.chunk_offset(0) + Guest.CHUNK_BYTES // 2
+        assert refused.result == 0
+        assert refused.verdict != 0
+        assert b"nonsense" in guest.read(half, refused.error_bytes)
+    assert load_with(guest, HEADER + "nonsense", level, call, error_bytes=20).error_bytes < 20
+    assert load_with(guest, HEADER + "nonsense", level, call, chunk=NO_CHUNK).result == refused.verdict
+    assert load_with(guest, HEADER + "nonsense", level, call, chunk=NO_CHUNK - 1).verdict == refused.verdict
+    done = load_with(guest, MAKER, level, call)
+    assert (done.verdict, done.error_bytes) == (0, 0)
+
+
+def test_options_of_a_load_that_lie(guest: Guest) -> None:
+    level = struct.pack("<QQ", OPTIMIZATION_LEVEL, 4)
+    for nr_options in (0, 2, 0x10000000, 0xFFFFFFFF):
+        assert load_with(guest, MAKER, level, nr_options=nr_options).result == INVALID_VALUE
+    for option in (3, 4, 5, 6, 17, 18, 19, 25, 26, 27, 28, 35, 1 << 32, (1 << 64) - 1):
+        assert load_with(guest, MAKER, struct.pack("<QQ", option, 4096)).result == INVALID_VALUE
+    assert load_with(guest, MAKER, level * 36).result == INVALID_VALUE
+    assert load_with(guest, MAKER, level).verdict == 0
+
+
 def test_a_plain_option_is_passed_on(guest: Guest) -> None:
     assert create(guest, LINK, struct.pack("<QQ", OPTIMIZATION_LEVEL, 4), 1) == 0
     assert create(guest) == INVALID_HANDLE  # taken

@@ -1,5 +1,6 @@
 """Every way to allocate device memory against the quota, and what a guest that lies about its memory gets."""
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ QUOTA = 8 * PAGE
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED = 2, 1, 400, 801
 POOL = 0x48_00000001_000001
 ALLOCATION = 0x49_00000001_000001
+EXEC = 0x4A_00000001_000001
 READWRITE = 3
 RELEASE_THRESHOLD, USED_CURRENT = 4, 7
 
@@ -90,6 +92,95 @@ def test_what_a_pool_keeps_makes_room_for_others(served: Served) -> None:
     guest.ok("cuMemFree_v2", dptr=address)
     guest.ok("cuMemCreate", handle=ALLOCATION, bytes=QUOTA)
     assert used_bytes(served) == QUOTA
+
+
+def graph_of_memory(guest: Guest, nbytes: int, is_freed: bool = True) -> tuple[int, int]:
+    """A graph that allocates and, if so, frees: its number and the address."""
+    graph = guest.ok("graph_create").graph
+    node = guest.ok("graph_add_node", memory_node(nbytes), graph=graph)
+    if is_freed:
+        after = node.node.to_bytes(8, "little")
+        guest.ok("graph_add_node", after + free_node(node.address), graph=graph, nr_nodes=1)
+    return graph, node.address
+
+
+def memory_node(nbytes: int, location: tuple[int, int] = (1, 0), kind: int = 1, handle_types: int = 0) -> bytes:
+    properties = struct.pack("<IIII", kind, handle_types, *location).ljust(88, b"\0")
+    return struct.pack("<I12x", 10) + (properties + struct.pack("<QQQQ", 0, 0, nbytes, 0)).ljust(240, b"\0")
+
+
+def free_node(address: int) -> bytes:
+    return struct.pack("<I12x", 11) + address.to_bytes(8, "little").ljust(240, b"\0")
+
+
+def test_memory_of_graphs_counts(served: Served) -> None:
+    guest = served.primary()
+    graph, _address = graph_of_memory(guest, 6 * PAGE)
+    assert guest.call("graph_add_node", memory_node(4 * PAGE), graph=graph).result == OUT_OF_MEMORY
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).is_doubtful == 0
+    for _ in range(3):
+        guest.ok("cuGraphLaunch", hGraphExec=EXEC)
+        assert used_bytes(served) == 6 * PAGE
+    assert guest.call("cuMemAlloc_v2", bytesize=4 * PAGE).result == OUT_OF_MEMORY
+    guest.ok("cuCtxSynchronize")
+    guest.ok("cuGraphExecDestroy", hGraphExec=EXEC)
+    guest.ok("cuGraphDestroy", hGraph=graph)
+    assert used_bytes(served) == 0
+    guest.ok("cuMemAlloc_v2", bytesize=6 * PAGE)
+
+
+def test_memory_that_a_graph_leaves_is_the_programs(served: Served) -> None:
+    guest = served.primary()
+    graph, address = graph_of_memory(guest, 4 * PAGE, is_freed=False)
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).is_doubtful == 1
+    guest.ok("cuGraphLaunch", hGraphExec=EXEC)
+    assert guest.call("cuGraphLaunch", hGraphExec=EXEC).result == INVALID_VALUE
+    guest.ok("cuMemFreeAsync", address=address)
+    assert guest.call("cuMemFreeAsync", address=address).result == INVALID_VALUE
+    guest.ok("cuGraphLaunch", hGraphExec=EXEC)
+    guest.ok("cuMemFree_v2", dptr=address)
+    assert guest.call("cuMemFree_v2", dptr=address).result == INVALID_VALUE
+
+
+def test_captured_allocations_count(served: Served) -> None:
+    guest = served.primary()
+    guest.cast_off("cuStreamCreate", phStream=STREAM, Flags=1)
+    guest.ok("capture_begin", stream=STREAM)
+    address = pooled(guest, 6 * PAGE, stream=STREAM)
+    assert guest.call("cuMemAllocFromPoolAsync", bytes=4 * PAGE, stream=STREAM).result == OUT_OF_MEMORY
+    guest.ok("cuMemFreeAsync", address=address, stream=STREAM)
+    ended = guest.ok("capture_end", stream=STREAM)
+    assert ended.error == 0
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=ended.graph).is_doubtful == 0
+    guest.ok("cuGraphLaunch", hGraphExec=EXEC, hStream=STREAM)
+    assert used_bytes(served) == 6 * PAGE
+    guest.ok("cuCtxSynchronize")
+    guest.ok("cuDeviceGraphMemTrim")
+
+
+def test_lies_about_memory_of_graphs(served: Served) -> None:
+    guest = served.primary()
+    graph = guest.ok("graph_create").graph
+    own = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    for params in (
+        memory_node(0),
+        memory_node(PAGE, location=(1, 1)),
+        memory_node(PAGE, location=(2, 0)),
+        memory_node(PAGE, location=(0, 0)),
+        memory_node(PAGE, kind=2),
+        free_node(own),
+        free_node(0),
+        free_node(0x400000),
+    ):
+        assert guest.call("graph_add_node", params, graph=graph).result == INVALID_VALUE
+    for nbytes in (1 << 40, (1 << 64) - 1):
+        assert guest.call("graph_add_node", memory_node(nbytes), graph=graph).result == OUT_OF_MEMORY
+    assert guest.call("graph_add_node", memory_node(PAGE, handle_types=1), graph=graph).result == NOT_SUPPORTED
+    node = guest.ok("graph_add_node", memory_node(PAGE), graph=graph)
+    assert guest.call("graph_set_node", memory_node(PAGE), node=node.node).result == NOT_SUPPORTED
+    assert guest.call("graph_set_node", free_node(node.address), node=node.node).result == NOT_SUPPORTED
+    for address in (own, node.address, 0, 0x400000):
+        assert guest.call("cuMemFreeAsync", address=address).result == INVALID_VALUE
 
 
 def test_pools_of_its_own_are_one_quota(served: Served) -> None:

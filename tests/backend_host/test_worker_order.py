@@ -1,5 +1,6 @@
 """What waits for what, and who is blamed and charged: contexts, streams, events and errors of one worker, and turns between two."""
 
+import contextlib
 import struct
 import threading
 from collections.abc import Iterator
@@ -59,6 +60,7 @@ LATE, BROKEN = FUNCTION, FUNCTION + 1
 SECOND = PRIMARY + (1 << 24)
 ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY = 700, 400, 201, 2
 LONG_NS = 100_000_000
+NS_PER_S = 1_000_000_000
 NR_PARTS = 64
 
 
@@ -270,3 +272,25 @@ def test_a_flooded_ring_keeps_the_grant_from_nobody(host: Host) -> None:
             flooding.join()
         for kernels in (hostile, other):
             kernels.guest.close()
+
+
+def test_a_kernel_that_outlives_its_slice_is_not_waited_for_where_the_device_preempts() -> None:
+    """The grant goes on beside it; its vGPU is charged while it runs, and for half of the time, as two have work on the device."""
+    with (
+        contextlib.closing(Host(SOFTGPU, is_preemptive=True)) as host,
+        make_region() as first,
+        make_region() as second,
+    ):
+        long, other = (Kernels(Served(host, region).primary()) for region in (first, second))
+        long.late(1, ns=60 * NS_PER_S)
+        other.late(2, ns=1000)
+        wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
+        charged = [host.control.vgpu(vgpu) for vgpu in (0, 1)]
+        wait_until(
+            lambda: all(
+                now is not None and before is not None and now.used_ns > before.used_ns
+                for now, before in zip([host.control.vgpu(vgpu) for vgpu in (0, 1)], charged, strict=True)
+            ),
+            "both are charged while both wait for the device",
+        )
+        assert host.workers[0].process.poll() is None

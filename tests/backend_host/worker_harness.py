@@ -234,7 +234,8 @@ class Guest:
 
     def load(self, image: bytes, handle: int = 0x44_00000001_000001, blob: int = 7, nr_prelinked: int = 0) -> Answer:
         """An image, or a set of a fat binary and those that it was linked from."""
-        return self.call("cuModuleLoadDataEx", blob=self.send_blob(image, blob), handle=handle, prelinked=nr_prelinked)
+        fields: dict[str, Any] = {"handle": handle, "prelinked": nr_prelinked, "chunk": NO_CHUNK}
+        return self.call("cuModuleLoadDataEx", blob=self.send_blob(image, blob), **fields)
 
     def launch(self, function: int, parameters: bytes, grid: int = 1, block: int = 1, stream: int = 0) -> None:
         dimensions: dict[str, Any] = {
@@ -281,6 +282,8 @@ class Host:
         environment: Mapping[str, str] | None = None,
         slice_ns: int = 6_000_000,
         start: Sequence[str] = ("-m", "backend_host.worker.main"),
+        *,
+        is_preemptive: bool = False,
     ) -> None:
         self.library = library
         self.start_with = start
@@ -290,7 +293,7 @@ class Host:
             **(environment or {}),
         }
         self.control_fd = os.memfd_create("control")
-        self.control = ControlPage.format(self.control_fd, slice_ns)
+        self.control = ControlPage.format(self.control_fd, slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
 
     def start(self, region: Region, client: int, vgpu: int, **changes: Any) -> Worker:

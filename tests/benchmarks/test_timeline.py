@@ -16,14 +16,18 @@ TWO = [spans((0, 100), (102, 200), (500, 600)), spans((240, 300), (301, 450))]
 
 
 def test_moments_within_a_queue_are_device_time() -> None:
-    first, second = device_seconds(TWO)
+    first, second = device_seconds(TWO, are_queued=True)
     assert first == pytest.approx(300e-6)
     assert second == pytest.approx(210e-6)
 
 
+def test_without_a_queue_they_are_pauses() -> None:
+    assert device_seconds(TWO, are_queued=False) == pytest.approx((298e-6, 209e-6))
+
+
 def test_a_pause_is_not() -> None:
     long_us = SAME_QUEUE_NS // US + 1
-    (alone,) = device_seconds([spans((0, 10), (10 + long_us, 20 + long_us))])
+    (alone,) = device_seconds([spans((0, 10), (10 + long_us, 20 + long_us))], are_queued=True)
     assert alone == pytest.approx(20e-6)
 
 

@@ -3,6 +3,7 @@
 The first opens libcuda.so.1 itself, so nothing is linked. Both are built again when a source, a header, nvcc or a command changed.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ OUTPUT = CASES.parents[2] / "build" / "conformance"
 DRIVER = OUTPUT / "conformance-driver"
 RUNTIME = OUTPUT / "conformance-runtime"
 KERNELS = CASES / "kernels.cu"
-NR_JOBS = 2
+NR_JOBS = os.cpu_count() or 1
 PTX_FLAGS = ("-std=c++17", "-O1", "-arch=compute_75")
 
 

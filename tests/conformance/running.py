@@ -14,6 +14,8 @@ from tests.conformance.comparing import Known, case_names, compare
 from tests.end_to_end.host import Host
 
 TIMEOUT_S = 280
+NR_APART = {"soft": 0, "cuda": 8}
+"""Processes with one case each at a time; 0: the cases that allow it share one."""
 NAMES = {DRIVER: case_names("*.c"), RUNTIME: case_names("*.cu")}
 ALL_NAMES = [name for names in NAMES.values() for name in names]
 
@@ -50,7 +52,8 @@ def run_both_ways(host: Host, names: Sequence[str], state_dir: Path) -> Outputs:
     for program, known in NAMES.items():
         chosen = [name for name in known if name in names]
         if chosen:
-            command = [sys.executable, "-m", "tests.conformance.launch", str(program), *chosen]
+            command = [sys.executable, "-m", "tests.conformance.launch"]
+            command += ["--apart", str(NR_APART[host.device]), str(program), *chosen]
             native = _start_native(host, command, state_dir)
             if host.device != "soft":
                 outputs.native.update(_finish(native))

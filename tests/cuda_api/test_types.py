@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,18 +30,18 @@ def _types() -> list[str]:
     return [*named, *re.findall(r"^typedef [\w ]+[ *](CU\w+);", texts, re.MULTILINE), "CUresult"]
 
 
+def _members_of(body: str, indent: str) -> Iterator[str]:
+    inner_struct = re.compile(rf"^{indent}(?:struct|union) {{\n(.*?)^{indent}}} (\w+);", re.MULTILINE | re.DOTALL)
+    for inner, name in inner_struct.findall(body):
+        yield from (f"{name}.{member}" for member in _members_of(inner, indent + "    "))
+    yield from re.findall(r"(\w+)(?:\[[^\]]+\])?;", inner_struct.sub(r"    inner \2;", body))
+
+
 def _members() -> list[tuple[str, str]]:
     """(type, member) of every struct and union; members of unnamed inner structs by their path."""
     text = re.sub(r"/\*.*?\*/", "", (HEADERS / "types.h").read_text(), flags=re.DOTALL)
-    last_word = r"(\w+)(?:\[[^\]]+\])?;"
-    inner_struct = re.compile(r"^    (?:struct|union) {\n(.*?)^    } (\w+);", re.MULTILINE | re.DOTALL)
-    found = []
-    for body, name in re.findall(r"^typedef (?:struct|union) \w+ {\n(.*?)^} (\w+);", text, re.MULTILINE | re.DOTALL):
-        for inner, inner_name in inner_struct.findall(body):
-            found += [(name, f"{inner_name}.{member}") for member in re.findall(last_word, inner)]
-        outer = inner_struct.sub(r"    inner \2;", body)
-        found += [(name, member) for member in re.findall(last_word, outer)]
-    return found
+    structs = re.findall(r"^typedef (?:struct|union) \w+ {\n(.*?)^} (\w+);", text, re.MULTILINE | re.DOTALL)
+    return [(name, member) for body, name in structs for member in _members_of(body, "    ")]
 
 
 def _program() -> str:
@@ -65,6 +66,7 @@ def test_values_sizes_and_offsets_are_the_vendors(tmp_path: Path, cuda_include: 
     assert len(_enumerators()) > 500
     assert ("CUlaunchAttributeValue", "clusterDim.y") in _members()
     assert ("CUDA_MEMCPY3D", "Depth") in _members()
+    assert ("CUmemcpy3DOperand", "op.array.offset") in _members()
     assert _output(tmp_path, "cuda_api/types.h", INCLUDE) == _output(tmp_path, "cuda.h", cuda_include)
 
 

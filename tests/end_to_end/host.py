@@ -42,15 +42,17 @@ class Host:
         return {**os.environ, **native, **more}
 
     def native(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs a test program directly on the device library."""
-        return subprocess.run(
-            [PROGRAMS / program, *arguments],
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
+        """Runs a test program directly on the device library; one that hangs is ended, with what it printed until then."""
+        command = [str(PROGRAMS / program), *arguments]
+        child = subprocess.Popen(
+            command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        try:
+            output, errors = child.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            output, errors = child.communicate()
+        return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
     def start(self, program: str | Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Starts a test program as a guest."""

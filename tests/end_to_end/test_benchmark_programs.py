@@ -3,12 +3,10 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from backend_host.config import PACKAGE_ROOT
 from benchmarks.build import C_FLAGS, NAMES, SOURCES, build, link_command
 from tests.end_to_end.host import SOFTGPU, TIMEOUT_S, Host
 
@@ -89,23 +87,6 @@ def test_without_a_device_cuda_says_so() -> None:
     assert result.returncode == 2
     assert "cudaMalloc" in result.stderr
     assert "cudaErrorNoDevice" in result.stderr
-
-
-def test_speed_beside_loops(tmp_path: Path) -> None:
-    report = tmp_path / "speed.json"
-    command = [sys.executable, "-m", "benchmarks.softgpu_speed", "--programs", "histogram", "matrixMul"]
-    command += ["--seconds", "0.01", "--repetitions", "1", "--json", str(report)]
-    result = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "geometric mean" in result.stdout
-    document = json.loads(report.read_text())
-    rows = document["results"]
-    assert list(rows) == ["histogram", "matrixMul"]
-    for row in rows.values():
-        assert row["ratio"] == pytest.approx(row["loops"] / row["softgpu"])
-        assert row["compile_s"] == pytest.approx(row["cold_s"] - row["warm_s"])
-    product = rows["histogram"]["ratio"] * rows["matrixMul"]["ratio"]
-    assert document["geometric_mean"] == pytest.approx(product**0.5)
 
 
 @pytest.fixture(scope="module")

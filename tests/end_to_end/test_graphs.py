@@ -1,8 +1,18 @@
 """Captures through FairGV where it differs from a device of one's own: what the host could not reach at a launch."""
 
+import json
 import sys
+from pathlib import Path
 
+from benchmarks.nvcc import find_nvcc
+from tests.conformance.build import build_driver
 from tests.end_to_end.host import Host
+
+NR_STEPS = 40
+MAX_UPDATES_WAITED_FOR = 1
+"""Of one node: the first."""
+UPDATES = [f"cuGraphExec{kind}NodeSetParams" for kind in ("Memcpy", "Memset", "Host", "ChildGraph")]
+UPDATES += ["cuGraphExecKernelNodeSetParams_v2", "cuGraphNodeSetEnabled"]
 
 PRELUDE = """
 import ctypes, threading
@@ -37,16 +47,6 @@ ok("cuMemcpyHtoDAsync_v2", device, pinned, size(1 << 20), stream)
 print(status(), cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
 """
 
-HOST_FUNCTION = """
-Function = ctypes.CFUNCTYPE(None, pointer)
-function = Function(lambda _data: None)
-ok("cuStreamBeginCapture_v2", stream, 2)
-print(cuda.cuLaunchHostFunc(stream, function, None), status())
-print(cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
-node, params = pointer(), (pointer * 2)(ctypes.cast(function, pointer), None)
-print(cuda.cuGraphAddHostNode(ctypes.byref(node), graph, None, size(0), params))
-"""
-
 DOT = """
 import sys
 ok("cuGraphCreate", ctypes.byref(graph), 0)
@@ -70,8 +70,16 @@ def test_pageable_memory_is_not_captured(host: Host) -> None:
     assert run(host, PAGEABLE) == ["900 2 901 None 0"] * 6 + ["1 0 True"]
 
 
-def test_host_functions_are_not_captured_yet(host: Host) -> None:
-    assert run(host, HOST_FUNCTION) == ["801 1", "0 True", "801"]
+def test_updates_over_and_over_are_not_waited_for(host: Host, tmp_path: Path) -> None:
+    counted = tmp_path / "counts"
+    program = str(build_driver(find_nvcc()))
+    result = host.guest(program, "graph_updated_over_and_over", options=("--json", str(counted)))
+    assert result.returncode == 0, result.stderr
+    counts = {count["name"]: count for count in json.loads(counted.read_text())}
+    for call in UPDATES:
+        assert counts[call]["nr"] == NR_STEPS
+        assert counts[call]["nr_round_trips"] <= MAX_UPDATES_WAITED_FOR, call
+    assert counts["cuGraphLaunch"]["nr_round_trips"] == 0
 
 
 def test_a_graph_is_drawn_into_a_file_of_the_guest(host: Host, tmp_path: object) -> None:

@@ -52,7 +52,7 @@ def test_launch(run_answered: RunScene) -> None:
         "too many to run at once: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
         "no grid: CUDA_ERROR_INVALID_VALUE",
         "block dimension 4096: CUDA_ERROR_INVALID_VALUE",
-        "more threads than the function takes: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        "more threads than the function takes: CUDA_ERROR_INVALID_VALUE",
         "shared memory: CUDA_ERROR_INVALID_VALUE",
         "no parameters: CUDA_ERROR_INVALID_VALUE",
         "no function: CUDA_ERROR_INVALID_HANDLE",
@@ -75,9 +75,11 @@ def test_launch(run_answered: RunScene) -> None:
 def test_reset_takes_everything_along(run_answered: RunScene) -> None:
     scene = run_answered("reset")
     assert scene.said == [
-        "stream: CUDA_ERROR_INVALID_HANDLE",
-        "memory: CUDA_ERROR_INVALID_VALUE",
-        "pinned: CUDA_ERROR_INVALID_VALUE",
+        "stream: CUDA_ERROR_CONTEXT_IS_DESTROYED",
+        "memory: CUDA_ERROR_CONTEXT_IS_DESTROYED",
+        "pinned: CUDA_ERROR_CONTEXT_IS_DESTROYED",
+        "stream again: CUDA_ERROR_INVALID_HANDLE",
+        "memory again: CUDA_ERROR_INVALID_VALUE",
         "released: CUDA_ERROR_CONTEXT_IS_DESTROYED",
         "released twice: CUDA_ERROR_INVALID_CONTEXT",
         "active 0",

@@ -132,7 +132,7 @@ def test_facts_cost_nobody_anything(run_alone: RunScene, region: Region) -> None
 
 @pytest.mark.parametrize(
     ("visible", "count"),
-    [("0", 1), ("1,0", 2), ("0,7,1", 1), ("0,0", 1), ("GPU-none,0", None), ("", None), ("-1", None)],
+    [("0", 1), ("1,0", 2), ("0,7,1", 1), ("GPU-none,0", None), ("GPU-,0", None), ("", None), ("-1", None)],
 )
 def test_visible_devices(run_alone: RunScene, region: Region, visible: str, count: int | None) -> None:
     region.format(table_hash=TABLE_HASH, facts=facts("one", "two"))
@@ -142,6 +142,12 @@ def test_visible_devices(run_alone: RunScene, region: Region, visible: str, coun
         assert scene.said[1:] == ["cuInit: CUDA_ERROR_NO_DEVICE"]
     else:
         assert scene.said[1:] == ["cuInit: CUDA_SUCCESS", f"{count} devices"]
+
+
+def test_a_visible_device_named_twice(run_alone: RunScene, region: Region) -> None:
+    region.format(table_hash=TABLE_HASH, facts=facts("one", "two"))
+    region.set_host_state(HostState.UP)
+    assert run_alone("init", region, CUDA_VISIBLE_DEVICES="1,1").said[1:] == ["cuInit: CUDA_ERROR_INVALID_DEVICE"]
 
 
 def test_order_of_visible_devices(run_alone: RunScene, region: Region) -> None:

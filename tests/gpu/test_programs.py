@@ -1,5 +1,7 @@
 """On a real GPU, through NVIDIA's driver: the same binaries print as guests what they print natively."""
 
+from difflib import unified_diff
+
 import pytest
 
 from tests.end_to_end.host import PROGRAM_NAMES, Host, comparable
@@ -11,7 +13,8 @@ pytestmark = pytest.mark.gpu
 def test_same_output_as_natively(gpu_host: Host, program: str) -> None:
     native = gpu_host.native(program)
     guest = gpu_host.guest(program)
-    assert comparable(guest) == comparable(native), guest.stderr
+    difference = unified_diff(native.stdout.splitlines(), guest.stdout.splitlines(), "natively", "guest", lineterm="")
+    assert comparable(guest) == comparable(native), "\n".join([*difference, native.stderr, guest.stderr])
     assert native.stdout
 
 

@@ -46,7 +46,7 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     config = load_config(None, device="cuda")
     device, _ = choose(config)
     page_fd = os.memfd_create("control")
-    page = ControlPage.format(page_fd, device.slice_ns)
+    page = ControlPage.format(page_fd, device.slice_ns, is_preemptive=device.preempts)
     keeper = GrantKeeper(page, make_policy(config.policy))
     pool = WorkerPool(page, page_fd, device.path, worker_identity(config.worker_user), 1)
     pool.start()

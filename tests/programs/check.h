@@ -14,6 +14,9 @@
         }                                                                                                              \
     } while (0)
 
+/* Line by line, so that a program that does not come to its end still shows how far it came. */
+static const int check_buffering = std::setvbuf(stdout, nullptr, _IOLBF, 0);
+
 static inline int verdict(bool is_right)
 {
     std::printf("%s\n", is_right ? "PASS" : "FAIL");

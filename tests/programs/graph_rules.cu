@@ -27,7 +27,9 @@ static const char *status_of(cudaStream_t of)
 template <typename F> static void attempt(const char *what, cudaStreamCaptureMode mode, F call)
 {
     cudaGraph_t graph = nullptr;
-    CHECK(cudaStreamBeginCapture(stream, mode));
+    cudaError_t begin = cudaStreamBeginCapture(stream, mode);
+    if (begin != cudaSuccess)
+        std::printf("%s: begin: %s\n", what, cudaGetErrorName(begin));
     nothing<<<1, 1, 0, stream>>>();
     cudaError_t error = call();
     const char *status = status_of(stream);
@@ -65,21 +67,41 @@ static cudaError_t allocate_in(cudaStreamCaptureMode mode)
     return error;
 }
 
+/* What a call gave, and what it left of the capture. */
+static void say(const char *what, cudaError_t error)
+{
+    std::printf("%s: %s, %s\n", what, cudaGetErrorName(error), status_of(stream));
+    cudaGetLastError();
+}
+
+static void begin(const char *what, cudaStreamCaptureMode mode)
+{
+    std::printf("begin %s: %s\n", what, cudaGetErrorName(cudaStreamBeginCapture(stream, mode)));
+}
+
+static void end(const char *what)
+{
+    cudaGraph_t graph = nullptr;
+    std::printf("end %s: %s\n", what, cudaGetErrorName(cudaStreamEndCapture(stream, &graph)));
+    if (graph)
+        CHECK(cudaGraphDestroy(graph));
+    cudaGetLastError();
+}
+
 static void misuse()
 {
     cudaGraph_t graph = nullptr;
     std::printf("end without begin: %s\n", cudaGetErrorName(cudaStreamEndCapture(stream, &graph)));
     std::printf("of the legacy stream: %s\n",
                 cudaGetErrorName(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeRelaxed)));
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    std::printf("again: %s\n", cudaGetErrorName(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal)));
-    std::printf("by another thread: %s\n",
-                cudaGetErrorName(in_thread([&] { return cudaStreamEndCapture(stream, &graph); })));
-    CHECK(cudaStreamEndCapture(stream, &graph));
-    CHECK(cudaGraphDestroy(graph));
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-    std::printf("a relaxed one by another thread: %s\n",
-                cudaGetErrorName(in_thread([&] { return cudaStreamEndCapture(stream, &graph); })));
+    begin("global", cudaStreamCaptureModeGlobal);
+    say("again", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    end("global");
+    begin("global", cudaStreamCaptureModeGlobal);
+    say("by another thread", in_thread([&] { return cudaStreamEndCapture(stream, &graph); }));
+    end("after that");
+    begin("relaxed", cudaStreamCaptureModeRelaxed);
+    say("a relaxed one by another thread", in_thread([&] { return cudaStreamEndCapture(stream, &graph); }));
     CHECK(cudaGraphDestroy(graph));
 }
 

@@ -93,7 +93,6 @@ static bool succeeding()
     printf("again %s\n", name_of(cuLinkComplete(link_state, &image, &bytes)));
     printf("more %s\n", name_of(add(user)));
     printf("destroy %s\n", name_of(cuLinkDestroy(link_state)));
-    printf("destroy again %s\n", name_of(cuLinkDestroy(link_state)));
     return is_right;
 }
 

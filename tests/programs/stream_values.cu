@@ -1,4 +1,7 @@
-/* Streams that wait for values in memory: written by another stream, by the program, by a kernel, and in batches. */
+/*
+ * Streams that wait for values in memory: written by another stream, by the program, by a kernel, and in batches. The
+ * kernel is launched once before anything waits: loading it, which its first launch may do, may wait for all streams.
+ */
 #include <cuda.h>
 
 #include "check.h"
@@ -40,6 +43,7 @@ int main()
     CUdeviceptr flags, result;
     OK(cuMemAlloc(&flags, 64));
     OK(cuMemAlloc(&result, 64));
+    set<<<1, 1>>>((volatile int *)result, 10);
     OK(cuMemsetD32(flags, 0, 16));
     OK(cuMemsetD32(result, 0, 16));
     CHECK(cudaDeviceSynchronize());
@@ -80,7 +84,7 @@ int main()
     OK(cuStreamBatchMemOp(waiting, 4, batch, 0));
     OK(cuStreamSynchronize(waiting));
     printf("batch: %d %d %d\n", read(flags + 8), read(flags + 16), read(flags + 20));
-    printf("bad flags: %d\n", cuStreamWaitValue32(waiting, flags, 1, 9) != CUDA_SUCCESS);
+    printf("bad flags: %d\n", cuStreamWaitValue32(waiting, flags, 6, 9) != CUDA_SUCCESS); /* it is 6 */
     OK(cuStreamDestroy(waiting));
     OK(cuStreamDestroy(writing));
     return verdict(true);

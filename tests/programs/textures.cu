@@ -80,16 +80,21 @@ void compare(const char *name, const std::vector<Point> &points, const std::vect
              const std::function<double(const Point &)> &wanted)
 {
     double worst = 0;
+    size_t at = 0;
     for (size_t i = 0; i < points.size(); i++) {
         const double expected = wanted(points[i]);
         const double error = std::fabs(found[i] - expected) / std::fmax(1.0, std::fabs(expected));
-        worst = std::fmax(worst, std::isnan(error) ? 1.0 : error);
+        if (!(error <= worst)) {
+            worst = std::isnan(error) ? 1.0 : error;
+            at = i;
+        }
         if (prints_values)
             std::printf("%s %g %g %g %d: %a\n", name, points[i].x, points[i].y, points[i].z, points[i].layer, found[i]);
     }
     std::printf("%-32s %zu reads, %s\n", name, points.size(), worst <= kTolerance ? "as computed" : "WRONG");
     if (worst > kTolerance) {
-        std::printf("worst error %g\n", worst);
+        std::printf("worst error %g: at %.9g %.9g %.9g %d it is %.9g, not %.9g\n", worst, points[at].x, points[at].y,
+                    points[at].z, points[at].layer, found[at], wanted(points[at]));
         is_right = false;
     }
 }

@@ -7,7 +7,8 @@ from types import FrameType
 import pytest
 from sortedcontainers import SortedList
 
-from benchmarks.decisions import AIMS, SIZES, Turns, main
+from benchmarks.cli import main
+from benchmarks.experiments.decisions import AIMS, SIZES, Turns
 from scheduler.fair import FairQueuing
 
 NR_DECISIONS = 300
@@ -89,8 +90,11 @@ def test_comparisons_are_counted() -> None:
 
 
 def test_the_benchmark_prints_every_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.decisions.SIZES", (10, 30))
-    assert main(["--policy", "fair,credit-hs", "--decisions", "20", "--repetitions", "1"]) == 0
+    monkeypatch.setattr("benchmarks.experiments.decisions.SIZES", (10, 30))
+    assert (
+        main(["decisions", "--device", "soft", "--policy", "fair,credit-hs", "--decisions", "20", "--repetitions", "1"])
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "credit-hs" in printed
     assert " 30 " in printed

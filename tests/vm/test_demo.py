@@ -1,9 +1,12 @@
 """`make demo` as a user runs it: every verdict is PASS, and nothing stays behind, after Ctrl-C neither."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,25 +21,36 @@ pytestmark = [pytest.mark.vm, pytest.mark.timeout(400)]
 COMMAND = [sys.executable, "-m", "backend_host.demo"]
 
 
-def traces() -> set[str]:
-    """What the demo could leave: folders, regions, processes that name its folders."""
-    folders = [str(path) for path in Path("/tmp").glob("fairgv-*")]
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the demo keeps its files: a folder of its own, so that what it leaves is told from what others do at the same time."""
+    with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as path:
+        Path(path).chmod(0o755)  # its QEMU is another user's
+        yield Path(path)
+
+
+def traces(folder: Path) -> set[str]:
+    """What the demo could leave: files in its folder, processes that name it, regions."""
     regions = [
         path.name for path in SHARED_MEMORY_FOLDER.glob("fairgv-*") if not path.name.startswith("fairgv-softgpu.")
     ]
     processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if re.search(rb"/tmp/fairgv-(vm|demo)-", path.read_bytes()):
+            if bytes(folder) in path.read_bytes():
                 processes.append(path.parent.name)
         except OSError:
             continue
-    return {*folders, *regions, *processes}
+    return {*map(str, folder.iterdir()), *regions, *processes}
 
 
-def test_every_verdict_is_pass() -> None:
-    before = traces()
-    answer = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def test_every_verdict_is_pass(folder: Path) -> None:
+    before = traces(folder)
+    answer = subprocess.run(COMMAND, env=environment(folder), capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     for plan in PLANS:
         for program in plan.programs:
@@ -46,17 +60,18 @@ def test_every_verdict_is_pass() -> None:
             )
             assert row is not None, answer.stdout
             assert 0 < int(row[2]) <= int(row[1])
-    wait_until(lambda: traces() <= before, "what the demo started has ended, and its files are gone")
+    wait_until(lambda: traces(folder) <= before, "what the demo started has ended, and its files are gone")
 
 
 @pytest.mark.parametrize("line", ["a libvirtd of our own runs", "vm-two: defined", "vm-one: booted"])
-def test_interrupt_leaves_nothing(line: str) -> None:
-    before = traces()
-    with running(COMMAND, stdout=subprocess.PIPE) as demo:
+def test_interrupt_leaves_nothing(folder: Path, line: str) -> None:
+    before = traces(folder)
+    with running(COMMAND, env=environment(folder), stdout=subprocess.PIPE) as demo:
         assert demo.stdout is not None
         assert any(line in printed for printed in demo.stdout)
+        assert any(folder.iterdir())
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
     assert demo.returncode == 128 + signal.SIGINT, rest
     assert "everything is cleaned up" in rest
-    wait_until(lambda: traces() <= before, "what the demo started has ended, and its files are gone")
+    wait_until(lambda: traces(folder) <= before, "what the demo started has ended, and its files are gone")

@@ -448,6 +448,12 @@ typedef enum {
 } CUmemcpyFlags;
 
 typedef enum {
+    CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
+    CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
+    CU_MEMCPY_OPERAND_TYPE_MAX = 0x7fffffff,
+} CUmemcpy3DOperandType;
+
+typedef enum {
     CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
     CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,

@@ -13,6 +13,8 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
 /* References of a graph, or of what was instantiated of it, to user objects; owners by their handles. */
 void fgv_user_objects_copy(uint64_t from, uint64_t to);
 bool fgv_user_objects_has(uint64_t owner);
+/* Whether the owner refers to an object with this destructor and value. */
+bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value);
 /* Gives them up, and calls destructors of the program. Without locks. */
 void fgv_user_objects_drop(uint64_t owner);
 

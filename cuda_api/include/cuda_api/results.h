@@ -121,7 +121,7 @@
       "one or more resources passed in are not valid resource types for the operation")                                \
     X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915,                                                                  \
       "one or more resources are insufficient or non-applicable for the operation")                                    \
-    X(CUDA_ERROR_KEY_ROTATION, 916, "key rotation")                                                                    \
+    X(CUDA_ERROR_KEY_ROTATION, 916, "an error happened during the key rotation sequence")                              \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 /* clang-format on */
 

@@ -363,6 +363,38 @@ typedef struct CUmemcpyAttributes_st {
     unsigned int flags;
 } CUmemcpyAttributes;
 
+typedef struct CUoffset3D_st {
+    size_t x, y, z;
+} CUoffset3D;
+
+typedef struct CUextent3D_st {
+    size_t width, height, depth;
+} CUextent3D;
+
+typedef struct CUmemcpy3DOperand_st {
+    CUmemcpy3DOperandType type;
+    union {
+        struct {
+            CUdeviceptr ptr;
+            size_t rowLength;
+            size_t layerHeight;
+            CUmemLocation locHint;
+        } ptr;
+        struct {
+            CUarray array;
+            CUoffset3D offset;
+        } array;
+    } op;
+} CUmemcpy3DOperand;
+
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
+    CUmemcpy3DOperand src;
+    CUmemcpy3DOperand dst;
+    CUextent3D extent;
+    CUmemcpySrcAccessOrder srcAccessOrder;
+    unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
 /* The 32-bit operations use the low half of value64; alias is the driver's. */
 typedef union CUstreamBatchMemOpParams_union {
     CUstreamBatchMemOpType operation;
@@ -562,6 +594,18 @@ typedef struct CUDA_CONDITIONAL_NODE_PARAMS_st {
     CUcontext ctx;
 } CUDA_CONDITIONAL_NODE_PARAMS;
 
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
+    CUmemPoolProps poolProps;
+    const CUmemAccessDesc *accessDescs;
+    size_t accessDescCount;
+    size_t bytesize;
+    CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
+    CUdeviceptr dptr;
+} CUDA_MEM_FREE_NODE_PARAMS;
+
 typedef struct CUgraphNodeParams_st {
     CUgraphNodeType type;
     int reserved0[3];
@@ -574,6 +618,8 @@ typedef struct CUgraphNodeParams_st {
         CUDA_CHILD_GRAPH_NODE_PARAMS graph;
         CUDA_EVENT_WAIT_NODE_PARAMS eventWait;
         CUDA_EVENT_RECORD_NODE_PARAMS eventRecord;
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        CUDA_MEM_FREE_NODE_PARAMS free;
         CUDA_CONDITIONAL_NODE_PARAMS conditional;
     };
     long long reserved2;

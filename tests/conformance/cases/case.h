@@ -8,19 +8,22 @@
  *   BARE(name)    in a process of its own in which the driver was never called
  *
  * Calls go through CU(), which looks the symbol up in libcuda.so.1: a device library that lacks one makes the call
- * print "absent", and the case needs no mark for it.
+ * print "absent", and the case needs no mark for it. One that follows a pointer which is none ends the process; the
+ * line then reads "crashes", and the case is run again without the call.
  */
 #ifndef CONFORMANCE_CASE_H
 #define CONFORMANCE_CASE_H
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ABSENT ((CUresult) - 1) /* no error of CUDA's */
+#define ABSENT  ((CUresult) - 1) /* no error of CUDA's */
+#define CRASHES ((CUresult) - 2) /* nor this */
 
 enum case_kind { KIND_CASE, KIND_ALONE, KIND_BARE };
 
@@ -51,14 +54,17 @@ void *symbol_find(const char *name);
 #define SYMBOL_NAME(name) SYMBOL_TEXT(name) /* after cuda.h made cuMemAlloc cuMemAlloc_v2 */
 #define CU(name)          ((__typeof__(&name))symbol_find(SYMBOL_NAME(name)))
 
+/* The call, unless it was seen to crash in an earlier run of the case. */
+#define TRY(label, call, ...) (is_tried(label) ? CU(call)(__VA_ARGS__) : CRASHES)
 /* Prints the call as it is written here and what it gave. */
-#define DO(call, ...) say(#call "(" #__VA_ARGS__ ")", CU(call)(__VA_ARGS__))
+#define DO(call, ...) say(#call "(" #__VA_ARGS__ ")", TRY(#call "(" #__VA_ARGS__ ")", call, __VA_ARGS__))
 /* Prints only what fails, and then ends the case: for what a case needs before it comes to its subject. */
 #define MUST(call, ...) must(#call, CU(call)(__VA_ARGS__))
 /* A row of the table of errors: the call, what is wrong with it, what it gave; and what came of it later, if anything.
  */
-#define ROW(wrong, call, ...) row(#call " with " wrong, CU(call)(__VA_ARGS__))
+#define ROW(wrong, call, ...) row(#call " with " wrong, TRY(#call " with " wrong, call, __VA_ARGS__))
 
+bool is_tried(const char *label);
 CUresult say(const char *label, CUresult result);
 void say_number(const char *label, long long value);
 void say_text(const char *label, const char *value);

@@ -287,6 +287,65 @@ CASE(copy_batches)
     DO(cuMemcpyBatchAsync, destinations, sources, sizes, 2, &attributes, &first, 1, stream);
     DO(cuStreamSynchronize, stream);
     say_device_bytes("device", to, 4096);
+    void *pinned;
+    MUST(cuMemAllocHost, &pinned, 4096);
+    pattern(pinned, 4096, 9);
+    sources[0] = (CUdeviceptr)(uintptr_t)pinned;
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    DO(cuMemcpyBatchAsync, destinations, sources, sizes, 2, &attributes, &first, 1, stream);
+    memset(pinned, 0, 4096);
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("from pinned memory that is written at once", to, 4096);
+}
+
+CASE(copy_batches_of_boxes)
+{
+    enum { WIDTH = 16, HEIGHT = 4, DEPTH = 2 };
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = WIDTH, .Height = HEIGHT, .Depth = DEPTH, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
+    CUdeviceptr from = device_bytes(8192, 5), to = device_bytes(8192, 6);
+    CUDA_MEMCPY3D_BATCH_OP ops[4] = {0};
+    CUarray array = NULL;
+    CUstream stream;
+    uint8_t host[WIDTH * HEIGHT] = {0};
+
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    MUST(cuArray3DCreate, &array, &shape);
+    for (int i = 0; i < 4; i++) {
+        ops[i].src.type = ops[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        ops[i].src.op.ptr.ptr = from + 100 * i;
+        ops[i].dst.op.ptr.ptr = to + 1000 * i;
+        ops[i].extent = (CUextent3D){WIDTH, HEIGHT, DEPTH};
+        ops[i].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    }
+    ops[1].src.op.ptr.rowLength = 2 * WIDTH;
+    ops[1].dst.op.ptr.layerHeight = HEIGHT + 3;
+    ops[2].dst = (CUmemcpy3DOperand){.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array.array = array};
+    DO(cuMemcpy3DBatchAsync, 3, ops, 0, stream);
+    ops[3].src = ops[2].dst;
+    ops[3].src.op.array.offset = (CUoffset3D){2, 1, 1};
+    ops[3].extent = (CUextent3D){WIDTH - 2, HEIGHT - 1, 1};
+    DO(cuMemcpy3DBatchAsync, 1, &ops[3], 0, stream);
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("device", to, 8192);
+    pattern(host, sizeof(host), 9);
+    ops[0].src.op.ptr.ptr = (CUdeviceptr)(uintptr_t)host;
+    ops[0].extent.depth = 1;
+    ops[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    DO(cuMemcpy3DBatchAsync, 1, ops, 0, stream);
+    memset(host, 0, sizeof(host));
+    DO(cuStreamSynchronize, stream);
+    say_device_bytes("from the host", to, 8192);
+    ROW("no operations", cuMemcpy3DBatchAsync, 0, ops, 0, stream);
+    ROW("no list", cuMemcpy3DBatchAsync, 1, NULL, 0, stream);
+    ROW("flags", cuMemcpy3DBatchAsync, 1, ops, 1, stream);
+    ROW("the default stream", cuMemcpy3DBatchAsync, 1, ops, 0, NULL);
+    ops[0].extent.width = 0;
+    ROW("nothing to copy", cuMemcpy3DBatchAsync, 1, ops, 0, stream);
+    ops[1].src.op.ptr.rowLength = WIDTH - 1;
+    ROW("rows that are too short", cuMemcpy3DBatchAsync, 1, &ops[1], 0, stream);
+    ops[2].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+    ROW("no order", cuMemcpy3DBatchAsync, 1, &ops[2], 0, stream);
 }
 
 CASE(copy_large)

@@ -155,27 +155,6 @@ CASE(graph_empty_and_child_nodes)
     say_device_bytes("filled", memory, NR * 4);
 }
 
-static void count_call(void *data)
-{
-    ++*(int *)data;
-}
-
-CASE(graph_host_nodes)
-{
-    int nr_calls = 0;
-    CUDA_HOST_NODE_PARAMS host = {.fn = count_call, .userData = &nr_calls};
-    CUgraph graph = graph_new();
-    CUgraphExec executable = NULL;
-    CUgraphNode node;
-
-    DO(cuGraphAddHostNode, &node, graph, NULL, 0, &host);
-    DO(cuGraphInstantiate, &executable, graph, 0);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuStreamSynchronize, NULL);
-    say_number("calls", nr_calls);
-}
-
 CASE(graph_event_nodes)
 {
     CUgraph graph = graph_new();
@@ -349,24 +328,6 @@ CASE(graph_upload_and_flags)
     say_number("flags", (long long)flags);
     DO(cuGraphUpload, executable, NULL);
     DO(cuCtxSynchronize);
-}
-
-CASE(graph_memory_nodes)
-{
-    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
-        .bytesize = 4096};
-    CUgraph graph = graph_new();
-    CUgraphNode first, second;
-    CUgraphExec executable = NULL;
-
-    if (DO(cuGraphAddMemAllocNode, &first, graph, NULL, 0, &alloc) != CUDA_SUCCESS)
-        return;
-    DO(cuGraphAddMemFreeNode, &second, graph, &first, 1, alloc.dptr);
-    DO(cuGraphInstantiate, &executable, graph, 0);
-    DO(cuGraphLaunch, executable, NULL);
-    DO(cuStreamSynchronize, NULL);
-    DO(cuDeviceGraphMemTrim, 0);
 }
 
 CASE(graph_errors)

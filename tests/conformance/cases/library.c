@@ -208,3 +208,22 @@ CASE(library_in_two_contexts)
     say_device_bytes("set before", here, 4);
     MUST(cuLibraryUnload, library);
 }
+
+CASE(library_load_with_options)
+{
+    char errors[2000] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE};
+    void *values[] = {errors, (void *)sizeof(errors), (void *)1};
+    CUjit_option unknown[] = {(CUjit_option)12345};
+    CUlibrary library = NULL;
+
+    DO(cuLibraryLoadData, &library, kernels_ptx, options, values, 3, NULL, NULL, 0);
+    say_number("no errors", strlen(errors));
+    values[1] = (void *)sizeof(errors);
+    DO(cuLibraryLoadData, &library, ".version 7.0\n.target sm_75\n.address_size 64\nnonsense\n", options, values, 3,
+       NULL, NULL, 0);
+    say_number("there are words on the error", strlen(errors) > 0);
+    say_number("their size is given back", (size_t)values[1] > 0 && (size_t)values[1] <= sizeof(errors));
+    DO(cuLibraryLoadData, &library, kernels_ptx, unknown, values, 1, NULL, NULL, 0);
+    DO(cuLibraryLoadData, &library, kernels_ptx, NULL, values, 1, NULL, NULL, 0);
+}

@@ -43,8 +43,13 @@ CASE(module_load_with_options)
     CUmodule module = NULL;
 
     DO(cuModuleLoadDataEx, &module, kernels_ptx, 8, options, values);
+    say_number("no errors", strlen(errors));
+    values[1] = (void *)sizeof(info);
+    values[3] = (void *)sizeof(errors);
     DO(cuModuleLoadDataEx, &module, small_ptx, 0, NULL, NULL);
     DO(cuModuleLoadDataEx, &module, small_ptx, 4, options, values);
+    values[1] = (void *)sizeof(info);
+    values[3] = (void *)sizeof(errors);
     DO(cuModuleLoadDataEx, &module, broken_ptx, 8, options, values);
     say_number("there are words on the error", strlen(errors) > 0);
     say_number("their size is given back", (size_t)values[3] > 0 && (size_t)values[3] <= sizeof(errors));

@@ -115,8 +115,12 @@ static void scene_reset(void)
     say("stream", cuStreamSynchronize(stream));
     say("memory", cuMemFree_v2(memory));
     say("pinned", cuMemFreeHost(pinned));
+    must(cuDevicePrimaryCtxRetain(&context, 0), "retain");
+    say("stream again", cuStreamSynchronize(stream));
+    say("memory again", cuMemFree_v2(memory));
     must(cuMemAlloc_v2(&memory, 100), "cuMemAlloc");
     must(cuDevicePrimaryCtxRelease_v2(0), "release");
+    must(cuDevicePrimaryCtxRelease_v2(0), "release of before");
     say("released", cuMemAlloc_v2(&memory, 100));
     must(cuDevicePrimaryCtxGetState(0, &flags, &active), "state");
     say("released twice", cuDevicePrimaryCtxRelease_v2(0));

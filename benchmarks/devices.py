@@ -1,0 +1,74 @@
+"""The device that a benchmark measures: which one, what it is called, and what a native program of it is run with."""
+
+import ctypes
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from backend_host.config import PACKAGE_ROOT
+from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+from benchmarks.errors import NotMeasurableError
+
+SOFTGPU = PACKAGE_ROOT / "build/softgpu"
+_STATE = "FAIRGV_SOFTGPU_STATE"
+
+
+def choose_device(kind: str) -> str:
+    """'soft' or 'cuda'; auto is cuda where NVIDIA's driver reports a device. NotMeasurableError when that was asked for and is not there."""
+    if kind == "soft":
+        return kind
+    reason = _reason_against_cuda()
+    if reason is None:
+        return "cuda"
+    if kind == "cuda":
+        raise NotMeasurableError(f"--device cuda: {reason}")
+    return "soft"
+
+
+def _reason_against_cuda() -> str | None:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "NVIDIA's libcuda.so.1 is not on this machine"
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return "NVIDIA's driver reports no device"
+    return None
+
+
+def device_name(device: str) -> str:
+    """What the results call it. NotMeasurableError when the driver does not say."""
+    if device == "soft":
+        return "softgpu"
+    driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(256)
+    if driver.cuInit(0) or driver.cuDeviceGetName(name, len(name), 0):
+        raise NotMeasurableError("NVIDIA's driver does not say what its device is called")
+    return name.value.decode()
+
+
+def native_environment(device: str, **more: str) -> dict[str, str]:
+    """For a program that runs on the device library itself. NotMeasurableError when softgpu is not built."""
+    if device != "soft":
+        return {**os.environ, **more}
+    if not (SOFTGPU / "libcuda.so.1").exists():
+        raise NotMeasurableError(f"{SOFTGPU / 'libcuda.so.1'} is not built; run make build")
+    search = [str(SOFTGPU), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(search), **more}
+
+
+@contextmanager
+def private_device(device: str) -> Iterator[None]:
+    """For the block, softgpu's device is one that no other program of the machine uses, unless the environment names one."""
+    if device != "soft" or _STATE in os.environ:
+        yield
+        return
+    state = Path(SHARED_MEMORY_FOLDER) / f"fairgv-bench-{secrets.token_hex(4)}"
+    os.environ[_STATE] = str(state)
+    try:
+        yield
+    finally:
+        del os.environ[_STATE]
+        for left in state.parent.glob(f"{state.name}.*"):
+            left.unlink(missing_ok=True)

@@ -1,0 +1,28 @@
+"""All that `fairgv-bench` measures, by name."""
+
+from collections.abc import Mapping
+
+from benchmarks.experiment import Experiment
+from benchmarks.experiments.accounting import Accounting
+from benchmarks.experiments.adapter import Adapter
+from benchmarks.experiments.decisions import Decisions
+from benchmarks.experiments.loops import Loops
+from benchmarks.experiments.mixed import Mixed
+from benchmarks.experiments.mmr import MinMaxRatio
+from benchmarks.experiments.overhead import Overhead
+from benchmarks.experiments.slicing import Slicing
+from benchmarks.experiments.work_conserving import WorkConserving
+
+_ALL: tuple[Experiment, ...] = (
+    Overhead(),
+    MinMaxRatio(),
+    Mixed(),
+    WorkConserving(),
+    Accounting(),
+    Slicing(),
+    Adapter(),
+    Loops(),
+    Decisions(),
+)
+EXPERIMENTS: Mapping[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
+"""In the order in which the help and the page of results have them."""

@@ -1,0 +1,190 @@
+"""Whether what is charged is what was used (Table 2 of the paper), and what a hand-over costs.
+
+Programs: the mean length of a kernel by events, natively, beside the GPU time that a guest is charged for each of its kernels. Mixtures: two
+guests of equal weight run kernels that write down when they began and ended, by the device's own clock; what each was charged stands beside
+the time that its kernels occupied the device, see timeline.py.
+
+Wrong, for programs, when a stream is empty at each launch: the way of the launch then lies between the two events, a few us on a GPU.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.build import NAMES
+from benchmarks.document import Document, Record, records
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
+from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.experiments.overhead import kernels
+from benchmarks.experiments.sharing import alone
+from benchmarks.grid import Grid
+from benchmarks.guests import NATIVE, Setting, open_session
+from benchmarks.paper import Finding, paper
+from benchmarks.ratios import estimate
+from benchmarks.timeline import Timeline, clock_step_ns, device_seconds, gaps_us
+from benchmarks.window import run_together
+from benchmarks.workloads import sized, spin
+from scheduler.registry import DEFAULT_POLICY
+
+PERCENTS = (50, 90, 99)
+
+
+class Accounting(Experiment):
+    """`fairgv-bench accounting`."""
+
+    name = "accounting"
+    summary = "charged beside used GPU time, and hand-overs by the device's clock (Table 2)"
+    repetitions = 1
+    seconds = 4.0
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Programs, and kernels of the mixtures."""
+        parser.add_argument(
+            "--programs",
+            type=names_of(NAMES),
+            default=list(paper()["table2"]),
+            metavar="NAME,...",
+            help="(default: those of Table 2)",
+        )
+        parser.add_argument(
+            "--kernel-us",
+            type=numbers,
+            default=[20.0, 50.0, 200.0, 1000.0, 10_000.0],
+            metavar="US,...",
+            help="of the mixtures (default 20,50,200,1000,10000)",
+        )
+        parser.add_argument("--queue", type=whole, default=256, metavar="N", help="launches in a row (256)")
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """Programs, then mixtures."""
+        return int(options.repetitions * (len(options.programs) + len(options.kernel_us)))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """Each kind in turn."""
+        settings = setting(options)
+        for repetition in range(options.repetitions):
+            for name in options.programs:
+                reporter.doing(name)
+                with reporter.tolerating(name):
+                    yield {**program(name, settings, options.seconds), "repetition": repetition}
+            for kernel_us in options.kernel_us:
+                reporter.doing(f"kernels of {kernel_us:g} us")
+                with reporter.tolerating(f"kernels of {kernel_us:g} us"):
+                    yield mixture(kernel_us, options.queue, settings, options.seconds)
+
+    def grids(self, document: Document) -> list[Grid]:
+        """Programs and mixtures."""
+        return [grid for grid in (_programs(document), _mixtures(document)) if grid is not None]
+
+    def findings(self, document: Document) -> list[Finding]:
+        """The greatest errors."""
+        found = []
+        if programs := _errors(document):
+            found.append(
+                Finding("accounting", "programs", max(abs(100 * estimate(each).mean) for each in programs.values()))
+            )
+        errors = [abs(100 * error) for record in records(document, "mixture") for error in record["errors"]]
+        if errors:
+            found.append(Finding("accounting", "by the device's clock", max(errors)))
+        return found
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """How gaps are distributed, one line for each kernel length."""
+        seen = [record for record in records(document, "mixture") if record["gaps_us"]]
+        if not seen:
+            raise NotMeasurableError("no hand-over was seen")
+        axes = figure.subplots()
+        for record in seen:
+            gaps = np.sort(record["gaps_us"])
+            label = f"{record['kernel_us']:g} us"
+            axes.step(gaps, np.arange(1, len(gaps) + 1) / len(gaps), where="post", label=label)
+        axes.set(xscale="log", xlabel="gap between two vGPUs' kernels, us", ylabel="part of hand-overs", ylim=(0, 1))
+        axes.grid(alpha=0.3)
+        axes.legend(title="kernels of")
+
+
+def program(name: str, settings: Setting, window_s: float) -> Record:
+    """Kernels of one program, natively and as charged."""
+    workload = sized(name, settings.device)
+    with open_session(NATIVE, settings) as native:
+        timed = kernels(native, workload, window_s / 2)
+    charged = alone(workload, DEFAULT_POLICY, settings, window_s)
+    if not charged.nr_launches or charged.charged_s is None:
+        raise ProgramFailedError(f"no kernel within {window_s:g} s")
+    return {"kind": "program", "program": name, **timed, "charged_us": 1e6 * charged.charged_s / charged.nr_launches}
+
+
+def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) -> Record:
+    """Two guests of equal weight, and their logs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fairgv-timeline-") as folder,
+        open_session(DEFAULT_POLICY, settings, (1, 1)) as session,
+    ):
+        paths = [Path(folder) / f"{index}.spans" for index in range(2)]
+        workload = spin(kernel_us, queue)
+        logged = [replace(workload, arguments=(*workload.arguments, "--log", str(path))) for path in paths]
+        outcomes = run_together(session, logged, window_s)
+        logs = [np.fromfile(path, dtype=np.uint64).reshape(-1, 2) for path in paths]
+    if any(len(log) == 0 for log in logs):
+        raise ProgramFailedError(f"no kernel of {kernel_us:g} us ended within {window_s:g} s")
+    charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
+    timeline = Timeline(
+        kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
+    )
+    percentiles = {str(percent): timeline.gap_us(percent) if timeline.gaps_us else None for percent in PERCENTS}
+    return {
+        "kind": "mixture",
+        "queue": queue,
+        **asdict(timeline),
+        "errors": timeline.errors,
+        "gap_percentiles_us": percentiles,
+    }
+
+
+def _errors(document: Document) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for record in records(document, "program"):
+        found.setdefault(record["program"], []).append(record["charged_us"] / record["kernel_us"] - 1)
+    return found
+
+
+def _programs(document: Document) -> Grid | None:
+    rows = []
+    for name, errors in _errors(document).items():
+        mine = [record for record in records(document, "program") if record["program"] == name]
+        native, charged = (estimate([record[key] for record in mine]).mean for key in ("kernel_us", "charged_us"))
+        theirs = paper()["table2"].get(name)
+        cells = (
+            (f"{theirs['nvidia_us']}", f"{theirs['fairgv_us']}", f"{theirs['error_percent']}") if theirs else ("-",) * 3
+        )
+        rows.append((name, f"{native:.1f}", f"{charged:.1f}", f"{100 * estimate(errors).mean:+.1f}", *cells))
+    if not rows:
+        return None
+    columns = ("program", "by events us", "charged us", "error %", "paper: profiler us", "FairGV us", "error %")
+    return Grid(
+        "Kernels of programs",
+        columns,
+        tuple(rows),
+        ("Mean length of a kernel; charged: all GPU time over all kernels.",),
+    )
+
+
+def _mixtures(document: Document) -> Grid | None:
+    rows = []
+    for record in records(document, "mixture"):
+        errors = ", ".join(f"{100 * error:+.1f}" for error in record["errors"])
+        gaps = ("-" if gap is None else f"{gap:.0f}" for gap in record["gap_percentiles_us"].values())
+        rows.append((f"{record['kernel_us']:g}", errors, str(len(record["gaps_us"])), *gaps))
+    if not rows:
+        return None
+    columns = ("kernels of us", "errors of charges %", "hand-overs", "gap us, median", "90 %", "99 %")
+    notes = (
+        "Two vGPUs of equal weight by the device's own clock. The error of a charge is against the time that the kernels occupied the device;",
+        "a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it.",
+    )
+    return Grid("Charges and hand-overs", columns, tuple(rows), notes)

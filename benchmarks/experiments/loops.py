@@ -1,0 +1,125 @@
+"""How fast softgpu is beside plain C loops: each benchmark program on softgpu, and the C loops of the same kernels on the same number of cores.
+
+They run in turn, several times; the ratio of the medians is softgpu's time over the loops' time. Beside it stands what the first launch costs
+more with an empty cache of compiled kernels than with a warm one. The loops have the better of two ways to wait for each other: threads that
+spin are quicker on idle cores, threads that sleep many times quicker on busy ones.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.build import NAMES, build
+from benchmarks.devices import native_environment
+from benchmarks.document import Document, Record, records
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiment import Experiment, Reporter, names_of, whole
+from benchmarks.grid import Grid
+from benchmarks.guests import run
+from benchmarks.guests.process import NativeSession
+from benchmarks.ratios import geometric_mean
+from benchmarks.workloads import parse_report
+
+AIM_RATIO = 2.0
+AIM_COMPILE_S = 0.5
+WAIT_POLICIES = ("active", "passive")
+"""Of OpenMP."""
+
+
+class Loops(Experiment):
+    """`fairgv-bench loops`."""
+
+    name = "loops"
+    summary = "softgpu beside plain C loops on the same cores"
+    seconds = 1.0
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Programs and cores."""
+        nr_cores = len(os.sched_getaffinity(0))
+        parser.add_argument(
+            "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
+        )
+        parser.add_argument(
+            "--threads", type=whole, default=nr_cores, metavar="N", help=f"of both sides (all cores: {nr_cores})"
+        )
+
+    def check(self, options: argparse.Namespace) -> None:
+        """It is about softgpu."""
+        if options.device != "soft":
+            raise NotMeasurableError("loops compares softgpu with C loops: give --device soft")
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """One for each program and repetition."""
+        return int(options.repetitions * len(options.programs))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """Each repetition of a program has an empty cache of its own."""
+        with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as folder:
+            for repetition in range(options.repetitions):
+                for name in options.programs:
+                    reporter.doing(name)
+                    with reporter.tolerating(name):
+                        cache = Path(folder) / f"{name}-{repetition}"
+                        cache.mkdir(mode=0o700)
+                        yield {"kind": "loops", **compared(name, cache, options), "repetition": repetition}
+
+    def grids(self, document: Document) -> list[Grid]:
+        """Medians over the repetitions; the geometric mean is the last row."""
+        rows, ratios = [], []
+        for name in dict.fromkeys(record["program"] for record in records(document, "loops")):
+            mine = [record for record in records(document, "loops") if record["program"] == name]
+            softgpu, loops, cold_s, warm_s = (
+                statistics.median(record[key] for record in mine) for key in ("softgpu", "loops", "cold_s", "warm_s")
+            )
+            ratios.append(loops / softgpu)
+            figures = (f"{softgpu:.3g}", f"{loops:.3g}", mine[0]["unit"], f"{ratios[-1]:.2f}")
+            rows.append((name, *figures, f"{cold_s - warm_s:.2f}"))
+        if not rows:
+            return []
+        rows.append(("geometric mean", "", "", "", f"{geometric_mean(ratios):.2f}", ""))
+        notes = (
+            f"The same kernels as C loops at -O2 on as many cores. Ratio: softgpu's time over that of the loops; aim: {AIM_RATIO:g} in",
+            f"the geometric mean. Compile: what an empty cache adds to the first launch; aim: at most {AIM_COMPILE_S} s.",
+        )
+        columns = ("program", "softgpu", "loops", "unit", "ratio", "compile s")
+        return [Grid("softgpu beside plain C loops", columns, tuple(rows), notes)]
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """Ratios as bars."""
+        [grid] = self.grids(document)
+        axes = figure.subplots()
+        axes.bar([row[0] for row in grid.rows[:-1]], [float(row[4]) for row in grid.rows[:-1]])
+        axes.axhline(1, color="black", linewidth=1, linestyle=":")
+        axes.set(ylabel="softgpu's time over that of the loops")
+        axes.tick_params(axis="x", rotation=70)
+
+
+def compared(name: str, cache: Path, options: argparse.Namespace) -> Record:
+    """Both sides of one program, and its first rounds with the cache empty and filled."""
+    program = build(name)
+    threads = str(options.threads)
+    timed = ["--json", "--seconds", f"{options.seconds:g}", "--no-check"]
+    once = ["--json", "--rounds", "1"]
+
+    def report(arguments: list[str], wait: str = "passive") -> dict[str, Any]:
+        variables = {"FAIRGV_SOFTGPU_CACHE": str(cache), "FAIRGV_SOFTGPU_THREADS": threads}
+        variables |= {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": wait}
+        session = NativeSession(native_environment("soft", **variables))
+        return parse_report(run(session, 0, program, arguments).checked(name))
+
+    cold, warm = report(once), report([*once, "--no-check"])
+    softgpu = report(timed)
+    loops = max(report([*timed, "--loops"], wait)["throughput"] for wait in WAIT_POLICIES)
+    return {
+        "program": name,
+        "unit": softgpu["unit"],
+        "size": softgpu["size"],
+        "softgpu": softgpu["throughput"],
+        "loops": loops,
+        "cold_s": cold["first_round_s"],
+        "warm_s": warm["first_round_s"],
+    }

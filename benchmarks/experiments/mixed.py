@@ -1,0 +1,121 @@
+"""A program beside a background of kernels of another length (Figure 11 of the paper): its run time over that alone; 2 is fair for two.
+
+The background is `spin`, whose kernels last exactly as long as asked for; it keeps a queue of them. Both count in one window, and the run time
+is that of the same work at the window's throughput.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.document import Document, Record, records
+from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
+from benchmarks.experiments.sharing import Mixture, Shared, compare, nr_compared, programs_of
+from benchmarks.grid import Grid
+from benchmarks.paper import Finding, paper
+from benchmarks.ratios import estimate
+from benchmarks.workloads import sized, spin
+from scheduler.registry import DEFAULT_POLICY
+
+FAIR = 2.0
+QUEUED_US = 20_000
+"""The background keeps about so much work in a row, and two kernels at least."""
+MOST_QUEUED = 256
+
+
+class Mixed(Experiment):
+    """`fairgv-bench mixed`."""
+
+    name = "mixed"
+    summary = "run time beside a background of short and long kernels, over alone (Figure 11)"
+    guest_kinds = ("process", "vm")
+    has_systems = True
+    seconds = 4.0
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Programs, and lengths of the background's kernels."""
+        parser.add_argument(
+            "--program",
+            type=programs_of,
+            default=list(paper()["figure11"]["programs"]),
+            metavar="NAME,...",
+            help="in the foreground, one after the other (default: those of Figure 11)",
+        )
+        parser.add_argument(
+            "--background-us",
+            type=numbers,
+            default=[21.0, 207.0, 1605.0, 10_000.0],
+            metavar="US,...",
+            help="lengths of the background's kernels (default 21,207,1605,10000)",
+        )
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """See `compare`."""
+        return nr_compared(len(options.program) * len(options.background_us), options, systems(options))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """See `compare`."""
+        mixtures = [
+            Mixture(
+                f"{name} beside {us:g} us",
+                (1, 1),
+                (sized(name, options.device), spin(us, min(MOST_QUEUED, max(2, round(QUEUED_US / us))))),
+            )
+            for name in options.program
+            for us in options.background_us
+        ]
+        for record in compare(mixtures, systems(options), options, setting(options), reporter):
+            if record["kind"] == "together":
+                program, _, background = record["mixture"].partition(" beside ")
+                record |= {"program": program, "background_us": float(background.split()[0])}
+            yield record
+
+    def grids(self, document: Document) -> list[Grid]:
+        """One row for each background, one column for each system."""
+        found = _run_times(document)
+        if not found:
+            return []
+        compared = list(dict.fromkeys(system for _, _, system in found))
+        rows = []
+        for program, background_us in dict.fromkeys((program, us) for program, us, _ in found):
+            cells = (found.get((program, background_us, system)) for system in compared)
+            texts = (estimate(each).text(2) if each else "-" for each in cells)
+            rows.append((program, f"{background_us:g}", *texts, f"{FAIR:g}"))
+        columns = ("program", "background us", *compared, "fair")
+        notes = ("Run time over that alone, as a guest. Below 2 the program takes more than its half, above 2 less.",)
+        return [Grid("Beside a background", columns, tuple(rows), notes)]
+
+    def findings(self, document: Document) -> list[Finding]:
+        """Of the default policy, which is the paper's, the run time farthest from fair, within the paper's lengths."""
+        low, high = paper()["figure11"]["background_us"]
+        farthest: dict[str, float] = {}
+        for (_, background_us, system), each in _run_times(document).items():
+            mean = estimate(each).mean
+            if low <= background_us <= high and system == DEFAULT_POLICY:
+                farthest[system] = max(farthest.get(system, FAIR), mean, key=lambda time: abs(time - FAIR))
+        return [Finding("mixed", system, time) for system, time in farthest.items()]
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """One panel for each program."""
+        found = _run_times(document)
+        panels = list(dict.fromkeys(program for program, _, _ in found))
+        for axes, program in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            for system in dict.fromkeys(system for _, _, system in found):
+                points = {
+                    us: estimate(each).mean for (of, us, by), each in found.items() if (of, by) == (program, system)
+                }
+                axes.plot(list(points), list(points.values()), "o-", label=system)
+            axes.axhline(FAIR, color="black", linewidth=1, linestyle=":")
+            axes.set(title=program, xscale="log", xlabel="background's kernels, us", ylabel="run time over alone")
+            axes.legend(fontsize="small")
+
+
+def _run_times(document: Document) -> dict[tuple[str, float, str], list[float]]:
+    """By program, background and system: of all repetitions the program's run time, alone as a guest it is 1."""
+    found: dict[tuple[str, float, str], list[float]] = {}
+    for record in records(document, "together"):
+        guest = Shared(record).record["guests"][0]
+        if guest["throughput"] > 0:
+            key = (record["program"], record["background_us"], record["system"])
+            found.setdefault(key, []).append(guest["alone"] / guest["throughput"])
+    return found

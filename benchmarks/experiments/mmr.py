@@ -1,0 +1,171 @@
+"""Shares by weight: completion times, min-max ratio and aggregated overhead of guests that all run one program (Figures 8 and 9 of the paper).
+
+All guests work at once and are counted in one window, so no guest has the device to itself at the end, as it would if each stopped when its
+work was done. A completion time is the time for ten seconds of work at the throughput of the window. The min-max ratio is that of section 5.4.1
+with what the program reaches alone, as a guest, for the ideal; the overhead is against native runs. Alone each program runs in the same
+repetition.
+
+Wrong when guests, workers and the device's threads have no core each: a guest that is not run cannot ask for its share.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.document import Document, Record
+from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
+from benchmarks.experiments.sharing import (
+    Shared,
+    compare,
+    mixture,
+    nr_compared,
+    programs_of,
+    shared,
+    weights_of,
+)
+from benchmarks.grid import Grid
+from benchmarks.paper import Finding, paper
+from benchmarks.ratios import Estimate, estimate
+from scheduler.registry import DEFAULT_POLICY
+
+WORK_S = 10.0
+"""Completion times are of so much work, about that of the paper's programs."""
+BARS_WIDTH = 0.8
+"""Of one guest in the plot."""
+NOTES = (
+    f"Completion times: seconds for what takes {WORK_S:g} s alone, natively. Min-max ratio: 1 is fair. Overhead: 1 is none.",
+    "Intervals are of 95 %.",
+)
+
+
+class MinMaxRatio(Experiment):
+    """`fairgv-bench mmr`."""
+
+    name = "mmr"
+    summary = "shares by weight: completion times, min-max ratio, aggregated overhead (Figures 8 and 9)"
+    guest_kinds = ("process", "vm")
+    has_systems = True
+    seconds = 6.0
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Programs and weights; how `spin` works."""
+        parser.add_argument(
+            "--program",
+            type=programs_of,
+            default=list(paper()["figure8"]["programs"]),
+            metavar="NAME,...",
+            help="in all guests at once, one after the other (default: those of Figure 8); spin: kernels of given lengths",
+        )
+        parser.add_argument("--weights", type=weights_of, default=(1, 2, 3), help="one guest each (default 1:2:3)")
+        parser.add_argument("--kernel-us", type=numbers, default=[500.0], metavar="US,...", help="of spin (500)")
+        parser.add_argument("--queue", type=numbers, default=[256.0], metavar="N,...", help="launches in a row (256)")
+        parser.add_argument("--sleep-us", type=numbers, default=[0.0], metavar="US,...", help="after each row (0)")
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """One for what is reached alone, one for each system."""
+        return nr_compared(len(options.program), options, systems(options))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """See `compare`."""
+        mixtures = [mixture(program, options) for program in options.program]
+        return compare(mixtures, systems(options), options, setting(options), reporter)
+
+    def grids(self, document: Document) -> list[Grid]:
+        """One row for each program and system."""
+        found = shared(document)
+        if not found:
+            return []
+        columns = ("program", "policy", "min-max ratio", "of charges", "overhead", "completion s", "repetitions")
+        rows = [
+            (
+                label,
+                system,
+                estimate([each.min_max_ratio for each in runs]).text(),
+                _optional([each.charged_min_max_ratio for each in runs]),
+                estimate([each.overhead for each in runs]).text(),
+                _completion(runs),
+                str(len(runs)),
+            )
+            for (label, system), runs in found.items()
+        ]
+        guests = f"{len(_weights(document))} guests ({document.get('guests', 'process')})"
+        title = f"Shares of {guests}, weights {_colons(_weights(document))}"
+        return [Grid(title, columns, tuple(rows), NOTES)]
+
+    def findings(self, document: Document) -> list[Finding]:
+        """Of the default policy, which is the paper's."""
+        return [
+            finding
+            for (label, system), runs in shared(document).items()
+            if system == DEFAULT_POLICY
+            for finding in _of_claims(label, system, runs)
+        ]
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """Completion times as bars, the ideal ones as lines."""
+        found = shared(document)
+        panels = list(dict.fromkeys(label for label, _ in found))
+        figure.set_size_inches(max(6, 4.5 * len(panels)), 5)
+        for axes, label in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            _draw(axes, label, {system: runs for (of, system), runs in found.items() if of == label})
+
+
+def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
+    """One program under each system."""
+    weights = next(iter(kinds.values()))[0].weights
+    width = BARS_WIDTH / len(kinds)
+    for number, (system, runs) in enumerate(kinds.items()):
+        times = _times(runs)
+        places = [index - BARS_WIDTH / 2 + (number + 0.5) * width for index in range(len(times))]
+        ratio = estimate([each.min_max_ratio for each in runs]).mean
+        spread = [time.half_width or 0.0 for time in times]
+        axes.bar(places, [time.mean for time in times], width, yerr=spread, capsize=2, label=f"{system}, M {ratio:.2f}")
+    for index, weight in enumerate(weights):
+        ideal = WORK_S * sum(weights) / weight
+        edges = [index - BARS_WIDTH / 2, index + BARS_WIDTH / 2]
+        axes.plot(edges, [ideal, ideal], color="black", linewidth=1, linestyle=":", label="" if index else "ideal")
+    axes.set(title=label, xlabel="guest (weight)", ylabel="completion s", xticks=range(len(weights)))
+    axes.set_xticklabels([f"{index + 1} ({weight:g})" for index, weight in enumerate(weights)])
+    axes.legend(fontsize="small")
+
+
+def _weights(document: Document) -> list[int]:
+    return next(
+        [guest["weight"] for guest in record["guests"]]
+        for record in document["records"]
+        if record["kind"] == "together"
+    )
+
+
+def _colons(weights: list[int]) -> str:
+    return ":".join(map(str, weights))
+
+
+def _optional(ratios: list[float | None]) -> str:
+    known = [ratio for ratio in ratios if ratio is not None]
+    return estimate(known).text() if known else "-"
+
+
+def _times(runs: list[Shared]) -> list[Estimate]:
+    times = [each.completion_times(WORK_S) for each in runs]
+    return [estimate([one[index] for one in times]) for index in range(len(times[0]))]
+
+
+def _completion(runs: list[Shared]) -> str:
+    """With the ideal ones behind."""
+    weights = runs[0].weights
+    ideal = (WORK_S * sum(weights) / weight for weight in weights)
+    return (
+        f"{' '.join(f'{time.mean:.1f}' for time in _times(runs))} (ideal {' '.join(f'{time:.0f}' for time in ideal)})"
+    )
+
+
+def _of_claims(label: str, system: str, runs: list[Shared]) -> Iterator[Finding]:
+    detail = f"{label}, {system}"
+    ratio = estimate([each.min_max_ratio for each in runs]).mean
+    weights = [int(weight) for weight in runs[0].weights]
+    if weights == paper()["figure8"]["weights"]:
+        yield Finding("three_guests", detail, ratio)
+    elif weights == paper()["figure9"]["weights"]:
+        yield Finding("six_guests", detail, ratio)
+        yield Finding("six_guests_overhead", detail, estimate([each.overhead for each in runs]).mean)

@@ -1,0 +1,324 @@
+"""What one guest pays: programs, kernels of given lengths, and single operations through FairGV beside native (Figures 2 and 7 of the paper).
+
+Native runs and runs as a guest follow each other, and each pair gives one ratio; several give a mean with its interval. Ratios of programs
+and kernels are times, guest over native: 1 is no overhead, less is a speed-up. What the programs ask of the driver, their kernels' lengths and
+their calls in 10 ms, stands beside the paper's Table 3: calls are counted in the guest, and those of the preparation are subtracted; kernels
+are timed natively, by events around each of them.
+
+Wrong when the machine does something else: the two runs of a pair then do not meet the same machine.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backend_host.trace import Count, read_counts
+from benchmarks.build import NAMES, build, build_timed
+from benchmarks.document import Document, Record, records
+from benchmarks.errors import ProgramFailedError
+from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.grid import Grid
+from benchmarks.guests import NATIVE, Session, open_session, run
+from benchmarks.paper import Finding, paper
+from benchmarks.ratios import estimate, geometric_mean
+from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
+from scheduler.registry import DEFAULT_POLICY
+
+PARTS = ("programs", "sizes", "operations", "profile")
+QUEUES = (1, 300)
+"""Waited for one by one, and as matrixMul of the CUDA SDK queues them."""
+REGION_BYTES = 1 << 30
+AIMS = {
+    "launch_async": "at most 0.5 us",
+    "launch_sync": "native + 2 us",
+    "pinned_to_device": "0.97",
+    "pinned_from_device": "0.97",
+    "pageable_to_device": "0.9",
+    "pageable_from_device": "0.9",
+}
+OPERATION_NOTES = (
+    "A ratio above 1 means that FairGV is better: faster, or more bytes a second; medians. A guest can be faster than native because it does",
+    "not wait for the driver: a launch or a small copy to the device is a record in a ring, and the worker makes the driver's call on another",
+    "core.",
+)
+
+
+class Overhead(Experiment):
+    """`fairgv-bench overhead`."""
+
+    name = "overhead"
+    summary = "one guest beside native: programs, kernel sizes, call latency, copies (Figures 2 and 7, Table 3)"
+    guest_kinds = ("process", "vm")
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Which parts, and how much of each."""
+        parser.add_argument(
+            "--parts", type=names_of(PARTS), default=list(PARTS), metavar="NAME,...", help=f"of {', '.join(PARTS)}"
+        )
+        parser.add_argument(
+            "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
+        )
+        parser.add_argument(
+            "--kernel-us",
+            type=numbers,
+            default=list(paper()["figure2"]["kernel_us"]),
+            metavar="US,...",
+            help="lengths of kernels (default: those of Figure 2)",
+        )
+        parser.add_argument("--rounds", type=whole, default=20, help="of each single operation in one run (20)")
+        parser.add_argument("--mib", type=whole, default=256, help="size of the large copies (256)")
+
+    def check(self, options: argparse.Namespace) -> None:
+        """In a virtual machine there is no file for the counts."""
+        if options.guests == "vm":
+            options.parts = [part for part in options.parts if part != "profile"]
+            options.mib = min(options.mib, 16)
+
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """Operations count as one."""
+        nr = {"programs": len(options.programs), "sizes": len(options.kernel_us) * len(QUEUES), "operations": 1}
+        pairs = options.repetitions * sum(nr.get(part, 0) for part in options.parts)
+        return int(pairs + ("profile" in options.parts) * len(options.programs))
+
+    def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+        """One guest serves for all of it."""
+        pairs = _pairs(options)
+        files = [workload.path() for _, workload in pairs]
+        if "operations" in options.parts:
+            files.append(build("overhead"))
+        region_bytes = (256 << 20) if options.device == "soft" and options.mib <= 64 else REGION_BYTES
+        with (
+            open_session(NATIVE, setting(options)) as native,
+            open_session(DEFAULT_POLICY, setting(options, region_bytes), (1,), files) as guest,
+        ):
+            both = Both(native, guest)
+            if "programs" in options.parts:
+                self._warm_up(both, options, reporter)
+            for repetition in range(options.repetitions):
+                for what, workload in pairs:
+                    reporter.doing(workload.label)
+                    with reporter.tolerating(workload.label):
+                        yield {**what, **both.timed(workload, options.seconds), "repetition": repetition}
+                if "operations" in options.parts:
+                    reporter.doing("single operations")
+                    yield {"kind": "operations", "repetition": repetition, "values": both.operations(options)}
+            if "profile" in options.parts:
+                yield from profiles(both, options, reporter)
+
+    def _warm_up(self, both: "Both", options: argparse.Namespace, reporter: Reporter) -> None:
+        """Each program once on both sides, small, with its result checked against the CPU's."""
+        for name in options.programs:
+            reporter.doing(f"{name}: the result is checked")
+            for session in (both.native, both.guest):
+                with reporter.tolerating(name):
+                    run(session, 0, build(name), ["--json", "--rounds", "1"]).checked(name)
+
+    def grids(self, document: Document) -> list[Grid]:
+        """One for each part that was measured."""
+        made = (_programs(document), _sizes(document), _operations(document), _profile(document))
+        return [grid for grid in made if grid is not None]
+
+    def findings(self, document: Document) -> list[Finding]:
+        """The means."""
+        found = []
+        if programs := _ratios(document, "program", "program"):
+            found.append(Finding("standalone", "", statistics.fmean(map(statistics.fmean, programs.values()))))
+        for queue in QUEUES:
+            sizes = [record for record in records(document, "size") if record["queue"] == queue]
+            if sizes:
+                ratio = statistics.fmean(record["native"] / record["guest"] for record in sizes)
+                found.append(Finding("matrix_mul_sizes", f"{queue} in a row", ratio))
+        return found
+
+    def plot(self, document: Document, figure: Any) -> None:
+        """Programs to the left, kernel sizes to the right."""
+        left, right = figure.subplots(1, 2)
+        programs = _ratios(document, "program", "program")
+        means = [estimate(each) for each in programs.values()]
+        spread = [each.half_width or 0.0 for each in means]
+        left.bar(list(programs), [each.mean for each in means], yerr=spread, capsize=2)
+        left.axhline(1, color="black", linewidth=1, linestyle=":")
+        left.set(title="programs", ylabel="time over native")
+        left.tick_params(axis="x", rotation=70)
+        for queue in QUEUES:
+            sizes = _ratios_of_sizes(document, queue)
+            right.plot(list(sizes), [estimate(each).mean for each in sizes.values()], "o-", label=f"{queue} in a row")
+        gvirtus = paper()["figure2"]["gvirtus"]
+        right.plot([float(us) for us in gvirtus], list(gvirtus.values()), "s:", color="gray", label="GVirtuS (paper)")
+        right.axhline(1, color="black", linewidth=1, linestyle=":")
+        right.set(title="kernel sizes", xlabel="kernel us", ylabel="time over native")
+        right.legend(fontsize="small")
+
+
+class Both:
+    """The two sides of each pair."""
+
+    def __init__(self, native: Session, guest: Session) -> None:
+        self.native, self.guest = native, guest
+
+    def timed(self, workload: Workload, seconds: float) -> Record:
+        """Throughputs of one pair."""
+        arguments = [*workload.arguments, "--seconds", f"{seconds:g}"]
+        reports = [
+            parse_report(run(side, 0, workload.path(), arguments).checked(workload.program))
+            for side in (self.native, self.guest)
+        ]
+        native, guest = map(throughput, reports)
+        if native <= 0 or guest <= 0:
+            raise ProgramFailedError(f"nothing was done within {seconds:g} s")
+        return {"unit": unit_of(reports[0]), "size": reports[0].get("size"), "native": native, "guest": guest}
+
+    def operations(self, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+        """The values of overhead.cu, by name."""
+        arguments = [str(options.rounds), str(options.mib)]
+        sides = [
+            run(side, 0, build("overhead"), arguments).checked("overhead").split("\n")
+            for side in (self.native, self.guest)
+        ]
+        native, guest = (
+            {name: (float(value), unit) for name, value, unit in map(str.split, filter(None, side))} for side in sides
+        )
+        return {
+            name: {"unit": unit, "native": value, "guest": guest[name][0]} for name, (value, unit) in native.items()
+        }
+
+
+def _pairs(options: argparse.Namespace) -> list[tuple[Record, Workload]]:
+    """What is run in pairs, with what tells it from others."""
+    found: list[tuple[Record, Workload]] = []
+    if "programs" in options.parts:
+        found += [({"kind": "program", "program": name}, sized(name, options.device)) for name in options.programs]
+    if "sizes" in options.parts:
+        for queue in QUEUES:
+            found += [({"kind": "size", "kernel_us": us, "queue": queue}, spin(us, queue)) for us in options.kernel_us]
+    return found
+
+
+def profiles(both: Both, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
+    """One record for each program: kernels, and calls in 10 ms."""
+    for name in options.programs:
+        reporter.doing(f"{name}: calls and kernels")
+        with reporter.tolerating(name):
+            workload = sized(name, options.device)
+            yield {
+                "kind": "profile",
+                "program": name,
+                **kernels(both.native, workload, options.seconds),
+                **calls(both.guest, workload, options.seconds),
+            }
+
+
+def kernels(native: Session, workload: Workload, seconds: float) -> Record:
+    """How many kernels were timed, and their mean length."""
+    program = build_timed(workload.program)
+    with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as folder:
+        times = Path(folder) / "times"
+        arguments = [*workload.arguments, "--seconds", f"{seconds:g}"]
+        run(native, 0, program, arguments, {"BENCHMARK_KERNEL_TIMES": str(times)}).checked(workload.program)
+        number, mean_us = times.read_text().split()
+    return {"nr_timed": int(number), "kernel_us": float(mean_us)}
+
+
+def calls(guest: Session, workload: Workload, seconds: float) -> Record:
+    """Driver calls in 10 ms: those of a long run less those of a short one, so that the preparation is in neither."""
+    (short, short_s), (long, long_s) = (
+        _counted(guest, workload, length) for length in (("--rounds", "1"), ("--seconds", f"{seconds:g}"))
+    )
+    if long_s <= short_s:  # the program's rounds are so long that both made one
+        short, short_s = (0, 0), 0.0
+    each_10_ms = 0.01 / (long_s - short_s)
+    sent, waited = (each_10_ms * (there - here) for there, here in zip(long, short, strict=True))
+    return {"asynchronous": sent, "synchronous": waited, "total": sent + waited}
+
+
+def _counted(guest: Session, workload: Workload, length: tuple[str, str]) -> tuple[tuple[int, int], float]:
+    """Calls sent and calls waited for in a whole run, and the seconds of its timed part."""
+    with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as folder:
+        variables = {"FAIRGV_COUNT": f"{folder}/counts"}
+        output = run(guest, 0, workload.path(), [*workload.arguments, *length], variables).checked(workload.program)
+        counts: list[Count] = read_counts(Path(folder).iterdir())
+    sums = sum(count.nr_sent for count in counts), sum(count.nr_waited for count in counts)
+    return sums, float(parse_report(output)["seconds"])
+
+
+def _ratios(document: Document, kind: str, key: str) -> dict[str, list[float]]:
+    """Times, guest over native, of all repetitions."""
+    found: dict[str, list[float]] = {}
+    for record in records(document, kind):
+        found.setdefault(record[key], []).append(record["native"] / record["guest"])
+    return found
+
+
+def _ratios_of_sizes(document: Document, queue: int) -> dict[float, list[float]]:
+    found: dict[float, list[float]] = {}
+    for record in records(document, "size"):
+        if record["queue"] == queue:
+            found.setdefault(record["kernel_us"], []).append(record["native"] / record["guest"])
+    return found
+
+
+def _programs(document: Document) -> Grid | None:
+    found = _ratios(document, "program", "program")
+    if not found:
+        return None
+    first = {record["program"]: record for record in reversed(records(document, "program"))}
+    rows = []
+    for name, each in found.items():
+        one = first[name]
+        verdict = "slower than native" if min(each) > 1 else ""
+        figures = (f"{one['native']:.3g}", f"{one['guest']:.3g}", one["unit"])
+        rows.append((name, *figures, estimate(each).text(), "close to 1", verdict))
+    mean = geometric_mean([estimate(each).mean for each in found.values()])
+    rows.append(("geometric mean", "", "", "", f"{mean:.3f}", "", ""))
+    columns = ("program", "native", "FairGV", "unit", "time over native", "paper, Figure 7", "")
+    return Grid("Programs, one guest", columns, tuple(rows), ("Time over native: below 1 FairGV is faster.",))
+
+
+def _sizes(document: Document) -> Grid | None:
+    sides = [_ratios_of_sizes(document, queue) for queue in QUEUES]
+    lengths = list(dict.fromkeys(us for side in sides for us in side))
+    if not lengths:
+        return None
+    gvirtus = paper()["figure2"]["gvirtus"]
+    rows = []
+    for us in lengths:
+        cells = (estimate(side[us]).text() if us in side else "-" for side in sides)
+        rows.append((f"{us:g}", *cells, "close to 1", f"{gvirtus.get(f'{us:g}', '-')}"))
+    waited, queued = (f"{queue} in a row" for queue in QUEUES)
+    columns = ("kernels of us", waited, queued, "paper, FairGV, Figure 2", "paper, GVirtuS")
+    notes = ("Time over native, kernels of a given length; the paper's are those of matrixMul, queued.",)
+    return Grid("Kernel sizes", columns, tuple(rows), notes)
+
+
+def _operations(document: Document) -> Grid | None:
+    runs = [record["values"] for record in records(document, "operations")]
+    if not runs:
+        return None
+    rows = []
+    for name, first in runs[0].items():
+        native, guest = (statistics.median(each[name][side] for each in runs) for side in ("native", "guest"))
+        is_rate = first["unit"] == "GB/s"
+        ratio = guest / native if is_rate else native / guest
+        rows.append((name, f"{native:.3g}", f"{guest:.3g}", first["unit"], f"{ratio:.2f}", AIMS.get(name, "")))
+    return Grid(
+        "Single operations", ("operation", "native", "FairGV", "unit", "ratio", "aim"), tuple(rows), OPERATION_NOTES
+    )
+
+
+def _profile(document: Document) -> Grid | None:
+    rows = []
+    for record in records(document, "profile"):
+        theirs = paper()["table3"][record["program"]]
+        cells = [f"{record['kernel_us']:.0f}", f"{theirs['kernel_us']:g}"]
+        for key in ("total", "asynchronous", "synchronous"):
+            cells += [f"{record[key]:.2f}", f"{theirs[key]:.2f}"]
+        rows.append((record["program"], *cells))
+    if not rows:
+        return None
+    titles = ("kernel us", "calls", "asynchronous", "synchronous")
+    columns = ("program", *(word for title in titles for word in (title, "paper")))
+    notes = ("Calls that reach the host in 10 ms, as in the paper's Table 3; kernels by events, natively.",)
+    return Grid("What the programs ask for", columns, tuple(rows), notes)

@@ -1,0 +1,226 @@
+"""Guests that share the device: the same measurement under each policy, and what each program reaches alone. For `mmr` and its kin."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import ratios
+from benchmarks.build import NAMES
+from benchmarks.document import Document, Record, records
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
+from benchmarks.experiment import Reporter
+from benchmarks.guests import NATIVE, Setting, open_session
+from benchmarks.window import Outcome, run_together
+from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
+from scheduler.registry import DEFAULT_POLICY
+
+ALONE_PART = 0.5
+"""Of the window, for each program alone."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What the guests run, and their weights. `label` tells it from others of the same document."""
+
+    label: str
+    weights: tuple[int, ...]
+    workloads: tuple[Workload, ...]
+
+
+def programs_of(text: str) -> list[str]:
+    """Names of benchmark programs, for argparse."""
+    names = text.split(",")
+    for name in names:
+        if name not in (*NAMES, SPIN):
+            raise argparse.ArgumentTypeError(f"there is no program {name}; there are {', '.join(NAMES)} and {SPIN}")
+    return names
+
+
+def weights_of(text: str) -> tuple[int, ...]:
+    """1:2:3, for argparse."""
+    weights = tuple(int(word) for word in text.split(":"))
+    if min(weights) < 1:
+        raise argparse.ArgumentTypeError("weights are whole numbers above 0")
+    return weights
+
+
+def mixture(program: str, options: argparse.Namespace) -> Mixture:
+    """One program in all guests; of `spin` shorter lists of kernel lengths, queues and sleeps are repeated."""
+    weights: tuple[int, ...] = options.weights
+    if program != SPIN:
+        return Mixture(program, weights, (sized(program, options.device),) * len(weights))
+    kinds = [
+        spin(
+            options.kernel_us[index % len(options.kernel_us)],
+            int(options.queue[index % len(options.queue)]),
+            options.sleep_us[index % len(options.sleep_us)],
+        )
+        for index in range(len(weights))
+    ]
+    return Mixture("; ".join(dict.fromkeys(kind.label for kind in kinds)), weights, tuple(kinds))
+
+
+def alone(workload: Workload, system: str, setting: Setting, window_s: float) -> Outcome:
+    """The program with the device to itself."""
+    with open_session(system, setting, (1,), [workload.path()]) as session:
+        return run_together(session, [workload], window_s)[0]
+
+
+def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...]:
+    """All guests at once."""
+    programs = list(dict.fromkeys(workload.path() for workload in mixed.workloads))
+    with open_session(system, setting, mixed.weights, programs) as session:
+        return run_together(session, mixed.workloads, window_s)
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What each kind of program of one repetition reaches alone: natively, and as a guest. Measured when first asked for."""
+
+    setting: Setting
+    window_s: float
+    native: dict[Workload, float] = field(default_factory=dict)
+    guest: dict[Workload, float] = field(default_factory=dict)
+
+    def measure(self, mixed: Mixture) -> None:
+        """In two runs for each kind of program that is new."""
+        for kind in mixed.workloads:
+            if kind not in self.guest:
+                self.native[kind] = alone(kind, NATIVE, self.setting, self.window_s).throughput
+                self.guest[kind] = alone(kind, DEFAULT_POLICY, self.setting, self.window_s).throughput
+
+    def record(self, mixed: Mixture, repetition: int) -> Record:
+        """For the document."""
+        kinds = [
+            {"workload": kind.label, "native": self.native[kind], "guest": self.guest[kind]}
+            for kind in dict.fromkeys(mixed.workloads)
+        ]
+        return {"kind": "alone", "mixture": mixed.label, "repetition": repetition, "programs": kinds}
+
+
+def shares(mixed: Mixture, outcomes: Sequence[Outcome], baselines: Baselines) -> list[dict[str, Any]]:
+    """One entry for each guest of a record."""
+    return [
+        {
+            "weight": weight,
+            "workload": workload.label,
+            "unit": unit_of(outcome.report),
+            "throughput": outcome.throughput,
+            "alone": baselines.guest[workload],
+            "alone_native": baselines.native[workload],
+            "charged_s": outcome.charged_s,
+            "nr_grants": outcome.nr_grants,
+        }
+        for weight, workload, outcome in zip(mixed.weights, mixed.workloads, outcomes, strict=True)
+    ]
+
+
+class Attempts:
+    """Runs under several systems. One that cannot be had here is told once and left out; a failed run costs itself alone."""
+
+    def __init__(self, compared: Sequence[str], tell: Reporter) -> None:
+        self._tell = tell
+        self.systems = list(compared)
+
+    def together(self, system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...] | None:
+        """None when there is no outcome."""
+        self._tell.doing(f"{mixed.label}: {system}")
+        try:
+            return together(system, mixed, setting, window_s)
+        except NotMeasurableError as error:
+            self.systems.remove(system)
+            self._tell.refused(f"{system}: {error}")
+        except ProgramFailedError as error:
+            self._tell.failed(f"{mixed.label}, {system}: {error}")
+        return None
+
+
+def compare(
+    mixtures: Sequence[Mixture], compared: Sequence[str], options: argparse.Namespace, setting: Setting, tell: Reporter
+) -> Iterator[Record]:
+    """For each repetition and mixture what is reached alone, then the mixture under each system."""
+    attempts = Attempts(compared, tell)
+    for repetition in range(options.repetitions):
+        baselines = Baselines(setting, options.seconds * ALONE_PART)
+        for mixed in mixtures:
+            tell.doing(f"{mixed.label}: alone")
+            with tell.tolerating(f"{mixed.label}, alone"):
+                baselines.measure(mixed)
+                yield baselines.record(mixed, repetition)
+                yield from _under_each(attempts, mixed, baselines, options, setting, repetition)
+
+
+def _under_each(
+    attempts: Attempts,
+    mixed: Mixture,
+    baselines: Baselines,
+    options: argparse.Namespace,
+    setting: Setting,
+    repetition: int,
+) -> Iterator[Record]:
+    for system in list(attempts.systems):
+        outcomes = attempts.together(system, mixed, setting, options.seconds)
+        if outcomes is not None:
+            yield {
+                "kind": "together",
+                "mixture": mixed.label,
+                "system": system,
+                "repetition": repetition,
+                "window_s": options.seconds,
+                "guests": shares(mixed, outcomes, baselines),
+            }
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One record of `compare` with its ratios. `overhead` and completion times are against native runs where there were any."""
+
+    record: Record
+
+    def _each(self, key: str) -> list[float]:
+        return [guest[key] for guest in self.record["guests"]]
+
+    @property
+    def weights(self) -> list[float]:
+        return self._each("weight")
+
+    @property
+    def min_max_ratio(self) -> float:
+        """The paper's: throughput over its fair part of what the program reaches alone, as a guest."""
+        return ratios.throughput_min_max_ratio(self._each("throughput"), self._each("alone"), self.weights)
+
+    @property
+    def charged_min_max_ratio(self) -> float | None:
+        """Of charged GPU time over the weight: policy and accounting without the programs. Natively nobody charges."""
+        charged = self._each("charged_s")
+        if None in charged:
+            return None
+        return ratios.min_max_ratio([used / weight for used, weight in zip(charged, self.weights, strict=True)])
+
+    @property
+    def reached_alone(self) -> list[float]:
+        """Natively, or as a guest where an older measurement has no native one."""
+        return [guest["alone_native"] or guest["alone"] for guest in self.record["guests"]]
+
+    @property
+    def overhead(self) -> float:
+        """The paper's aggregated overhead."""
+        return ratios.aggregated_overhead(self._each("throughput"), self.reached_alone)
+
+    def completion_times(self, work_s: float) -> list[float]:
+        """Of each guest, for what takes it `work_s` alone."""
+        return ratios.completion_times(self._each("throughput"), self.reached_alone, work_s)
+
+
+def shared(document: Document) -> dict[tuple[str, str], list[Shared]]:
+    """All repetitions of each mixture and system, in the order in which they were measured."""
+    found: dict[tuple[str, str], list[Shared]] = {}
+    for record in records(document, "together"):
+        found.setdefault((record["mixture"], record["system"]), []).append(Shared(record))
+    return found
+
+
+def nr_compared(nr_mixtures: int, options: argparse.Namespace, compared: Sequence[str]) -> int:
+    """How many records `compare` makes."""
+    return int(options.repetitions * nr_mixtures * (1 + len(compared)))

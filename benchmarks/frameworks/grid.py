@@ -1,0 +1,17 @@
+"""The table of the frameworks' steps, of a document that `python -m benchmarks.frameworks` wrote."""
+
+from benchmarks.document import Document
+from benchmarks.grid import Grid
+
+
+def frameworks_grid(document: Document) -> Grid:
+    """One row for each step, and the geometric mean."""
+    rows = []
+    for step in document["steps"]:
+        times = (f"{1e6 * step[side]:.1f}" for side in ("native_s", "fairgv_s"))
+        rows.append((step["name"], "yes" if step["agrees"] else "NO", *times, f"{step['ratio']:.3f}"))
+    rows.append(("geometric mean", "", "", "", f"{document['geometric_mean']:.3f}"))
+    notes = (
+        "Time of a step through FairGV over native; below 1 FairGV is faster. The same result: to the last digit printed.",
+    )
+    return Grid("Steps", ("step", "same result", "native us", "FairGV us", "ratio"), tuple(rows), notes)

@@ -1,0 +1,63 @@
+"""Guests of the kind, and under the policy, that a measurement asks for."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend_host.config import load_config
+from benchmarks.devices import native_environment
+from benchmarks.guests.machine import machine_session
+from benchmarks.guests.process import NativeSession, process_session
+from benchmarks.guests.session import Session
+from benchmarks.mps import mps_server
+
+NATIVE, MPS = "native", "mps"
+"""Beside the names of policies: the driver's own sharing of the device, and NVIDIA's Multi-Process Service."""
+GUEST_KINDS = ("process", "vm")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements of one command have in common. `slice_ms` None: the device's; sizes in bytes."""
+
+    device: str
+    guests: str = "process"
+    slice_ms: float | None = None
+    region_bytes: int = 256 << 20
+
+
+@contextlib.contextmanager
+def open_session(
+    system: str, setting: Setting, weights: Sequence[int] = (1,), programs: Sequence[Path] = ()
+) -> Iterator[Session]:
+    """`system` is a policy's name, or NATIVE, or MPS; `programs` are what virtual machines are to have.
+
+    Raises NotMeasurableError for what cannot be had here.
+    """
+    if system == NATIVE:
+        yield NativeSession(native_environment(setting.device))
+        return
+    if system == MPS:
+        with mps_server(setting.device) as environment:
+            yield NativeSession(environment)
+        return
+    with tempfile.TemporaryDirectory(prefix="fairgv-bench-", ignore_cleanup_errors=True) as directory:
+        state_dir = Path(directory)
+        state_dir.chmod(0o711)  # workers of another user pass through
+        config = load_config(
+            None,
+            state_dir=state_dir,
+            device=setting.device,
+            policy=system,
+            slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
+            region_bytes=setting.region_bytes,
+            adopt="attached",
+        )
+        if setting.guests == "vm":
+            with machine_session(config, weights, programs) as machines:
+                yield machines
+        else:
+            with process_session(config, weights) as processes:
+                yield processes

@@ -1,0 +1,161 @@
+"""Programs as processes of this host: natively, and as guests of a daemon of their own through `fairgv-run`."""
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend_host.cli import start_in_background, wait_for_end
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.errors import FairGVError
+from backend_host.ipc import Connection
+from benchmarks.errors import ProgramFailedError
+from benchmarks.guests.session import Account, Finished, left_s
+
+END_LIMIT_S = 10.0
+LEAD_S = 0.5
+"""From the last program's first kernel to the window: by then the shares are what they stay."""
+
+
+class ProcessRunning:
+    """A child in a process group of its own, so that Ctrl-C reaches us alone and we end it in order."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as this object
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment,
+            cwd=PACKAGE_ROOT,
+            process_group=0,
+        )
+
+    def read_line(self, deadline_s: float) -> str:
+        """See `Running`."""
+        assert self._child.stdout is not None
+        readable, _, _ = select.select([self._child.stdout], [], [], left_s(deadline_s))
+        if not readable:
+            raise ProgramFailedError(f"{self._name} says nothing; {self._said()}")
+        line = self._child.stdout.readline()
+        if not line:
+            self.finish(END_LIMIT_S).checked(self._name)
+            raise ProgramFailedError(f"{self._name} ended too early")
+        return line.rstrip("\n")
+
+    def tell(self, line: str) -> None:
+        """See `Running`. A program that has ended is found out by `finish`."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.write(f"{line}\n")
+            self._child.stdin.flush()
+
+    def finish(self, limit_s: float) -> Finished:
+        """See `Running`."""
+        try:
+            output, _ = self._child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise ProgramFailedError(f"{self._name} has not ended within {limit_s:.0f} s; {self._said()}") from None
+        self._errors.seek(0)
+        return Finished(output, self._errors.read(), self._child.returncode)
+
+    def stop(self) -> None:
+        """See `Running`. `fairgv-run` passes the signal on."""
+        if self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+        for stream in (self._child.stdin, self._child.stdout, self._errors):
+            with contextlib.suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return f"it said: {lines[-1]}" if lines else "no error either"
+
+
+class NativeSession:
+    """Programs on the device library itself, which shares the device among them as it likes."""
+
+    lead_s = LEAD_S
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+
+    def start(
+        self, index: int, program: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> ProcessRunning:
+        """See `Session`; natively guests are only told apart by their number."""
+        name = f"{program.name}, native"
+        return ProcessRunning([str(program), *arguments], {**self._environment, **(environment or {})}, name)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """See `Session`."""
+        return ()
+
+
+class ProcessSession:
+    """Guests as processes. Their vGPUs are kept open from here, so that accounts outlive programs."""
+
+    lead_s = LEAD_S
+
+    def __init__(self, config: Config, weights: Sequence[int], stack: contextlib.ExitStack) -> None:
+        self._state_dir = config.state_dir
+        self._names = [f"vgpu-{index}" for index in range(len(weights))]
+        for name, weight in zip(self._names, weights, strict=True):
+            holder = stack.enter_context(Connection(config.socket_path))
+            opened = holder.ask("open", name=name, weight=weight, memory_bytes=0, region_bytes=config.region_bytes)
+            os.close(opened["fd"])
+
+    def start(
+        self, index: int, program: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> ProcessRunning:
+        """See `Session`."""
+        options = ["--state-dir", str(self._state_dir), "--vgpu", self._names[index]]
+        command = [sys.executable, "-m", "backend_host.run", *options, "--", str(program), *arguments]
+        return ProcessRunning(command, {**os.environ, **(environment or {})}, f"{program.name}, {self._names[index]}")
+
+    def accounts(self) -> tuple[Account, ...]:
+        """See `Session`."""
+        return read_accounts(self._state_dir, self._names)
+
+
+@contextlib.contextmanager
+def process_session(config: Config, weights: Sequence[int]) -> Iterator[ProcessSession]:
+    """A daemon and its guests, for the block."""
+    with daemon(config), contextlib.ExitStack() as stack:
+        yield ProcessSession(config, weights, stack)
+
+
+@contextlib.contextmanager
+def daemon(config: Config) -> Iterator[None]:
+    """A daemon for the block."""
+    start_in_background(config)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FairGVError):
+            with Connection(config.socket_path) as connection:
+                pid = int(connection.ask("stop")["pid"])
+            wait_for_end(pid)
+
+
+def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
+    """Of the vGPUs of these names."""
+    with Connection(state_dir / "control.sock") as connection:
+        vgpus: dict[str, Any] = {vgpu["name"]: vgpu for vgpu in connection.ask("status")["vgpus"]}
+    found = (vgpus[name] for name in names)
+    return tuple(Account(each["used_ns"], each["nr_grants"], each["totals"]["nr_launches"]) for each in found)

@@ -1,0 +1,87 @@
+"""What every kind of guest offers to a measurement."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.errors import ProgramFailedError
+
+RUN_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """One vGPU's, so far: GPU time charged, turns, and what its programs launched."""
+
+    used_ns: int
+    nr_grants: int
+    nr_launches: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a program ended. `errors` is empty where a guest does not tell them from the output."""
+
+    output: str
+    errors: str
+    exit_code: int
+
+    def checked(self, name: str) -> str:
+        """The output. ProgramFailedError when the program failed."""
+        if self.exit_code != 0:
+            said = (self.errors or self.output).strip().splitlines()
+            raise ProgramFailedError(f"{name}: exit status {self.exit_code}{f': {said[-1]}' if said else ''}")
+        return self.output
+
+
+class Running(Protocol):
+    """A program of one guest."""
+
+    def read_line(self, deadline_s: float) -> str:
+        """The next line it prints; ProgramFailedError when none comes until then, on the monotonic clock, or when it ends."""
+
+    def tell(self, line: str) -> None:
+        """A line for its standard input."""
+
+    def finish(self, limit_s: float) -> Finished:
+        """Waits for its end; ProgramFailedError when it does not come."""
+
+    def stop(self) -> None:
+        """Ends it if it still runs. Safe at any time."""
+
+
+class Session(Protocol):
+    """One guest for each weight, or as many native programs as one likes. `lead_s` is how long before a window its guests must know it."""
+
+    lead_s: float
+
+    def start(
+        self, index: int, program: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Running:
+        """Runs a program in one guest."""
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Of the vGPUs, in the order of the guests; natively there is nobody who keeps any."""
+
+
+def run(
+    session: Session,
+    index: int,
+    program: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    limit_s: float = RUN_LIMIT_S,
+) -> Finished:
+    """A program from its start to its end."""
+    child = session.start(index, program, arguments, environment)
+    try:
+        return child.finish(limit_s)
+    finally:
+        child.stop()
+
+
+def left_s(deadline_s: float) -> float:
+    """Seconds until then, on the monotonic clock; not below 0."""
+    return max(0.0, deadline_s - time.monotonic())

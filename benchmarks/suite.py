@@ -1,0 +1,114 @@
+"""Several experiments in a row, each with its part of the time; at the end one short table."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.devices import choose_device
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiment import Conduct, beside_the_paper, terminal
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.grid import Grid
+from benchmarks.guests.session import left_s
+
+FIRST_SIGNAL = 129
+LEAST_MINUTES = 0.05
+"""For one that has come too late: it measures one thing."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment: `file` is the stem of what it writes, `minutes` after which it begins nothing new."""
+
+    file: str
+    words: str
+    minutes: float
+    device: str = ""
+    """Which one it is for; both where empty."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Experiments in their order; none begins anything new when `minutes` are over."""
+
+    minutes: float
+    entries: tuple[Entry, ...]
+
+
+SUITES: Mapping[str, Suite] = {
+    "quick": Suite(4.7, (
+        Entry("overhead", "overhead --seconds 0.4 --repetitions 1 --kernel-us 51,391 --rounds 5 --mib 32", 2.0),
+        Entry("mmr", "mmr --program matrixMul,spin --seconds 3 --repetitions 1 --policy fair,first-come --native", 0.9),
+        Entry("mixed", "mixed --program matrixMul --background-us 207,10000 --seconds 2 --repetitions 1", 0.5),
+        Entry("work-conserving", "work-conserving --sleep-percent 0,80 --seconds 2 --repetitions 1", 0.4),
+        Entry("accounting", "accounting --programs matrixMul,scan --kernel-us 1000 --seconds 2", 0.4),
+        Entry("loops", "loops --seconds 0.2 --repetitions 1", 0.9, "soft"),
+    )),
+    "full-1": Suite(9.0, (
+        Entry("overhead", "overhead --seconds 0.8 --repetitions 2", 6.4),
+        Entry("accounting", "accounting --seconds 3", 1.3),
+        Entry("work-conserving", "work-conserving --seconds 3 --repetitions 1", 1.2),
+    )),
+    "full-2": Suite(9.0, (
+        Entry("mmr-three", "mmr --seconds 3.5 --repetitions 2 --policy fair,first-come", 2.8),
+        Entry("mmr-six", "mmr --program BlackScholes,srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 2", 1.5),
+        Entry("mmr-native", "mmr --program matrixMul,srad_v1 --seconds 4 --repetitions 1 --native", 1.0),
+        Entry("mmr-interactive", "mmr --program spin --queue 1 --seconds 8 --repetitions 1", 0.5),
+        Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-poll,first-come"
+              " --seconds 6 --repetitions 1", 0.9),
+        Entry("mixed", "mixed --policy fair,credit-poll --seconds 2.5 --repetitions 1", 2.3),
+    )),
+}  # fmt: skip
+"""The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""
+
+
+def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
+    """Exit status: 0, 1 when something failed, or 128 + n when a signal ended it; what was measured until then is shown."""
+    options.device = choose_device(options.device)
+    console = Console(stderr=True)
+    status, rows, findings = 0, [], []
+    suite = SUITES[options.suite]
+    deadline_s = time.monotonic() + 60 * suite.minutes
+    for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
+        minutes = min(entry.minutes, max(LEAST_MINUTES, left_s(deadline_s) / 60))
+        path = options.output / f"{entry.file}-{options.device}.json"
+        path.unlink(missing_ok=True)
+        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
+        console.rule(" ".join(words), style="dim")
+        begin_s = time.monotonic()
+        ended = _run(conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console)
+        seconds = f"{time.monotonic() - begin_s:.0f}"
+        status = max(status, ended)
+        rows.append((entry.file, *_outcome(path), seconds, str(path)))
+        if path.exists():
+            document = json.loads(path.read_text())
+            findings += EXPERIMENTS[document["experiment"]].findings(document)
+        if ended >= FIRST_SIGNAL:
+            break
+    output = terminal()
+    columns = ("experiment", "measured", "failures", "seconds", "file")
+    output.print(Grid(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
+    output.print(beside_the_paper(findings).on_terminal())
+    return status
+
+
+def _run(conduct: Conduct, console: Console) -> int:
+    try:
+        return conduct.run()
+    except NotMeasurableError as error:
+        console.print(f"fairgv-bench: {error}", markup=False, highlight=False, soft_wrap=True)
+        return 1
+
+
+def _outcome(path: Path) -> tuple[str, str]:
+    """Records, with why they are not all, and failures."""
+    if not path.exists():
+        return "nothing", "-"
+    document = json.loads(path.read_text())
+    nr = str(len(document["records"]))
+    return f"{nr}, {document['ended']}" if document["ended"] else nr, str(len(document["failures"]))

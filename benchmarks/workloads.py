@@ -1,0 +1,81 @@
+"""What a guest runs: a benchmark program and its arguments. Sizes are chosen so that a round takes milliseconds on the device."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.build import NAMES, build
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
+
+GPU_SIZES: Mapping[str, int] = {
+    "BlackScholes": 16_000_000,
+    "cfd": 200_000,
+    "convolutionSeparable": 6144,
+    "heartwall": 51,
+    "histogram": 128_000_000,
+    "hotspot": 2048,
+    "lavaMD": 10,
+    "matrixMul": 896,
+    "nw": 4096,
+    "pathfinder": 200_000,
+    "scan": 1 << 23,
+    "srad_v1": 2048,
+}
+"""On a GPU, so that kernels last about as long as in the paper's Table 3 where the program allows it; softgpu takes each program's default."""
+
+SPIN = "spin"
+SPIN_UNIT = "kernel s/s"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One program of benchmarks/programs with its arguments. `label` is what tables call it."""
+
+    program: str
+    label: str
+    arguments: tuple[str, ...] = ()
+
+    def path(self) -> Path:
+        """Built, and up to date."""
+        return build(self.program)
+
+
+def sized(program: str, device: str) -> Workload:
+    """One of the twelve, as large as the device wants it. NotMeasurableError for a name that is none of them."""
+    if program not in NAMES:
+        raise NotMeasurableError(f"there is no program {program}; there are {', '.join(NAMES)} and {SPIN}")
+    size = ("--size", str(GPU_SIZES[program])) if device == "cuda" else ()
+    return Workload(program, program, ("--json", "--no-check", *size))
+
+
+def spin(kernel_us: float, queue: int, sleep_us: float = 0.0) -> Workload:
+    """Kernels of that length, so many in a row before a synchronisation, then a sleep."""
+    words = ("--kernel-us", f"{kernel_us:g}", "--queue", str(queue), "--sleep-us", f"{sleep_us:g}")
+    label = f"kernels of {kernel_us:g} us, {queue} in a row" + (f", {sleep_us:g} us of sleep" if sleep_us else "")
+    return Workload(SPIN, label, words)
+
+
+def parse_report(output: str) -> dict[str, Any]:
+    """The JSON object that a program printed in its last line. ProgramFailedError when there is none."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            try:
+                report: dict[str, Any] = json.loads(line)
+            except ValueError:
+                break
+            return report
+    raise ProgramFailedError(f"a benchmark program printed no report, but: {output.strip()[-200:] or 'nothing'}")
+
+
+def throughput(report: Mapping[str, Any]) -> float:
+    """What a program did in a second, in its own unit; for `spin` seconds of kernels."""
+    if "kernels" in report:
+        return float(report["kernels"] * report["kernel_us"] / 1e6 / report["seconds"])
+    return float(report["throughput"])
+
+
+def unit_of(report: Mapping[str, Any]) -> str:
+    """Of `throughput`."""
+    return str(report.get("unit", SPIN_UNIT))

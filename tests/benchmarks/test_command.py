@@ -1,0 +1,194 @@
+"""`fairgv-bench` as people meet it: help, refusals, an interrupt, several experiments in a row."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.config import PACKAGE_ROOT
+from benchmarks.cli import main
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.mps import CONTROL, mps_server
+from benchmarks.suite import SUITES, Entry, Suite
+from tests.children import running
+from tests.end_to_end.host import wait_until
+
+LIMIT_S = 120
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert "--repetitions" in capsys.readouterr().out
+
+
+def test_the_help_names_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in (*EXPERIMENTS, "suite"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["slicing", "--device", "soft"], "FairGV does not slice kernels yet"),
+        (["accounting", "--device", "soft", "--guests", "vm"], "accounting measures guests that are processes"),
+        (["work-conserving", "--device", "soft", "--sleep-percent", "100"], "from 0 to below 100"),
+        (["run", "--device", "soft", "--dir", "/nowhere"], "/nowhere is no folder"),
+        (["mmr", "--device", "cuda"], "--device cuda: no driver here"),
+    ],
+)
+def test_refusals_say_why(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.devices._reason_against_cuda", lambda: "no driver here")
+    assert main(words) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("fairgv-bench: ")
+    assert sentence in printed.err
+
+
+def test_a_folder_without_programs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--device", "soft", "--dir", str(tmp_path)]) == 1
+    assert "neither a .cu file nor a folder with a Makefile" in capsys.readouterr().err
+
+
+def test_softgpu_that_is_not_built_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.devices.SOFTGPU", tmp_path)
+    assert main(["mmr", "--device", "soft", "--program", "spin"]) == 1
+    assert "is not built; run make build" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["mmr", "--policy", "lottery"], "there is no policy lottery; there are credit-hs"),
+        (["mmr", "--program", "doom"], "there is no program doom; there are BlackScholes"),
+        (["mmr", "--weights", "0:1"], "whole numbers above 0"),
+        (["overhead", "--parts", "all"], "there is no all; there are programs, sizes"),
+        (["mixed", "--seconds", "0"], "0 is not above 0"),
+        (["mixed", "--repetitions", "0"], "not a whole number above 0"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A control program that notes what it is told, in place of MPS's; and a client that comes to its end."""
+    program, notes = tmp_path / CONTROL, tmp_path / "notes"
+    program.write_text(f'#!/bin/sh\necho "$@" $(cat) >> {notes}\ntest -d "$CUDA_MPS_PIPE_DIRECTORY"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("benchmarks.mps.build", lambda _name: Path("/bin/true"))
+    yield notes
+
+
+def test_mps_is_started_and_told_to_quit(control: Path) -> None:
+    with mps_server("cuda") as environment:
+        assert Path(environment["CUDA_MPS_PIPE_DIRECTORY"]).is_dir()
+        assert control.read_text() == "-d\n"
+    assert control.read_text() == "-d\nquit\n"
+
+
+def test_mps_that_serves_nobody_is_refused_and_told_to_quit(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.mps.build", lambda _name: Path("/bin/false"))
+    with pytest.raises(NotMeasurableError, match="MPS serves nobody: exit status 1"), mps_server("cuda"):
+        pass
+    assert control.read_text() == "-d\nquit\n"
+
+
+def test_mps_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotMeasurableError, match=f"there is no {CONTROL} on this machine"), mps_server("cuda"):
+        pass
+
+
+def processes_that_name(text: str) -> list[str]:
+    """Command lines of living processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            found.append(line)
+    return found
+
+
+def test_an_interrupt_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    report, places = tmp_path / "found.json", tmp_path / "tmp"
+    places.mkdir(mode=0o711)
+    tmp_path.chmod(0o711)
+    words = ["mmr", "--program", "spin", "--weights", "1:1", "--seconds", "0.2", "--repetitions", "500"]
+    command = [sys.executable, "-m", "benchmarks.cli", *words, "--device", "soft", "--json", str(report)]
+    environment = {**os.environ, "TMPDIR": str(places)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running(command, cwd=PACKAGE_ROOT, env=environment, **pipes) as child:
+        wait_until(lambda: report.exists() and '"together"' in report.read_text(), "a record", LIMIT_S)
+        child.send_signal(signal.SIGINT)
+        output, errors = child.communicate(timeout=LIMIT_S)
+    assert child.returncode == 128 + signal.SIGINT, errors
+    document = json.loads(report.read_text())
+    assert document["ended"] == "interrupted"
+    assert any(record["kind"] == "together" for record in document["records"])
+    assert "min-max ratio" in output
+    assert "Not whole: interrupted." in output
+    wait_until(lambda: not processes_that_name(str(places)), "all processes ended")
+    assert list(places.iterdir()) == []
+
+
+def test_minutes_that_are_over_end_a_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "found.json"
+    words = ["--decisions", "5", "--repetitions", "100", "--minutes", "1e-9", "--json", str(report)]
+    assert main(["decisions", "--device", "soft", *words]) == 0
+    document = json.loads(report.read_text())
+    assert len(document["records"]) == 1
+    assert document["ended"] == "1e-09 minutes were over"
+    assert "Not whole" in capsys.readouterr().out
+
+
+def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = (
+        Entry("refused", "slicing", 1),
+        Entry("decisions", "decisions --decisions 5 --repetitions 1", 1),
+        Entry("elsewhere", "decisions", 1, "cuda"),
+    )
+    monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(1, entries)})
+    assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "FairGV does not slice kernels yet" in printed.err
+    rows = [line for line in printed.out.splitlines() if "│" in line]
+    assert any("refused" in row and "nothing" in row for row in rows)
+    assert any("decisions-soft.json" in row and " 5 " in row for row in rows)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["decisions-soft.json", "decisions-soft.png"]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_suites_are_command_lines_and_within_their_time(name: str) -> None:
+    from benchmarks.cli import conduct_of  # noqa: PLC0415
+
+    suite = SUITES[name]
+    for entry in suite.entries:
+        conduct = conduct_of(entry.words.split())
+        assert conduct.experiment.nr_records(conduct.options) > 0
+    assert suite.minutes < (5 if name == "quick" else 10)

@@ -1,0 +1,159 @@
+"""Every experiment once in its smallest form, on softgpu with real guests. No time is asserted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cli import main
+from benchmarks.experiments import EXPERIMENTS
+
+PNG = b"\x89PNG"
+SHORT = ("--device", "soft", "--seconds", "0.2", "--repetitions", "1")
+
+
+def measured(folder: Path, *words: str, status: int = 0) -> dict[str, Any]:
+    """What an experiment wrote. It has drawn something, too."""
+    path, plot = folder / "out" / "found.json", folder / "out" / "found.png"
+    assert main([words[0], *SHORT, *words[1:], "--json", str(path), "--plot", str(plot)]) == status
+    document: dict[str, Any] = json.loads(path.read_text())
+    assert plot.read_bytes().startswith(PNG)
+    assert document["experiment"] == words[0]
+    assert document["device"] == "softgpu"
+    assert document["ended"] is None
+    assert document["command"].startswith(f"fairgv-bench {words[0]} ")
+    assert str(path) not in document["command"]
+    assert EXPERIMENTS[words[0]].grids(document)
+    return document
+
+
+def of_kind(document: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [record for record in document["records"] if record["kind"] == kind]
+
+
+def test_overhead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--programs", "matrixMul,scan", "--kernel-us", "391", "--rounds", "2", "--mib", "1")
+    document = measured(tmp_path, "overhead", *words)
+    assert document["failures"] == []
+    for record in of_kind(document, "program") + of_kind(document, "size"):
+        assert min(record["native"], record["guest"]) > 0
+    [operations] = of_kind(document, "operations")
+    assert {"launch_async", "pinned_to_device", "pageable_from_device"} <= set(operations["values"])
+    profiles = {record["program"]: record for record in of_kind(document, "profile")}
+    assert set(profiles) == {"matrixMul", "scan"}
+    for record in profiles.values():
+        assert min(record["nr_timed"], record["kernel_us"], record["asynchronous"], record["synchronous"]) > 0
+        assert record["total"] == pytest.approx(record["asynchronous"] + record["synchronous"])
+    # matrixMul waits once for three launches.
+    product = profiles["matrixMul"]
+    assert product["asynchronous"] == pytest.approx(3 * product["synchronous"], rel=0.05)
+    printed = capsys.readouterr().out
+    for what in ("Figure 7", "44.27", "geometric mean", "pinned_to_device"):
+        assert what in printed
+
+
+def test_mmr_and_the_driver_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--program", "spin", "--weights", "1:2", "--policy", "fair,credit-hs", "--native", "--slice-ms", "2")
+    document = measured(tmp_path, "mmr", *words)
+    assert [record["system"] for record in of_kind(document, "together")] == ["fair", "credit-hs", "native"]
+    assert document["refused"] == ["mps: MPS is NVIDIA's: there is none for softgpu"]
+    for record in of_kind(document, "together"):
+        is_native = record["system"] == "native"
+        for guest in record["guests"]:
+            assert guest["throughput"] > 0
+            assert (guest["charged_s"] is None) == is_native
+    printed = capsys.readouterr().out
+    assert "ideal 30 15" in printed
+
+
+def test_mixed(tmp_path: Path) -> None:
+    document = measured(tmp_path, "mixed", "--program", "matrixMul", "--background-us", "207")
+    [record] = of_kind(document, "together")
+    assert (record["program"], record["background_us"]) == ("matrixMul", 207)
+    assert {guest["workload"] for guest in record["guests"]} == {"matrixMul", "kernels of 207 us, 97 in a row"}
+
+
+def test_work_conserving(tmp_path: Path) -> None:
+    document = measured(tmp_path, "work-conserving", "--sleep-percent", "80", "--program", "matrixMul")
+    [record] = of_kind(document, "utilisation")
+    busy, sleeper = record["parts"]
+    assert min(busy, sleeper) > 0
+
+
+def test_accounting(tmp_path: Path) -> None:
+    document = measured(
+        tmp_path, "accounting", "--programs", "matrixMul", "--kernel-us", "500", "--slice-ms", "2", "--seconds", "1"
+    )
+    [program] = of_kind(document, "program")
+    assert min(program["kernel_us"], program["charged_us"]) > 0
+    [mixture] = of_kind(document, "mixture")
+    assert len(mixture["errors"]) == 2
+    assert mixture["gaps_us"]
+
+
+def test_loops(tmp_path: Path) -> None:
+    document = measured(tmp_path, "loops", "--programs", "matrixMul")
+    [record] = document["records"]
+    assert min(record["softgpu"], record["loops"]) > 0
+    assert record["cold_s"] > record["warm_s"] > 0
+
+
+def test_decisions(tmp_path: Path) -> None:
+    document = measured(tmp_path, "decisions", "--decisions", "5")
+    assert len(document["records"]) == 5
+
+
+def test_a_program_that_fails_costs_its_row_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.workloads.GPU_SIZES", {})
+    monkeypatch.setattr("benchmarks.experiments.overhead.sized", _wrongly_sized)
+    words = ("--parts", "programs", "--programs", "matrixMul,scan")
+    document = measured(tmp_path, "overhead", *words, status=1)
+    assert [record["program"] for record in of_kind(document, "program")] == ["scan"]
+    assert any("not a multiple of" in failure for failure in document["failures"])
+
+
+def _wrongly_sized(program: str, device: str) -> Any:
+    from benchmarks.workloads import Workload  # noqa: PLC0415
+
+    size = ("--size", "33") if program == "matrixMul" else ()
+    return Workload(program, program, ("--json", "--no-check", *size))
+
+
+ANSWER = """\
+#include <cstdio>
+__global__ void answer(int *where) { *where = 42; }
+int main()
+{
+    int *device, host = 0;
+    cudaMalloc(&device, sizeof(int));
+    answer<<<1, 1>>>(device);
+    cudaMemcpy(&host, device, sizeof(int), cudaMemcpyDeviceToHost);
+    printf("%d\\nElapsed time: %ld ms\\n", host, (long)device);
+    return 0;
+}
+"""
+LIBRARY_PATH = '#include <cstdio>\n#include <cstdlib>\nint main() { puts(getenv("LD_LIBRARY_PATH")); return 0; }\n'
+CLOCK = '#include <cstdio>\n#include <ctime>\nint main() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); printf("%ld\\n", t.tv_nsec); }\n'
+
+
+def test_run_tells_what_agrees_and_what_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "programs"
+    (folder / "made").mkdir(parents=True)
+    (folder / "made/Makefile").write_text("answer: answer.cu\n\tnvcc -o $@ $<\n")
+    (folder / "made/answer.cu").write_text(ANSWER)
+    (folder / "broken.cu").write_text("int main( {\n")
+    (folder / "path.cu").write_text(LIBRARY_PATH)
+    (folder / "time.cu").write_text(CLOCK)
+    before = sorted(path.name for path in folder.rglob("*"))
+    document = measured(tmp_path, "run", "--dir", str(folder), status=1)
+    verdicts = {record["program"]: record["verdict"] for record in document["records"]}
+    assert verdicts == {
+        "broken.cu": "does not build",
+        "made": "agrees",
+        "path.cu": "differs",
+        "time.cu": "differs from itself",
+    }
+    assert "error" in document["records"][0]["why"]
+    assert sorted(path.name for path in folder.rglob("*")) == before
+    assert "1 agrees" in capsys.readouterr().out

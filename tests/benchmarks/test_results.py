@@ -1,0 +1,103 @@
+"""Tables and the page of results are made of documents alone, committed ones and unfinished ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.document import command_line, origin
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.grid import Grid
+from benchmarks.results import RESULTS, documents, page, section
+
+HEAD: dict[str, Any] = {
+    "device": "softgpu",
+    "date": "2026-01-02",
+    "machine": "2 cores, Linux 6",
+    "load_before": 0.1,
+    "command": "fairgv-bench mmr",
+    "guests": "process",
+    "ended": None,
+    "refused": [],
+    "failures": [],
+}
+
+
+def guest(weight: int, throughput: float, alone: float = 6.0, native: float | None = 8.0) -> dict[str, Any]:
+    return {
+        "weight": weight,
+        "throughput": throughput,
+        "alone": alone,
+        "alone_native": native,
+        "charged_s": float(weight),
+    }
+
+
+def together(repetition: int, system: str, *guests: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "together",
+        "mixture": "matrixMul",
+        "system": system,
+        "repetition": repetition,
+        "guests": list(guests),
+    }
+
+
+def test_the_committed_documents_can_be_read_and_shown() -> None:
+    found = documents(RESULTS)
+    assert found
+    for document in found:
+        assert document["date"] in section(document)
+
+
+def test_the_page_names_every_claim_and_is_made_of_files_alone(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    assert text.count("not measured") == 9
+    assert "Table 4" in text
+
+
+def test_shares_of_a_known_document() -> None:
+    runs = [
+        together(0, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 3.0)),
+        together(1, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 2.4)),
+        together(0, "native", *({**guest(1, 2.0), "charged_s": None} for _ in range(3))),
+    ]
+    document = {**HEAD, "experiment": "mmr", "records": runs}
+    [grid] = EXPERIMENTS["mmr"].grids(document)
+    fair, native = grid.rows
+    assert fair[2].startswith("0.900 ± ")
+    assert fair[3].startswith("1.000 ± 0.000")
+    assert fair[4].startswith("1.407 ± ")  # the mean of 8/6 and 8/5.4
+    assert fair[5].startswith("80.0 40.0 30.0 (ideal 60 30 20)")
+    assert native[2:4] == ("1.000", "-")
+    [finding] = EXPERIMENTS["mmr"].findings(document)
+    assert finding.ours == pytest.approx(0.9)
+    assert finding.cells()[-1] == "behind"
+
+
+def test_an_older_document_without_native_runs() -> None:
+    runs = [together(0, "fair", guest(1, 1.0, native=None), guest(2, 2.0, native=None))]
+    [grid] = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})
+    assert grid.rows[0][4] == "2.000"
+
+
+def test_an_unfinished_document_says_so() -> None:
+    document = {**HEAD, "experiment": "mmr", "ended": "interrupted", "records": []}
+    assert EXPERIMENTS["mmr"].grids(document) == []
+    assert "not whole: interrupted" in origin(document)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_document_without_records_makes_no_table(name: str) -> None:
+    assert EXPERIMENTS[name].grids({**HEAD, "experiment": name, "records": []}) == []
+    assert EXPERIMENTS[name].findings({**HEAD, "experiment": name, "records": []}) == []
+
+
+def test_a_grid_on_a_page() -> None:
+    text = Grid("Title", ("name", "figure"), (("a|b", "1.5"), ("c", "-")), ("A note.",)).on_page()
+    assert text == "### Title\n\nA note.\n\n| name | figure |\n|---|---:|\n| a\\|b | 1.5 |\n| c | - |\n"
+
+
+def test_a_command_line_is_told_without_its_outputs() -> None:
+    words = ["mmr", "--json", "a b.json", "--seconds", "2"]
+    assert command_line("fairgv-bench", words, Path("a b.json"), None) == "fairgv-bench mmr --seconds 2"
