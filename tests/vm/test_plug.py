@@ -10,6 +10,8 @@ import pytest
 from backend_host.vm.domain_xml import DomainXml, PciSlot
 from backend_host.vm.plug import lasting_slot, plug
 
+pytestmark = pytest.mark.vm
+
 REGION_BYTES = 256 << 20
 Q35 = "<controller type='pci' index='0' model='pcie-root'/>"
 PC = "<controller type='pci' index='0' model='pci-root'/>"
