@@ -53,6 +53,7 @@ def open_session(
             policy=system,
             slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
             region_bytes=setting.region_bytes,
+            adopt="attached",
         )
         if setting.guests == "vm":
             with machine_session(config, weights, programs) as machines:

@@ -306,7 +306,7 @@ def test_a_rename_back(scene: Scene) -> None:
 def test_undefined_is_gone(scene: Scene) -> None:
     assert scene.virsh("undefine", scene.guest.name).returncode == 0
     wait_until(lambda: not scene.vgpus(), "the vGPU is gone")
-    assert not region_path(f"fairgv-{scene.guest.uuid}").exists()
+    wait_until(lambda: not region_path(f"fairgv-{scene.guest.uuid}").exists(), "its region is gone")
     wait_until(lambda: json.loads((scene.host.state_dir / "domains.json").read_text()) == [], "nothing is remembered")
 
 
