@@ -244,7 +244,7 @@ def test_the_gpu_is_handed_over_within_a_launch(host: Host, region: Region, sett
         other = Kernels(Served(host, other_region))
         other.count(1)
         other.guest.ok("cuCtxSynchronize")
-        kernels.count(LARGE, 4 * LONG_NS)
+        kernels.count(LARGE, 8 * LONG_NS)
         long = kernels.guest.begin("cuCtxSynchronize")
         other.count(1)
         assert other.words(1) == expected(nr_blocks=1)
