@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module as Tree
-from cuda_api.ptx.variants import persist_kernel, slice_kernel, used_by
+from cuda_api.ptx.variants import RunsWholeError, Whole, persist_kernel, slice_kernel, used_by
 from cuda_api.ptx.variants.persistent import STATE
 from tests.softgpu.arithmetic.cuda import CudaError, Device, Module
 
@@ -168,8 +168,10 @@ class Kernels:
             try:
                 found[variable] = self._whole_global(variable)[0]
             except CudaError as error:
-                if error.error != _NOT_FOUND or variable not in used.literals:
+                if error.error != _NOT_FOUND:
                     raise
+                if variable not in used.literals:
+                    raise RunsWholeError(Whole.HIDDEN_VARIABLE, variable) from error
         return found
 
     def _launch(self, function: ctypes.c_void_p, launch: Launch, grid: Shape, parameters: bytes) -> None:
