@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test test-gpu check format generate bench clean
+.PHONY: setup packages build demo test test-gpu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -41,8 +41,12 @@ test-gpu: build
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto
 bench: build
-	@$(BIN)/python -m benchmarks.build >/dev/null
 	@$(BIN)/python -m benchmarks.cli suite quick --device $(DEVICE)
+
+# What is installed in a virtual machine: a .deb and a tar file in build/package.
+guest-package:
+	@$(MAKE) -s -C frontend_guest
+	@frontend_guest/package/build build/guest build/package
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from backend_host.errors import FairGVError
 from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
+from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
 
 _LOOK_S = 0.1
@@ -26,6 +27,7 @@ _NR_LINES = 20
 """Lines about one region within a minute at most: a guest must not fill the host's disk with its mistakes."""
 _LINES_NS = 60_000_000_000
 CUDA_ERROR_OUT_OF_MEMORY = 2
+CUDA_ERROR_LAUNCH_TIMEOUT = 702
 CUDA_ERROR_SYSTEM_NOT_READY = 802
 
 log = logging.getLogger("fairgv.regions")
@@ -56,7 +58,7 @@ class Owner:
 class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
-    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead.
+    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Caretaker:
         on_worker_end: Callable[[WorkerProcess], None],
         format_region: Callable[[], None],
         is_paused: Callable[[], bool],
+        bells: Bells | None = None,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -74,10 +77,12 @@ class Caretaker:
         self._on_worker_end = on_worker_end
         self._format_region = format_region
         self._is_paused = is_paused
+        self._bells = bells
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
         self._ended: queue.SimpleQueue[tuple[WorkerProcess, int]] = queue.SimpleQueue()
+        self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._nr_failures = 0
         self._nr_lines = 0
@@ -110,6 +115,11 @@ class Caretaker:
             self._region.mark_dead(client.index)
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
+
+    def time_out(self, slot: int) -> None:
+        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT. Returns at once."""
+        self._late.put(slot)
+        self._region.announce()
 
     def workers(self) -> list[WorkerProcess]:
         """Those that serve this region now."""
@@ -215,6 +225,7 @@ class Caretaker:
             vgpu=self._owner.vgpu,
             device=self._owner.device,
             region_fd=self._region.fileno(),
+            bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
         )
         try:
             entry.worker = self._pool.assign(assignment, self._worker_ended)
@@ -236,12 +247,20 @@ class Caretaker:
             self._region.announce()
 
     def _take_news(self) -> None:
+        while not self._late.empty():
+            self._end_late(self._late.get())
         while not self._ended.empty():
             worker, status = self._ended.get()
             for index, entry in self._entries.items():
                 if entry.worker is worker:
                     entry.worker = None
                     self._worker_is_gone(self._region.client(index), entry, status)
+
+    def _end_late(self, slot: int) -> None:
+        for index, entry in self._entries.items():
+            if entry.worker is not None and entry.worker.slot == slot:
+                self._region.fail(index, CUDA_ERROR_LAUNCH_TIMEOUT)
+                entry.worker.stop()
 
     def _worker_is_gone(self, client: Client, entry: _Entry, status: int) -> None:
         """A client that still says HELLO was never served; another worker would most likely end in the same way."""

@@ -15,7 +15,15 @@ from rich.console import Console
 from rich.live import Live
 
 from backend_host import tables
-from backend_host.config import DEVICE_KINDS, PACKAGE_ROOT, Config, default_state_dir, load_config, milliseconds
+from backend_host.config import (
+    DEVICE_KINDS,
+    PACKAGE_ROOT,
+    SLICING_MODES,
+    Config,
+    default_state_dir,
+    load_config,
+    milliseconds,
+)
 from backend_host.daemon import make_state_dir, read_log_tail, serve
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
@@ -64,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
     )
+    start.add_argument(
+        "--slicing",
+        choices=SLICING_MODES,
+        help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
+    )
     start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
     start.set_defaults(run=_start)
 
@@ -90,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     attach.add_argument(
         "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
+    )
+    attach.add_argument(
+        "--doorbell",
+        action="store_true",
+        help="sleeping programs and workers wake each other, with the kernel module in the guest (docs/vm.md)",
     )
     attach.set_defaults(run=_attach)
 
@@ -128,6 +146,7 @@ def _config(options: argparse.Namespace) -> Config:
         device=getattr(options, "device", None),
         policy=getattr(options, "policy", None),
         slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
+        slicing=getattr(options, "slicing", None),
     )
 
 
@@ -266,6 +285,7 @@ def _attach(options: argparse.Namespace) -> int:
             weight=options.weight,
             memory_bytes=options.memory,
             region_bytes=options.region,
+            has_doorbell=options.doorbell,
         )
     print(answer["text"])
     return 0

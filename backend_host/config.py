@@ -42,6 +42,19 @@ class Config:
     """Size of a region when none is given; a power of two."""
     nr_warm_workers: int = 1
     """Workers that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
+    slicing: str = "boxes"
+    """How large launches go, so that the GPU can be handed over within one: boxes (parts of their grid), persistent (blocks that can be told to
+    stop), off (whole); docs/slicing.md."""
+    slicing_threshold_blocks: int = 360_000
+    """Launches of more blocks are large (paper, section 5.5.2: 600 x 600)."""
+    slicing_least_blocks: int = 1500
+    """Of a part."""
+    slicing_part_us: int = 200
+    """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
+    slicing_run_blocks: int = 0
+    """After so many blocks a persistent kernel stops by itself; 0: when it is told to."""
+    watchdog_s: int = 300
+    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never."""
     cuda_library: str = "libcuda.so.1"
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
@@ -76,6 +89,7 @@ class Config:
         return self.state_dir / "daemon.log"
 
 
+SLICING_MODES = ("off", "boxes", "persistent")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
@@ -150,6 +164,17 @@ def _checked(config: Config) -> Config:
     check_region_bytes(config.region_bytes)
     if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
+    if config.slicing not in SLICING_MODES:
+        raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
+    for name in (
+        "slicing_threshold_blocks",
+        "slicing_least_blocks",
+        "slicing_part_us",
+        "slicing_run_blocks",
+        "watchdog_s",
+    ):
+        if not 0 <= getattr(config, name) < 1 << 32:
+            raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.slice_ns and config.slice_ns < 1_000_000:
         raise ConfigError(
             "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/scheduling.md)"

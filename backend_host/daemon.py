@@ -30,9 +30,11 @@ from backend_host.grants import GrantKeeper
 from backend_host.ipc import Message, Server, Session
 from backend_host.statistics import DaemonStatistics, DeviceStatistics
 from backend_host.vgpus import VGpuRegistry
+from backend_host.vm.doorbell import Doorbells
+from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
 from backend_host.worker.control import ControlPage
-from backend_host.workers import WorkerPool, worker_environment, worker_identity
+from backend_host.workers import WorkerPool, slicing_settings, worker_environment, worker_identity
 from scheduler.registry import make_policy
 
 MAX_WEIGHT = 10_000
@@ -116,7 +118,8 @@ class Daemon:
         self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
         environment = worker_environment(identity, config.state_dir)
-        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment)
+        slicing = slicing_settings(config)
+        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
         pool.start()
         stack.callback(pool.stop)
         self._keeper.start()
@@ -124,10 +127,17 @@ class Daemon:
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
+        doorbells = Doorbells(config.state_dir / "doorbells", identity)
+        stack.callback(doorbells.close)
         self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts, coscheduler)
         stack.callback(self._vgpus.remove_all)
+        if config.watchdog_s:
+            watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)
+            self._vgpus.late = watchdog.late
+            watchdog.start()
+            stack.callback(watchdog.stop)
         adopts_all = config.adopt == "all" and not config.is_private
-        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all)
+        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells)
         stack.callback(self._domains.stop)
         self._domains.start()
 
@@ -191,7 +201,9 @@ class Daemon:
         self._owner_only(session)
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
-        return self._domains.attach(str(request["domain"]), _weight(request), _quota(request), region_bytes)
+        has_doorbell = bool(request.get("has_doorbell", False))
+        domain = str(request["domain"])
+        return self._domains.attach(domain, _weight(request), _quota(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
         self._owner_only(session)

@@ -21,6 +21,8 @@ from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.access import label_region
 from backend_host.vm.domain import Attachment, LibvirtDomains, Sight, look_at_all, remove_region_file
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
+from backend_host.vm.doorbell import Doorbells
+from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import prepare_region_file, region_path
 from backend_host.vm.vcpus import find_vcpus
 
@@ -65,8 +67,9 @@ class Domains:
     `adopts_all`: every domain that has the device is served; otherwise only those that were attached here, by this daemon or an earlier one.
     """
 
-    def __init__(self, vgpus: VGpuRegistry, uri: str, state_dir: Path, adopts_all: bool) -> None:
+    def __init__(self, vgpus: VGpuRegistry, uri: str, state_dir: Path, adopts_all: bool, doorbells: Doorbells) -> None:
         self._vgpus = vgpus
+        self._doorbells = doorbells
         self._uri = uri
         self._path = state_dir / "domains.json"
         self._adopts_all = adopts_all
@@ -97,7 +100,7 @@ class Domains:
         else:
             self._look(None)
 
-    def attach(self, name: str, weight: int, quota_bytes: int, region_bytes: int) -> Message:
+    def attach(self, name: str, weight: int, quota_bytes: int, region_bytes: int, has_doorbell: bool) -> Message:
         """Gives the domain a vGPU; the answer's `text` is for the operator. Raises VmError or RefusedError."""
         with self._lock, contextlib.ExitStack() as undo:
             served = _Served("", name, weight, quota_bytes, "", region_bytes, _OFF, is_paused=False)
@@ -108,7 +111,9 @@ class Domains:
                 undo.callback(self._vgpus.remove_if_there, name)
 
             self._watch()
-            attachment = LibvirtDomains(self._uri, before_plug).attach(name, weight, quota_bytes or None, region_bytes)
+            doorbells = self._doorbells if has_doorbell else None
+            libvirt_domains = LibvirtDomains(self._uri, before_plug, doorbells=doorbells)
+            attachment = libvirt_domains.attach(name, weight, quota_bytes or None, region_bytes)
             served.uuid, served.run_id, served.is_paused = attachment.uuid, attachment.run_id, attachment.is_paused
             self._remember(served)
             undo.pop_all()
@@ -227,16 +232,22 @@ class Domains:
             self._vgpus.guest_gone(served.name)  # it ended while nobody told us
         served.run_id, served.is_paused = attachment.run_id, attachment.is_paused
         self._apply_settings(served, attachment)
-        is_other = (served.shm_name, served.region_bytes) != (attachment.shm_name, attachment.region_bytes)
+        has_doorbell = self._doorbells.find(served.shm_name) is not None
+        is_other = (served.shm_name, served.region_bytes, has_doorbell) != (
+            attachment.shm_name,
+            attachment.region_bytes,
+            attachment.server is not None,
+        )
         if is_other or ((is_new_run or not sight.is_running) and not self._has_its_file(served)):
             log.info("domain %s: another region than before", served.name)
             self._vgpus.remove_if_there(served.name)
             del self._served[served.uuid]
             if is_other:
                 remove_region_file(served.shm_name)
+                self._doorbells.end(served.shm_name)
             self._adopt(attachment)
         elif is_new_run and sight.is_running:
-            label_region(region_path(served.shm_name), attachment.label)
+            label_region(self._file_of_qemu(attachment), attachment.label)
             self._machine_started(served, attachment)
 
     def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
@@ -247,6 +258,8 @@ class Domains:
 
     def _has_its_file(self, served: _Served) -> bool:
         """Whether the file that QEMU opens is the one that we serve: gone with a clean-up, say, it was made anew by QEMU."""
+        if self._doorbells.find(served.shm_name) is not None:
+            return self._doorbells.answers(served.shm_name)  # no file: QEMU gets the memory from the server
         try:
             status = region_path(served.shm_name).lstat()
         except OSError:
@@ -255,8 +268,11 @@ class Domains:
 
     def _adopt(self, attachment: Attachment) -> None:
         """Serves a domain that has the device. The region of one that runs already is QEMU's, and its guest finds it laid out from now on."""
-        path = prepare_region_file(attachment.shm_name, attachment.region_bytes, attachment.owner)
-        label_region(path, attachment.label)
+        if attachment.server is None:
+            prepare_region_file(attachment.shm_name, attachment.region_bytes, attachment.owner)
+        else:
+            self._start_server(attachment)
+        label_region(self._file_of_qemu(attachment), attachment.label)
         served = _Served.of(attachment)
         self._add(served)
         self._remember(served)
@@ -271,6 +287,23 @@ class Domains:
             threads = find_vcpus(attachment.uuid, attachment.owner.uid)
             self._vgpus.machine_started(served.name, threads or "the threads of its vCPUs are not known")
 
+    def _start_server(self, attachment: Attachment) -> None:
+        expected = self._doorbells.socket_path(attachment.shm_name)
+        if attachment.server != expected:
+            raise VmError(
+                f"its device looks for its server at {attachment.server}, and this daemon's is at {expected}: correct the definition"
+            )
+        self._doorbells.start(attachment.shm_name, attachment.region_bytes, attachment.owner)
+        holds_device = attachment.is_running and attachment.takes_effect == "now"
+        if holds_device and not self._doorbells.has_guest(attachment.shm_name):
+            log.warning(
+                "domain %s: its ivshmem server was ended, and its region with it; it is served again from its next start on",
+                attachment.domain,
+            )
+
+    def _file_of_qemu(self, attachment: Attachment) -> Path:
+        return attachment.server or region_path(attachment.shm_name)
+
     def _add(self, served: _Served) -> None:
         self._vgpus.add_domain(
             served.name,
@@ -279,6 +312,7 @@ class Domains:
             served.shm_name,
             served.region_bytes,
             lambda: served.is_paused,
+            self._doorbells.find(served.shm_name),
         )
 
     def _release(self, served: _Served, is_running: bool) -> None:
@@ -292,6 +326,7 @@ class Domains:
         served = self._served.pop(uuid, None)
         if served is not None:
             self._vgpus.remove_if_there(served.name)
+            self._doorbells.end(served.shm_name)
         self._write()
 
     def _remember(self, served: _Served) -> None:

@@ -1,6 +1,7 @@
 """What the daemon tells about itself: the source of `status`, `list`, `top` and the tests. Counters only grow while their owner lives."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from backend_host.worker.control import WorkerReading
 
@@ -21,6 +22,13 @@ class ClientStatistics:
     memory_bytes: int
     gpu_ns: int
     last_error: int
+    nr_sliced: int = 0
+    """Large launches that went in parts, `nr_parts` of them; `whole` counts those that did not, by reason."""
+    nr_parts: int = 0
+    nr_variants: int = 0
+    """Kernels of which a variant was made for that; it took `variant_ns`."""
+    variant_ns: int = 0
+    whole: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, reading: WorkerReading) -> "ClientStatistics":
@@ -38,6 +46,11 @@ class ClientStatistics:
             memory_bytes=reading.memory_bytes,
             gpu_ns=reading.gpu_ns,
             last_error=reading.last_error,
+            nr_sliced=reading.nr_sliced,
+            nr_parts=reading.nr_parts,
+            nr_variants=reading.nr_variants,
+            variant_ns=reading.variant_ns,
+            whole=reading.whole,
         )
 
 
@@ -52,6 +65,11 @@ class Totals:
     nr_refused: int = 0
     to_device_bytes: int = 0
     from_device_bytes: int = 0
+    nr_sliced: int = 0
+    nr_parts: int = 0
+    nr_variants: int = 0
+    variant_ns: int = 0
+    whole: dict[str, int] = field(default_factory=dict)
 
     def plus(self, client: ClientStatistics) -> "Totals":
         """These totals with one client more."""
@@ -63,6 +81,11 @@ class Totals:
             nr_refused=self.nr_refused + client.nr_refused,
             to_device_bytes=self.to_device_bytes + client.to_device_bytes,
             from_device_bytes=self.from_device_bytes + client.from_device_bytes,
+            nr_sliced=self.nr_sliced + client.nr_sliced,
+            nr_parts=self.nr_parts + client.nr_parts,
+            nr_variants=self.nr_variants + client.nr_variants,
+            variant_ns=self.variant_ns + client.variant_ns,
+            whole=dict(Counter(self.whole) + Counter(client.whole)),
         )
 
 
@@ -96,6 +119,10 @@ class VGpuStatistics:
     coscheduling: CoschedulingStatistics
     totals: Totals
     clients: tuple[ClientStatistics, ...]
+    late_ns: int = 0
+    """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
+    nr_timed_out: int = 0
+    """Programs whose workers the watchdog ended."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The daemon's statistics as tables for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,7 +17,8 @@ def status(message: Message) -> RenderableType:
         f"{device['name']} ({device['kind']}, {format_size(device['memory_bytes'])}), policy {message['policy']}, "
         f"slice {format_time(message['slice_ns'])}, up {format_time(message['uptime_ns'])}"
     )
-    return Group(head, vgpus(message["vgpus"]), clients(message["vgpus"]))
+    entries = message["vgpus"]
+    return Group(head, vgpus(entries), clients(entries), *large_launches(entries), *late_work(entries))
 
 
 def vgpus(entries: Sequence[Message]) -> RenderableType:
@@ -78,6 +79,28 @@ def clients(entries: Sequence[Message]) -> RenderableType:
             format_time(client["gpu_ns"]),
         )
     return table
+
+
+def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each vGPU that had any: how many went in parts, what that took to prepare, and why the others went whole."""
+    for entry in entries:
+        totals = entry["totals"]
+        if not totals["nr_sliced"] and not totals["whole"]:
+            continue
+        whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"
+        yield Text(
+            f"{entry['name']}: {totals['nr_sliced']} large launches in {totals['nr_parts']} parts, "
+            f"{totals['nr_variants']} kernels prepared in {format_time(totals['variant_ns'])}; whole: {whole}"
+        )
+
+
+def late_work(entries: Sequence[Message]) -> Iterator[Text]:
+    """What the watchdog has to say."""
+    for entry in entries:
+        if entry["late_ns"]:
+            yield Text(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
+        if entry["nr_timed_out"]:
+            yield Text(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
 
 
 def _add_row(table: Table, *cells: str) -> None:

@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend_host.caretaker import Caretaker, Owner
@@ -22,8 +22,10 @@ from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
+from backend_host.watchdog import Late
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
+from ivshmem.bells import Bells
 from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -53,10 +55,14 @@ def _front_bytes(region_bytes: int) -> int:
     return min(region_bytes, (1 << 20) + region_bytes // 1024)
 
 
-def open_shared_memory(shm_name: str, table_hash: int) -> int:
-    """A descriptor of a domain's region, a file that QEMU opens too."""
+def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None = None) -> int:
+    """A descriptor of a domain's region: of a file that QEMU opens too, or of the memory that its ivshmem server hands out, opened anew: the
+    server's descriptor stays open when we are gone, and a lock with it."""
     try:
-        memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if bells is None:
+            memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        else:
+            memory = os.open(f"/proc/self/fd/{bells.memory_fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise RefusedError(f"cannot open the region /dev/shm/{shm_name}: {error.strerror}") from error
     try:
@@ -129,6 +135,7 @@ class VGpu:
     uid: int
     caretaker: Caretaker
     nr_users: int = 0
+    nr_timed_out: int = 0
     totals: Totals = field(default_factory=Totals)
 
 
@@ -153,6 +160,8 @@ class VGpuRegistry:
         self._vgpus: dict[str, VGpu] = {}
         self._lock = threading.Lock()
         self._retired_ns = 0
+        self.late: Callable[[], Sequence[Late]] = tuple
+        """Workers that the watchdog has warned of."""
 
     def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
         """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
@@ -187,17 +196,20 @@ class VGpuRegistry:
         shm_name: str,
         region_bytes: int,
         is_paused: Callable[[], bool],
+        bells: Bells | None = None,
     ) -> VGpu:
-        """The vGPU of a libvirt domain; its region file is `shm_name`. `is_paused` tells whether the domain stands still."""
+        """The vGPU of a libvirt domain; its region file is `shm_name`, or the memory of `bells`. `is_paused` tells whether the domain stands
+        still."""
         self._check_is_new(name)
-        memory = open_shared_memory(shm_name, self._table_hash)  # without the lock: it may wait
+        memory = open_shared_memory(shm_name, self._table_hash, bells)  # without the lock: it may wait
         with self._lock:
             try:
                 self._check_is_new(name)
             except RefusedError:
                 os.close(memory)
                 raise
-            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), Wake.POLL, is_paused)
+            wake = Wake.POLL if bells is None else Wake.BELL
+            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), wake, is_paused, bells)
 
     def _check_is_new(self, name: str) -> None:
         if name in self._vgpus:
@@ -294,6 +306,14 @@ class VGpuRegistry:
         if vgpu is not None:
             vgpu.caretaker.renew()
 
+    def time_out(self, slot: int) -> None:
+        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+        with self._lock:
+            for vgpu in self._vgpus.values():
+                if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
+                    vgpu.nr_timed_out += 1
+                    vgpu.caretaker.time_out(slot)
+
     def remove_all(self) -> None:
         """For a daemon that stops."""
         with self._lock:
@@ -329,10 +349,17 @@ class VGpuRegistry:
             held_ns=account.held_ns,
             share=account.used_ns / all_ns if all_ns else 0.0,
             nr_grants=account.nr_grants,
+            late_ns=self._late_ns(vgpu),
+            nr_timed_out=vgpu.nr_timed_out,
             coscheduling=self._coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
         )
+
+    def _late_ns(self, vgpu: VGpu) -> int:
+        """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
+        slots = {worker.slot for worker in vgpu.caretaker.workers()}
+        return max((late.late_ns for late in self.late() if late.slot in slots), default=0)
 
     def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
         workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]
@@ -355,6 +382,7 @@ class VGpuRegistry:
         uid: int,
         wake: Wake,
         is_paused: Callable[[], bool] = lambda: False,
+        bells: Bells | None = None,
     ) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
@@ -367,7 +395,7 @@ class VGpuRegistry:
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
-                caretaker = self._caretaker(name, index, region, wake, is_paused)
+                caretaker = self._caretaker(name, index, region, wake, is_paused, bells)
                 self._keeper.join(index, weight)
                 undo.callback(self._keeper.leave, index)
                 vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker)
@@ -380,15 +408,20 @@ class VGpuRegistry:
         log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
         return vgpu
 
-    def _caretaker(self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool]) -> Caretaker:
+    def _caretaker(
+        self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool], bells: Bells | None
+    ) -> Caretaker:
         def lay_out() -> None:
             account = self._page.vgpu(index)
             facts = with_quota(self._facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
-                wake is Wake.POLL
+                wake is not Wake.FUTEX
             ):  # laying out gave the heap's memory back; a virtual machine's is to be there when it is needed
                 os.posix_fallocate(region.fileno(), 0, region.region_bytes)
+
+        if bells is not None:
+            region.listen(bells.daemon_fd)
 
         return Caretaker(
             region,
@@ -397,6 +430,7 @@ class VGpuRegistry:
             on_worker_end=lambda worker: self._collect(index, worker),
             format_region=lay_out,
             is_paused=is_paused,
+            bells=bells,
         )
 
     def _collect(self, index: int, worker: WorkerProcess) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend_host.config import PACKAGE_ROOT
+from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
 from backend_host.errors import ConfigError, WorkerFailedError
 from backend_host.worker.control import ControlPage, ControlPageFullError, WorkerState
 
@@ -47,6 +47,8 @@ class Assignment:
     vgpu: int
     device: int
     region_fd: int
+    bell_fds: tuple[int, ...] = ()
+    """Where the virtual machine has bells: the one that the guest rings for this client, then those of the guest."""
 
 
 @dataclass(eq=False)
@@ -75,6 +77,17 @@ class WorkerProcess:
             os.close(self.pidfd)
             self.pidfd = -1
         self.socket.close()
+
+
+def slicing_settings(config: Config) -> dict[str, int]:
+    """What workers are told of large launches: the fields of `struct fgv_slicing_settings`."""
+    return {
+        "mode": SLICING_MODES.index(config.slicing),
+        "threshold_blocks": config.slicing_threshold_blocks,
+        "least_blocks": config.slicing_least_blocks,
+        "part_ns": config.slicing_part_us * 1000,
+        "run_blocks": config.slicing_run_blocks,
+    }
 
 
 def stop_all(workers: Iterable[WorkerProcess]) -> None:
@@ -143,6 +156,7 @@ class WorkerPool:
         identity: tuple[int, int],
         nr_warm: int,
         environment: Mapping[str, str] | None = None,
+        slicing: Mapping[str, int] | None = None,
     ) -> None:
         self._page = page
         self._page_fd = page_fd
@@ -150,6 +164,7 @@ class WorkerPool:
         self._identity = identity
         self._nr_warm = nr_warm
         self._environment = {**os.environ, **(environment or {})}
+        self._slicing = dict(slicing or {})
         self._lock = threading.Lock()
         self._warm: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
@@ -192,9 +207,11 @@ class WorkerPool:
             "uid": self._identity[0],
             "gid": self._identity[1],
             "log": _worker_log_level(),
+            "slicing": self._slicing,
         }
         try:
-            socket.send_fds(worker.socket, [json.dumps(message).encode()], [assignment.region_fd, self._page_fd])
+            descriptors = [assignment.region_fd, self._page_fd, *assignment.bell_fds]
+            socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
         except OSError as error:
             log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
             return False

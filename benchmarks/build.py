@@ -6,9 +6,11 @@ A program is compiled again only when its source, a header, the compiler or a co
 """
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
@@ -18,6 +20,7 @@ SOURCES = PACKAGE_ROOT / "benchmarks/programs"
 OUTPUT = PACKAGE_ROOT / "build/benchmarks"
 KERNEL_TIMES = PACKAGE_ROOT / "benchmarks/kernel_times.cu"
 TIMED_SYMBOLS = ("benchmark_main", "cudaLaunchKernel", "__cudaLaunchKernel")
+EVERY = tuple(sorted(source.stem for source in SOURCES.glob("*.cu")))
 NAMES = tuple(
     sorted(source.stem for source in SOURCES.glob("*.cu") if source.with_name(f"{source.stem}_loops.c").exists())
 )
@@ -84,22 +87,26 @@ def build_timed(name: str) -> Path:
     return program
 
 
+def build_all() -> list[Path]:
+    """Every program, and those that time their kernels; several at a time."""
+    with ThreadPoolExecutor(os.cpu_count()) as builders:
+        plain = list(builders.map(build, EVERY))
+        return [*plain, *builders.map(build_timed, NAMES)]
+
+
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="build", description=(__doc__ or "").splitlines()[0])
-    every = sorted(source.stem for source in SOURCES.glob("*.cu"))
     parser.add_argument(
         "names",
         nargs="*",
-        choices=[[], *every],
+        choices=[[], *EVERY],
         metavar="NAME",
-        help=f"of {', '.join(every)}; without, all of them, and those that time their kernels",
+        help=f"of {', '.join(EVERY)}; without, all of them, and those that time their kernels",
     )
     names = parser.parse_args().names
-    for name in names or every:
-        print(build(name))
-    for name in NAMES if not names else ():
-        print(build_timed(name))
+    for path in [build(name) for name in names] or build_all():
+        print(path)
     return 0
 
 

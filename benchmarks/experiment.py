@@ -220,7 +220,9 @@ class Conduct:
         document = documents.head(self.experiment.name, device_name(options.device), self.command)
         document |= {"guests": options.guests, "slice_ms": options.slice_ms, "seconds": options.seconds}
         document |= {"repetitions": options.repetitions, "ended": None, "refused": [], "failures": [], "records": []}
+        self._save(document)
         status = self._measure(document)
+        self._save(document)
         if document["records"]:
             self.show(document)
         elif document["ended"]:
@@ -232,20 +234,26 @@ class Conduct:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, document: Document) -> None:
-        """Tables, JSON and plot of what there is."""
-        if self.options.json:
-            documents.write(self.options.json, document)
-        if self.options.plot:
-            try:
-                save_plot(self.experiment, document, self.options.plot)
-            except NotMeasurableError as error:
-                self.say(f"no plot: {error}")
+        """Tables and plot of what there is."""
         for grid in self.experiment.grids(document):
             self.output.print(grid.on_terminal())
         if findings := self.experiment.findings(document):
             self.output.print(beside_the_paper(findings).on_terminal())
         if document["ended"]:
             self.output.print(f"Not whole: {document['ended']}.", markup=False)
+        if self.options.plot:
+            try:
+                save_plot(self.experiment, document, self.options.plot)
+            except (NotMeasurableError, OSError) as error:
+                self.say(f"no plot: {error}")
+
+    def _save(self, document: Document) -> None:
+        """NotMeasurableError when that is not possible, which the first time nothing has been measured."""
+        if self.options.json:
+            try:
+                documents.write(self.options.json, document)
+            except OSError as error:
+                raise NotMeasurableError(f"cannot write {self.options.json}: {error.strerror}") from error
 
     def _check(self) -> None:
         options = self.options
@@ -286,8 +294,7 @@ class Conduct:
             for record in measured:
                 document["records"].append(record)
                 reporter.advance()
-                if options.json:
-                    documents.write(options.json, document)
+                self._save(document)
                 is_late = deadline_s is not None and time.monotonic() > deadline_s
                 if is_late and len(document["records"]) < self.experiment.nr_records(options):
                     document["ended"] = f"{options.minutes:g} minutes were over"

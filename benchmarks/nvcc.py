@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.errors import FairGVError
 
-class NvccNotFoundError(Exception):
+
+class NvccNotFoundError(FairGVError):
     """There is no CUDA compiler on this machine."""
 
 

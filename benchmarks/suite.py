@@ -1,4 +1,4 @@
-"""Several experiments in a row, each with its part of the time; at the end one short table."""
+"""Several experiments in a row, each with its part of the time, building their programs included; at the end one short table."""
 
 import argparse
 import json
@@ -9,16 +9,17 @@ from pathlib import Path
 
 from rich.console import Console
 
+from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
+from benchmarks.build import build_all
 from benchmarks.devices import choose_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.grid import Grid
 from benchmarks.guests.session import left_s
+from benchmarks.paper import Finding
 
 FIRST_SIGNAL = 129
-LEAST_MINUTES = 0.05
-"""For one that has come too late: it measures one thing."""
 
 
 @dataclass(frozen=True)
@@ -68,33 +69,51 @@ SUITES: Mapping[str, Suite] = {
 
 
 def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]], Conduct]) -> int:
-    """Exit status: 0, 1 when something failed, or 128 + n when a signal ended it; what was measured until then is shown."""
+    """Exit status: 0, 1 when something failed or had no time, or 128 + n when a signal ended it; what was measured until then is shown."""
     options.device = choose_device(options.device)
-    console = Console(stderr=True)
-    status, rows, findings = 0, [], []
+    console, status = Console(stderr=True), 0
     suite = SUITES[options.suite]
     deadline_s = time.monotonic() + 60 * suite.minutes
-    for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
-        minutes = min(entry.minutes, max(LEAST_MINUTES, left_s(deadline_s) / 60))
-        path = options.output / f"{entry.file}-{options.device}.json"
-        path.unlink(missing_ok=True)
-        words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
-        console.rule(" ".join(words), style="dim")
-        begin_s = time.monotonic()
-        ended = _run(conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console)
-        seconds = f"{time.monotonic() - begin_s:.0f}"
-        status = max(status, ended)
-        rows.append((entry.file, *_outcome(path), seconds, str(path)))
-        if path.exists():
-            document = json.loads(path.read_text())
-            findings += EXPERIMENTS[document["experiment"]].findings(document)
-        if ended >= FIRST_SIGNAL:
-            break
+    rows: list[tuple[str, ...]] = []
+    findings: list[Finding] = []
+    try:
+        with raised_signals():
+            console.print("the programs are built")
+            build_all()
+            for entry in (entry for entry in suite.entries if entry.device in ("", options.device)):
+                path = options.output / f"{entry.file}-{options.device}.json"
+                path.unlink(missing_ok=True)
+                minutes = min(entry.minutes, left_s(deadline_s) / 60)
+                if minutes <= 0:
+                    status = max(status, 1)
+                    rows.append((entry.file, "nothing: no time was left", "-", "0", ""))
+                    continue
+                words = [*entry.words.split(), "--device", options.device, "--minutes", f"{minutes:.3g}"]
+                console.rule(" ".join(words), style="dim")
+                begin_s = time.monotonic()
+                ended = _run(
+                    conduct_of([*words, "--json", str(path), "--plot", str(path.with_suffix(".png"))]), console
+                )
+                status = max(status, ended)
+                rows.append((entry.file, *_outcome(path), f"{time.monotonic() - begin_s:.0f}", str(path)))
+                findings += _findings(path)
+                if ended >= FIRST_SIGNAL:
+                    break
+    except InterruptedBySignalError as interruption:
+        status = interruption.exit_code
     output = terminal()
     columns = ("experiment", "measured", "failures", "seconds", "file")
     output.print(Grid(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
-    output.print(beside_the_paper(findings).on_terminal())
+    if findings:
+        output.print(beside_the_paper(findings).on_terminal())
     return status
+
+
+def _findings(path: Path) -> list[Finding]:
+    if not path.exists():
+        return []
+    document = json.loads(path.read_text())
+    return EXPERIMENTS[document["experiment"]].findings(document)
 
 
 def _run(conduct: Conduct, console: Console) -> int:

@@ -193,6 +193,23 @@ def _parse_entry(data: bytes, offset: int) -> tuple[FatbinEntry, int]:
     return entry, begin + stored_bytes
 
 
+def without_machine_code(data: bytes) -> bytes:
+    """The container with all of its PTX and, in place of each other entry, its header alone: what the image can run on, in little room."""
+    fatbin = parse(data)
+    entries = bytearray()
+    for entry in fatbin.entries:
+        is_ptx = entry.kind == EntryKind.PTX
+        stored = entry.stored + bytes(-len(entry.stored) % 8) if is_ptx else b""
+        flags = entry.flags if is_ptx else entry.flags & ~(EntryFlags.LZ4 | EntryFlags.ZSTD)
+        head = bytearray(_ENTRY_HEADER_MIN_BYTES)
+        struct.pack_into("<HHIQI", head, 0, entry.kind, 0, len(head), len(stored), len(entry.stored) if is_ptx else 0)
+        struct.pack_into("<I", head, 0x1C, entry.sm)
+        struct.pack_into("<Q", head, 0x28, flags)
+        struct.pack_into("<Q", head, 0x38, entry.uncompressed_bytes if is_ptx else 0)
+        entries += head + stored
+    return _HEADER.pack(HEADER_MAGIC, 1, _HEADER.size, len(entries)) + bytes(entries)
+
+
 def select_ptx(image: bytes, capability: int) -> str:
     """The PTX that a device of this capability (90 for 9.0) should compile: the newest of those it can run.
 

@@ -11,6 +11,7 @@
 #include "client.h"
 #include "context.h"
 #include "log.h"
+#include "managed_variable.h"
 #include "output.h"
 #include "thread.h"
 
@@ -79,6 +80,8 @@ static CUresult earlier_error(struct fgv_client *client)
             return CUDA_SUCCESS;
         error =
             atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
+    } else {
+        fgv_output_print(); /* what kernels said before the fault */
     }
     return (CUresult)error;
 }
@@ -155,6 +158,8 @@ static CUresult what_is_wrong(void)
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+        fgv_managed_variables_before(number);
     if (__builtin_expect(!nothing_is_wrong(), 0)) {
         call->error = what_is_wrong();
         if (call->error != CUDA_SUCCESS)
@@ -229,7 +234,7 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (!fgv_slot_wait(&slot->state, fgv_guest.region.wake, spin_ns(), fgv_client_keep_waiting, NULL))
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, spin_ns(), fgv_client_keep_waiting, NULL))
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     CUresult result = (CUresult)slot->result;
     fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);
@@ -242,5 +247,8 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     slot_put(call);
     if (call->number != FGV_CALL_output_fetch)
         fgv_output_print();
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0) &&
+        result == CUDA_SUCCESS)
+        fgv_managed_variables_after(call->number);
     return result;
 }

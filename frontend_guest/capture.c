@@ -361,8 +361,9 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     uint64_t wire = fgv_stream_wire(hStream);
     if (wire == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (is_of_another_thread(wire))
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    const bool is_others = is_of_another_thread(wire);
+    if (is_others) /* which ends it, and nobody has its graph */
+        tell_broken(wire, fgv_thread.current);
     struct fgv_call call;
     struct fgv_reply_capture_end reply;
     struct fgv_request_capture_end *request = fgv_call_begin(&call, FGV_CALL_capture_end, sizeof(*request), 0);
@@ -378,7 +379,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         *phGraph = (CUgraph)(uintptr_t)reply.graph;
     else if (reply.graph != 0)
         fgv_graph_forget(reply.graph);
-    return (CUresult)reply.error;
+    return is_others ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : (CUresult)reply.error;
 }
 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,

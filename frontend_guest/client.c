@@ -26,7 +26,7 @@
 #include "log.h"
 #include "thread.h"
 
-#define SPIN_FUTEX_NS     UINT64_C(50000)
+#define SPIN_WAKE_NS      UINT64_C(50000)
 #define SPIN_POLL_NS      UINT64_C(200000)
 #define SPIN_ONE_CPU_PART 10u                   /* with one CPU, whoever spins keeps the other from answering */
 #define WORKER_LOST_NS    UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
@@ -123,7 +123,7 @@ static CUresult open_locked(struct fgv_guest *guest)
 {
     CUresult result = gate_make();
     if (result == CUDA_SUCCESS)
-        result = fgv_find_region(&guest->region);
+        result = fgv_find_region(&guest->region, &guest->bells);
     if (result != CUDA_SUCCESS)
         return result;
     if (atomic_load_explicit(&guest->region.header->host_state, memory_order_acquire) != FGV_HOST_UP) {
@@ -136,10 +136,10 @@ static CUresult open_locked(struct fgv_guest *guest)
     if (result == CUDA_SUCCESS)
         result = fgv_hello(guest);
     if (result != CUDA_SUCCESS) {
-        fgv_find_release(&guest->region);
+        fgv_find_release(&guest->region, &guest->bells);
         return result;
     }
-    guest->spin_ns = guest->region.wake == FGV_WAKE_FUTEX ? SPIN_FUTEX_NS : SPIN_POLL_NS;
+    guest->spin_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         guest->spin_ns /= SPIN_ONE_CPU_PART;
     opened_by = getpid();
@@ -147,7 +147,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         fgv_log_cause(FGV_CAUSE_SYSTEM, "cannot start the thread that keeps this program known to the host");
         atomic_store_explicit(&guest->client->state, FGV_CLIENT_CLOSING, memory_order_release);
         fgv_announce(&guest->region);
-        fgv_find_release(&guest->region);
+        fgv_find_release(&guest->region, &guest->bells);
         opened_by = 0;
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -262,7 +262,14 @@ CUresult fgv_client_lost(void)
         return (CUresult)atomic_load_explicit(&lost_result, memory_order_relaxed);
     if (gate == FGV_GATE_ENDING)
         return CUDA_ERROR_DEINITIALIZED;
-    if (atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY)
+    const bool is_ready = atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
+    if (atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed) == CUDA_ERROR_LAUNCH_TIMEOUT) {
+        fgv_log_cause(FGV_CAUSE_LOST,
+                      "work of this program kept the GPU from others for too long: the host ended the process that "
+                      "served it");
+        return lost_with(CUDA_ERROR_LAUNCH_TIMEOUT);
+    }
+    if (is_ready)
         fgv_log_cause(
             FGV_CAUSE_LOST,
             "the FairGV daemon on the host and the process that served this program have stopped answering; start the "

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bell.h"
 #include "cuda_api/facts.h"
 #include "cuda_api/types.h"
 #include "ivshmem/region.h"
@@ -19,6 +20,7 @@
 
 struct fgv_guest {
     struct fgv_region region;
+    struct fgv_bells bells;    /* where region.guest_bell is not NULL */
     struct fgv_client *client; /* our entry */
     uint32_t index;
     uint32_t nr_responses;

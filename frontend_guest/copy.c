@@ -21,6 +21,7 @@
 #include "client.h"
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
+#include "managed_variable.h"
 #include "log.h"
 #include "output.h"
 
@@ -149,6 +150,8 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS)
         fgv_output_print();
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+        fgv_managed_variables_after(FGV_CALL_cuMemcpyDtoHAsync_v2);
     return result;
 }
 

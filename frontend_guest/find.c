@@ -1,6 +1,6 @@
 /*
- * Finding the region: the file that FAIRGV_REGION names, else the first ivshmem device on the PCI bus that carries our
- * magic number.
+ * Finding the region: the file that FAIRGV_REGION names, else the device of our kernel module, else, which only root
+ * may, the first ivshmem device on the PCI bus that carries our magic number.
  *
  * The region is mapped at an address that guest program and worker can both have, because pinned memory has one address
  * on both sides. The worker maps it where the guest says, so the guest picks from a range that ordinary programs leave
@@ -32,7 +32,9 @@
 #define MAP_FIXED_NOREPLACE_FLAG                                                                                       \
     0x100000 /* Linux 4.17; older kernels take the address as a hint, which is checked below */
 
-#define PCI_DEVICES "/sys/bus/pci/devices"
+#define PCI_DEVICES    "/sys/bus/pci/devices"
+#define MODULE_DEVICES "/dev/fairgv"
+#define NR_DEVICES     16u /* of the module; numbers of devices that were taken out leave gaps */
 
 static uint8_t *map_at_free_address(int file, uint64_t bytes)
 {
@@ -124,6 +126,24 @@ static int open_pci(char *path, size_t path_bytes, bool *denied)
     return found;
 }
 
+/* Opens the first device of the kernel module with our magic. -1: none; `denied` as for open_pci. */
+static int open_module(char *path, size_t path_bytes, bool *denied)
+{
+    for (unsigned i = 0; i < NR_DEVICES; i++) {
+        snprintf(path, path_bytes, MODULE_DEVICES "%u", i);
+        int file = open(path, O_RDWR | O_CLOEXEC);
+        if (file >= 0 && has_magic(file))
+            return file;
+        if (file >= 0)
+            close(file);
+        else if (errno == EACCES || errno == EPERM) {
+            *denied = true;
+            return -1;
+        }
+    }
+    return -1;
+}
+
 static int open_region(char *path, size_t path_bytes)
 {
     const char *named = getenv("FAIRGV_REGION");
@@ -135,11 +155,22 @@ static int open_region(char *path, size_t path_bytes)
                           strerror(errno));
         return file;
     }
+    bool is_module_denied = false;
+    int file = open_module(path, path_bytes, &is_module_denied);
+    if (file >= 0)
+        return file;
+    if (is_module_denied) {
+        fgv_log_cause(FGV_CAUSE_NO_REGION,
+                      "no GPU: %s is not for this user; add the user to the group fairgv and log in again", path);
+        return -1;
+    }
     bool denied = false;
-    int file = open_pci(path, path_bytes, &denied);
+    file = open_pci(path, path_bytes, &denied);
     if (file < 0 && denied)
         fgv_log_cause(FGV_CAUSE_NO_REGION,
-                      "no GPU: %s may only be opened by root; run the program as root or give it access", path);
+                      "no GPU: %s may only be opened by root; install FairGV's kernel module (fairgv-guest check says "
+                      "how it stands), or run the program as root",
+                      path);
     else if (file < 0)
         fgv_log_cause(FGV_CAUSE_NO_REGION,
                       "no GPU: no FairGV device on the PCI bus and FAIRGV_REGION is not set; "
@@ -169,34 +200,69 @@ static CUresult status_tell(enum fgv_region_status status, const char *path)
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult fgv_find_region(struct fgv_region *region)
+static char path[320];
+
+int fgv_find_reopen(void)
 {
-    char path[320] = "";
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file >= 0 && !has_magic(file)) {
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
+static uint64_t region_bytes(int file)
+{
+    /* Not lseek: until Linux 6.7 the end of a PCI resource file is 0 for it. fstat() itself is newer than glibc 2.28.
+     */
+    struct stat status;
+    uint64_t bytes = fgv_device_region_bytes(file);
+    return bytes != 0 || syscall(SYS_fstat, file, &status) != 0 ? bytes : (uint64_t)status.st_size;
+}
+
+/* The file is needed no more, unless it rings. */
+static void bells_take(struct fgv_region *region, struct fgv_bells *bells, int file)
+{
+    if (region->wake == FGV_WAKE_BELL && bells != NULL && fgv_bells_open(bells, file)) {
+        region->guest_bell = &bells->bell;
+        return;
+    }
+    close(file);
+    if (region->wake == FGV_WAKE_BELL)
+        region->wake = FGV_WAKE_POLL;
+}
+
+CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells)
+{
     int file = open_region(path, sizeof(path));
     if (file < 0)
         return CUDA_ERROR_NO_DEVICE;
-    /* Not lseek: until Linux 6.7 the end of a PCI resource file is 0 for it. */
-    struct stat file_status;
-    off_t bytes = syscall(SYS_fstat, file, &file_status) == 0 ? file_status.st_size
-                                                              : 0; /* fstat() itself is newer than glibc 2.28 */
-    if (bytes < (off_t)FGV_PAGE_BYTES || !has_magic(file)) {
+    uint64_t bytes = region_bytes(file);
+    if (bytes < FGV_PAGE_BYTES || !has_magic(file)) {
         close(file);
         return status_tell(FGV_REGION_NO_MAGIC, path);
     }
-    uint8_t *base = map_at_free_address(file, (uint64_t)bytes);
-    close(file);
+    uint8_t *base = map_at_free_address(file, bytes);
     if (base == NULL) {
-        fgv_log_cause(FGV_CAUSE_SYSTEM, "no address is free to map %s (%lld bytes): %s", path, (long long)bytes,
-                      strerror(errno));
+        fgv_log_cause(FGV_CAUSE_SYSTEM, "no address is free to map %s (%llu bytes): %s", path,
+                      (unsigned long long)bytes, strerror(errno));
+        close(file);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    enum fgv_region_status status = fgv_region_check(base, (uint64_t)bytes, FGV_TABLE_HASH, region);
-    if (status != FGV_REGION_OK)
-        munmap(base, (uint64_t)bytes);
+    enum fgv_region_status status = fgv_region_check(base, bytes, FGV_TABLE_HASH, region);
+    if (status == FGV_REGION_OK) {
+        bells_take(region, bells, file);
+    } else {
+        munmap(base, bytes);
+        close(file);
+    }
     return status_tell(status, path);
 }
 
-void fgv_find_release(struct fgv_region *region)
+void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells)
 {
+    if (region->guest_bell != NULL)
+        fgv_bells_close(bells);
     munmap(region->base, region->region_bytes);
 }

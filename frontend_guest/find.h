@@ -2,12 +2,16 @@
 #ifndef FRONTEND_GUEST_FIND_H
 #define FRONTEND_GUEST_FIND_H
 
+#include "bell.h"
 #include "cuda_api/types.h"
 #include "ivshmem/region.h"
 
-/* Finds, maps and checks the region. Any error has been told on stderr. */
-CUresult fgv_find_region(struct fgv_region *region);
+/* Finds, maps and checks the region. Any error has been told on stderr. `bells` is filled, and the region refers to it,
+ * where there are any: region->wake is FGV_WAKE_BELL then, and never otherwise. NULL: none are wanted. */
+CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells);
+/* The same file, opened again; -1: it is not there any more. */
+int fgv_find_reopen(void);
 /* Undoes it. */
-void fgv_find_release(struct fgv_region *region);
+void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells);
 
 #endif

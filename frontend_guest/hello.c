@@ -199,6 +199,12 @@ static void greet(struct fgv_guest *guest, const uint8_t boot_id[16])
     fgv_producer_init(&guest->producer, guest->region.base + client->ring_offset, client->ring_bytes, 0,
                       client->commit_key, guest->region.wake);
     guest->producer.keep_waiting = fgv_client_keep_waiting;
+    if (guest->region.guest_bell != NULL) {
+        fgv_bells_assign(&guest->bells, client, guest->index);
+        guest->producer.bell = &guest->bells.bell;
+    } else {
+        atomic_store_explicit(&client->has_bell, 0, memory_order_relaxed);
+    }
     /* release: the host reads the fields after it has read HELLO */
     atomic_store_explicit(&client->state, FGV_CLIENT_HELLO, memory_order_release);
     fgv_announce(&guest->region);

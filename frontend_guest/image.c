@@ -159,8 +159,9 @@ static CUresult load_ask(uint16_t number, const struct fgv_request_cuModuleLoadD
         return call.error;
     *request = *values;
     memcpy(call.payload, jit->pairs.pairs, pairs_bytes);
-    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS || jit->chunk == FGV_NO_CHUNK)
+    const bool has_logs = jit->chunk != FGV_NO_CHUNK;
+    CUresult result = fgv_call_wait(&call, &reply, has_logs ? sizeof(reply) : 0);
+    if (result != CUDA_SUCCESS || !has_logs)
         return result;
     const struct fgv_jit_said said = {reply.info_bytes, reply.error_bytes, reply.threads_per_block, reply.wall_time};
     fgv_jit_fill(&jit->answers, &said, jit->chunk);

@@ -3,7 +3,7 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
-#include "log.h"
+#include "managed_variable.h"
 #include "module.h"
 #include "thread.h"
 
@@ -67,6 +67,7 @@ void fgv_after_cuLibraryUnload(CUresult result, CUlibrary library)
     if (code == NULL)
         return;
     fgv_handle_each(FGV_HANDLE_MODULE, forget_module, &handle);
+    fgv_managed_variables_forget(handle);
     fgv_code_free(code, false);
 }
 
@@ -136,25 +137,6 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
     return result != CUDA_SUCCESS
                ? result
                : fgv_code_global(FGV_CALL_cuLibraryGetGlobal, (uint64_t)(uintptr_t)library, name, dptr, bytes);
-}
-
-/* __managed__ variables would have to lie in the heap, where the host's driver does not put them. */
-/* A managed variable lies where the host's driver put it, in the worker, and the program could not reach it there. The
- * runtime asks for each one, and goes on without a word when there is none. */
-CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    (void)dptr;
-    (void)bytes;
-    CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS)
-        result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    fgv_log_cause(FGV_CAUSE_MANAGED_VARIABLE,
-                  "the program has a __managed__ variable (%s): not supported; cudaMallocManaged is", name);
-    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

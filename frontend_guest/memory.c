@@ -1,10 +1,4 @@
-/*
- * Allocating: device memory on the host, pinned and managed memory out of the region's heap, registered memory in name
- * only.
- *
- * Memory of the program itself cannot be pinned for the host's device: it is not in the region. A registered range is
- * remembered and copied through the arena like any other; a device pointer to it does not exist.
- */
+/* Allocating: device memory on the host, pinned and managed memory out of the region's heap. */
 #include "memory.h"
 
 #include <string.h>
@@ -16,6 +10,7 @@
 #include "frontend_guest/generated/hooks.h"
 #include "ivshmem/heap.h"
 #include "managed.h"
+#include "registered.h"
 
 static uint64_t page_round(uint64_t bytes)
 {
@@ -77,6 +72,8 @@ static void heap_free(const struct fgv_range *range)
 {
     if (range->kind == FGV_MEMORY_MANAGED)
         fgv_managed_forget(range->address, range->bytes);
+    if (range->owner != 0 && !fgv_registered_restore(range->owner, range->bytes))
+        return; /* they stay taken until the program ends */
     fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
                   range->bytes);
 }
@@ -234,7 +231,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
     if (pdptr == NULL || Flags != 0 || !fgv_memory_find((uint64_t)(uintptr_t)p, &range))
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FGV_MEMORY_REGISTERED)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return fgv_registered_pointer(&range, (uint64_t)(uintptr_t)p, pdptr);
     if (!fgv_memory_is_shared(range.kind))
         return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (CUdeviceptr)(uintptr_t)p;
@@ -253,42 +250,4 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
     /* With unified addressing all pinned memory is mapped, whatever was asked for. */
     *pFlags = range.flags | (range.kind == FGV_MEMORY_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
-{
-    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                           CU_MEMHOSTREGISTER_READ_ONLY;
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fgv_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    uint64_t address = (uint64_t)(uintptr_t)p;
-    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (fgv_memory_overlaps_registered(address, bytesize))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return fgv_memory_enter(address, bytesize, FGV_MEMORY_REGISTERED, Flags, 0) ? CUDA_SUCCESS
-                                                                                : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (fgv_capture_forbids())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    const uint64_t address = (uint64_t)(uintptr_t)p;
-    if (fgv_memory_remove(address, FGV_MEMORY_REGISTERED, &range))
-        return CUDA_SUCCESS;
-    bool is_pinned = fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED;
-    return p == NULL || is_pinned ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

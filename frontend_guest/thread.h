@@ -27,9 +27,10 @@ struct fgv_thread {
     struct fgv_context *context; /* the object behind `current`, kept so that a call needs no look-up */
     uint64_t current;            /* handle of the current context, 0: none */
     struct fgv_thread_more *more;
-    uint32_t response;      /* response slot that this thread keeps, + 1 */
-    uint32_t is_registered; /* its end will be noticed */
-    uint32_t id;            /* as the kernel knows it, 0: not asked for yet */
+    uint32_t response;        /* response slot that this thread keeps, + 1 */
+    uint32_t is_registered;   /* its end will be noticed */
+    uint32_t is_in_variables; /* its calls are managed_variable.c's */
+    uint32_t id;              /* as the kernel knows it, 0: not asked for yet */
 };
 
 extern _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));

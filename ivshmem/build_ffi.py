@@ -19,7 +19,7 @@ from pathlib import Path
 import cffi
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("region", "ring", "response", "heap", "client")
+SOURCES = ("region", "ring", "response", "heap", "client", "guest_bell", "host_bell")
 
 CDEF = """
 #define FGV_LAYOUT_VERSION ...
@@ -42,8 +42,13 @@ CDEF = """
 #define FGV_CHUNK_MIN_BYTES ...
 #define FGV_CHUNK_MAX_BYTES ...
 #define FGV_HEAP_NONE ...
+#define FGV_PEER_GUEST ...
+#define FGV_PEER_DAEMON ...
+#define FGV_PEER_WORKERS ...
+#define FGV_NR_PEERS ...
+#define FGV_NR_GUEST_VECTORS ...
 
-enum fgv_wake { FGV_WAKE_POLL, FGV_WAKE_FUTEX, ... };
+enum fgv_wake { FGV_WAKE_POLL, FGV_WAKE_FUTEX, FGV_WAKE_BELL, ... };
 enum fgv_host_state { FGV_HOST_DOWN, FGV_HOST_UP, ... };
 enum fgv_client_state { FGV_CLIENT_FREE, FGV_CLIENT_CLAIMED, FGV_CLIENT_HELLO, FGV_CLIENT_READY, FGV_CLIENT_REFUSED,
     FGV_CLIENT_DEAD, FGV_CLIENT_CLOSING, ... };
@@ -58,7 +63,8 @@ struct fgv_region { uint8_t *base; uint64_t region_bytes; uint64_t table_hash; u
     uint8_t *heap; uint32_t wake; uint32_t facts_bytes; ...; };
 struct fgv_client_layout { uint32_t index; uint64_t address; uint64_t commit_key; struct fgv_span ring;
     struct fgv_span responses; struct fgv_span chunks; struct fgv_span arena; uint32_t ring_bytes;
-    uint32_t nr_responses; uint32_t nr_chunks; uint32_t chunk_bytes; char program[...]; uint32_t pid; ...; };
+    uint32_t nr_responses; uint32_t nr_chunks; uint32_t chunk_bytes; char program[...]; uint32_t pid; bool has_bell;
+    uint32_t bell_vector; ...; };
 struct fgv_client_view { uint64_t beat; uint32_t state; uint32_t pid; uint32_t refusal; uint32_t deferred_error;
     uint32_t sticky_error; uint8_t boot_id[16]; char program[...]; ...; };
 struct fgv_heap_census { uint64_t nr_free; uint64_t nr_stray; uint64_t nr_owned[...]; ...; };
@@ -76,6 +82,7 @@ bool fgv_client_look(const struct fgv_region *region, uint32_t index, struct fgv
 uint64_t fgv_clients_in_use(const struct fgv_region *region);
 bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t from, uint32_t to);
 bool fgv_client_refuse(const struct fgv_region *region, uint32_t index, uint32_t code);
+bool fgv_client_fail(const struct fgv_region *region, uint32_t index, uint32_t code);
 bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_t seen);
 void fgv_heap_count(const struct fgv_region *region, struct fgv_heap_census *census);
 
@@ -90,7 +97,12 @@ typedef bool (*fgv_keep_waiting_fn)(void *context, uint32_t nr_rounds);
 struct fgv_producer { uint8_t *data; uint64_t mask; uint64_t commit_key; uint32_t wake;
     fgv_keep_waiting_fn keep_waiting; void *keep_waiting_context; ...; };
 struct fgv_consumer { uint64_t head; uint64_t released; uint64_t mask; uint64_t nr_records; uint64_t nr_bytes;
-    uint64_t nr_parks; ...; };
+    uint64_t nr_parks; const struct fgv_host_bell *bell; ...; };
+struct fgv_host_bell { int guest; int own; int ready; uint64_t requests; };
+bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
+void fgv_host_bell_close(struct fgv_host_bell *bell);
+void fgv_host_bell_ring(const struct fgv_host_bell *bell);
+void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns);
 struct fgv_consumed { const uint8_t *payload; uint32_t payload_bytes; uint16_t response; ...; };
 void fgv_producer_init(struct fgv_producer *producer, uint8_t *ring, uint32_t ring_bytes, uint64_t start,
     uint64_t commit_key, uint32_t wake);
@@ -123,6 +135,7 @@ bool fgv_face_slot_complete(void *state, uint32_t wake);
 """
 
 FACE = """
+#include "ivshmem/bell.h"
 #include "ivshmem/client.h"
 #include "ivshmem/heap.h"
 #include "ivshmem/response.h"
@@ -148,11 +161,13 @@ static uint64_t fgv_face_host_beat(const struct fgv_region *region)
 static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting,
                                void *context)
 {
-    return fgv_slot_wait((_Atomic uint32_t *)state, wake, spin_ns, keep_waiting, context);
+    const struct fgv_region region = {.wake = wake};
+    return fgv_slot_wait((_Atomic uint32_t *)state, &region, spin_ns, keep_waiting, context);
 }
 static bool fgv_face_slot_complete(void *state, uint32_t wake)
 {
-    return fgv_slot_complete((_Atomic uint32_t *)state, wake);
+    const struct fgv_region region = {.wake = wake};
+    return fgv_slot_complete((_Atomic uint32_t *)state, &region);
 }
 """
 

@@ -12,6 +12,7 @@ import enum
 import math
 import mmap
 import os
+import select
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,11 @@ _SHM_FOLDER = Path("/dev/shm")
 
 
 class Wake(enum.IntEnum):
-    """How a peer that sleeps is woken: POLL across a VM's border, FUTEX between processes of one kernel."""
+    """How a peer that sleeps is woken: POLL (it is not) or BELL across a VM's border, FUTEX between processes of one kernel."""
 
     POLL = 1
     FUTEX = 2
+    BELL = 3
 
 
 class HostState(enum.IntEnum):
@@ -147,6 +149,29 @@ class RegionStatistics:
     host_beat: int
 
 
+class _Bell:
+    """Sleeps on a bell that the guest rings, and on one of our own. Whoever has the guest's, QEMU say, could make reading or writing it
+    block, so neither is done: each ring is an edge."""
+
+    def __init__(self, guest_fd: int) -> None:
+        self._own_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll = select.epoll()
+        for fd in (guest_fd, self._own_fd):
+            self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+
+    def ring(self) -> None:
+        with suppress(BlockingIOError):  # full, so it is rung
+            os.eventfd_write(self._own_fd, 1)
+
+    def wait(self, timeout_s: float) -> None:
+        """A ring since the last wait counts. Returns early on a signal after its Python handler ran."""
+        self._epoll.poll(max(timeout_s, 0.0))
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._own_fd)
+
+
 class Region:
     """One mapped region. `create` lays out a new one (the host), `open` checks an existing one. A context manager that
     closes."""
@@ -166,6 +191,7 @@ class Region:
         self._nr_announcements_seen = 0
         self._nr_announcements = 0
         self._host_beat = 0
+        self._bell: _Bell | None = None
 
     @classmethod
     def create(
@@ -224,6 +250,13 @@ class Region:
         self._struct = None
         self._map.close()
         os.close(self._fd)
+        if self._bell is not None:
+            self._bell.close()
+
+    def listen(self, bell_fd: int) -> None:
+        """From now on `wait_announce` sleeps until this eventfd is rung, which the guest does with its announcements under BELL.
+        Without it, or before, it looks now and then."""
+        self._bell = _Bell(bell_fd)
 
     def unlink(self) -> None:
         """Removes the name; the memory goes when the last peer has unmapped it. Nothing happens when it is gone
@@ -300,12 +333,21 @@ class Region:
     def announce(self) -> None:
         """What a guest does after it changed a client's state."""
         lib.fgv_announce(self._checked())
+        if self._bell is not None:
+            self._bell.ring()
 
     def wait_announce(self, timeout_s: float) -> bool:
         """True when a client announced something since the last call that said so; waits at most `timeout_s`, without
             the GIL.
         Returns early, False, on a signal, so that its Python handler runs."""
         timeout_ns = math.ceil(max(timeout_s, 0.0) * 1e9)
+        if self._bell is not None and self.wake is Wake.BELL:
+            if (
+                int(lib.fgv_announce_wait(self._checked(), self._nr_announcements_seen, 0))
+                == self._nr_announcements_seen
+            ):
+                self._bell.wait(timeout_s)
+            timeout_ns = 0
         now = int(lib.fgv_announce_wait(self._checked(), self._nr_announcements_seen, timeout_ns))
         self._nr_announcements += (now - self._nr_announcements_seen) % 2**32
         is_new = now != self._nr_announcements_seen
@@ -366,6 +408,10 @@ class Region:
     def refuse(self, index: int, code: int) -> bool:
         """HELLO -> REFUSED with CUresult `code`; False when the entry was not in HELLO."""
         return bool(lib.fgv_client_refuse(self._checked(), index, code))
+
+    def fail(self, index: int, code: int) -> bool:
+        """Every call of the program gives CUresult `code` from now on, also when its worker has ended; False when it is not READY."""
+        return bool(lib.fgv_client_fail(self._checked(), index, code))
 
     def mark_dead(self, index: int) -> bool:
         """READY -> DEAD: the worker died; False when the client was closing already."""

@@ -34,6 +34,7 @@ from backend_host.vm.domain_xml import (
     device_xml,
     without_empty_metadata,
 )
+from backend_host.vm.doorbell import Doorbells
 from backend_host.vm.errors import VmError
 from backend_host.vm.plug import lasting_slot, plug, unplug
 from backend_host.vm.region_file import RegionOwner, prepare_region_file, region_name, region_path, remove_region_file
@@ -46,8 +47,9 @@ class Attachment:
     """A domain and its vGPU. `takes_effect` is 'now' when the guest has (or, after detach, has lost) the device already.
 
     `run_id` is another after each start, and -1 while the domain is off; `is_paused` tells that its vCPUs stand still. `owner` is as whom QEMU
-    opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `has_own_scheduling`: the
-    definition says how its vCPUs are scheduled. `explanation` is a sentence for the operator when something is left to say, else empty.
+    opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `server` is where QEMU looks for its
+    ivshmem server when the device has a doorbell; there is no file then. `has_own_scheduling`: the definition says how its vCPUs are scheduled.
+    `explanation` is a sentence for the operator when something is left to say, else empty.
     """
 
     domain: str
@@ -61,6 +63,7 @@ class Attachment:
     run_id: int
     takes_effect: TakesEffect
     owner: RegionOwner
+    server: Path | None = None
     label: str | None = None
     has_own_scheduling: bool = False
     explanation: str = ""
@@ -69,16 +72,25 @@ class Attachment:
 @dataclass(frozen=True)
 class LibvirtDomains:
     """The domains of one libvirt instance. `before_plug` gets each region's file before a guest can see it, `before_unplug` the domain's UUID
-    while its guest can still be told that the device goes.
+    while its guest can still be told that the device goes. `doorbells`: devices are attached with one.
     """
 
     connection_uri: str
     before_plug: Callable[[Path], None] = lambda _path: None
     before_unplug: Callable[[str], None] = lambda _uuid: None
+    doorbells: Doorbells | None = None
 
     def attach(self, name: str, weight: int, memory_bytes: int | None, region_bytes: int) -> Attachment:
         """See `attach` of this module."""
-        return attach(self.connection_uri, name, weight, memory_bytes, region_bytes, before_plug=self.before_plug)
+        return attach(
+            self.connection_uri,
+            name,
+            weight,
+            memory_bytes,
+            region_bytes,
+            before_plug=self.before_plug,
+            doorbells=self.doorbells,
+        )
 
     def change(self, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
         """See `change` of this module."""
@@ -97,12 +109,14 @@ def attach(
     region_bytes: int,
     *,
     before_plug: Callable[[Path], None] = lambda _path: None,
+    doorbells: Doorbells | None = None,
 ) -> Attachment:
-    """Puts device and settings into the domain's persistent definition, and into the running domain where that works.
+    """Puts device and settings into the domain's persistent definition, and into the running domain where that works. With `doorbells` the
+    device gets a doorbell, and its server is started.
 
     Either all of the persistent part is done or none of it. Raises VmError with what stands in the way.
     """
-    settings = Settings(weight, memory_bytes)
+    settings = Settings(weight, memory_bytes, None if doorbells is None else region_bytes)
     check_settings(settings)
     check_region_size(region_bytes)
     with connected(connection_uri) as connection:
@@ -110,15 +124,23 @@ def attach(
         definition = _check_attachable(domain)
         check_locked_memory(definition, region_bytes)
         shm_name = region_name(definition.uuid)
-        path = prepare_region_file(shm_name, region_bytes, qemu_owner(connection, definition))
+        owner = qemu_owner(connection, definition)
+        server = None
+        if doorbells is None:
+            path = prepare_region_file(shm_name, region_bytes, owner)
+        else:
+            doorbells.start(shm_name, region_bytes, owner)
+            path = server = doorbells.socket_path(shm_name)
         try:
             label_region(path, DomainXml(domain.XMLDesc()).label("selinux") if domain.isActive() else None)
-            before_plug(path)
-            _define_device(domain, definition, settings, region_bytes)
+            before_plug(region_path(shm_name))
+            _define_device(domain, definition, settings, region_bytes, server)
         except BaseException:
             remove_region_file(shm_name)
+            if doorbells is not None:
+                doorbells.end(shm_name)
             raise
-        explanation = plug(domain, shm_name, region_bytes) if domain.isActive() else ""
+        explanation = plug(domain, shm_name, region_bytes, server) if domain.isActive() else ""
         return _attachment(connection, domain, explanation)
 
 
@@ -132,7 +154,7 @@ def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int
             raise VmError(_not_attached(name))
         before = definition.settings()
         quota_bytes = before.memory_bytes if memory_bytes is None else memory_bytes or None
-        settings = Settings(before.weight if weight is None else weight, quota_bytes)
+        settings = Settings(before.weight if weight is None else weight, quota_bytes, before.region_bytes)
         check_settings(settings)
         where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
@@ -253,10 +275,12 @@ def _lasting_definition(domain: Any) -> DomainXml:
     return DomainXml(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0))
 
 
-def _define_device(domain: Any, definition: DomainXml, settings: Settings, region_bytes: int) -> None:
+def _define_device(
+    domain: Any, definition: DomainXml, settings: Settings, region_bytes: int, server: Path | None
+) -> None:
     libvirt = load_libvirt()
     slot = lasting_slot(definition, region_bytes)
-    device = device_xml(region_name(definition.uuid), region_bytes, slot)
+    device = device_xml(region_name(definition.uuid), region_bytes, slot, server)
     domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     try:
         element = libvirt.VIR_DOMAIN_METADATA_ELEMENT
@@ -308,7 +332,7 @@ def _attachment(
         domain=domain.name(),
         uuid=lasting.uuid,
         shm_name=shm_name or device.shm_name() or region_name(lasting.uuid),
-        region_bytes=device.region_bytes() or 0,
+        region_bytes=device.region_bytes() or lasting.region_bytes() or 0,
         weight=settings.weight,
         memory_bytes=settings.memory_bytes,
         is_running=running is not None,
@@ -316,6 +340,7 @@ def _attachment(
         run_id=domain.ID(),
         takes_effect="now" if has_device == (gone is None) else "next start",
         owner=qemu_owner(connection, running or lasting),
+        server=device.server(),
         label=running.label("selinux") if running is not None else None,
         has_own_scheduling=(running or lasting).has_fixed_vcpu_scheduling(),
         explanation=explanation,

@@ -12,12 +12,15 @@ device gets an explicit slot on the root itself, which QEMU allows for a device 
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
 
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
 from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import REGION_PREFIX, region_name
+from ivshmem.bells import NR_GUEST_BELLS
 
 NAMESPACE = "https://fairgv.dev/xmlns/domain/1"
 PREFIX = "fairgv"
@@ -25,7 +28,7 @@ _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 
 # Slots 0 and 0x1f are the chipset's own; the low ones are where libvirt puts its controllers.
 _CANDIDATE_SLOTS = range(0x1D, 0x02, -1)
-MODELS = ("ivshmem-plain",)
+MODELS = ("ivshmem-plain", "ivshmem-doorbell")
 _TAKEN_PREFIX = "fairgv-softgpu"
 _PC_HOLE64_BYTES = 2 << 30
 """QEMU's own choice for machine type pc: the addresses above the guest's memory that PCI devices may have."""
@@ -34,23 +37,27 @@ _UNITS = {"b": 1, "bytes": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m":
 
 @dataclass(frozen=True)
 class Settings:
-    """What the metadata keeps. `memory_bytes` is the quota of device memory; None: no quota."""
+    """What the metadata keeps. `memory_bytes` is the quota of device memory; None: no quota. `region_bytes` is the size of a region with a
+    doorbell, whose device element has no place for it; None for others."""
 
     weight: int = 1
     memory_bytes: int | None = None
+    region_bytes: int | None = None
 
     def to_xml(self) -> str:
         """The metadata element, without a prefix: libvirt adds it."""
         memory = "" if self.memory_bytes is None else f" memory_bytes='{self.memory_bytes}'"
-        return f"<vgpu weight='{self.weight}'{memory}/>"
+        region = "" if self.region_bytes is None else f" region_bytes='{self.region_bytes}'"
+        return f"<vgpu weight='{self.weight}'{memory}{region}/>"
 
     @classmethod
     def from_xml(cls, text: str) -> "Settings":
         """Reads what `to_xml`, or a person, wrote. Raises VmError for what is neither."""
         try:
             attributes = ElementTree.fromstring(text).attrib
-            memory = attributes.get("memory_bytes")
-            found = cls(int(attributes.get("weight", "1")), int(memory) if memory else None)
+            memory, region = attributes.get("memory_bytes"), attributes.get("region_bytes")
+            quota_bytes, region_bytes = int(memory) if memory else None, int(region) if region else None
+            found = cls(int(attributes.get("weight", "1")), quota_bytes, region_bytes)
         except (ElementTree.ParseError, ValueError) as error:
             raise VmError(
                 f"FairGV's metadata of the domain is damaged ({error}): correct it, or detach and attach it again"
@@ -87,11 +94,14 @@ class PciSlot:
         return f"<address type='pci' domain='0' bus='{self.bus}' slot='{self.slot:#x}' function='0'/>"
 
 
-def device_xml(name: str, region_bytes: int, slot: PciSlot | None = None) -> str:
-    """The device, at a slot when one is given, else where libvirt finds room."""
+def device_xml(name: str, region_bytes: int, slot: PciSlot | None = None, server: Path | None = None) -> str:
+    """The device, at a slot when one is given, else where libvirt finds room. `server`: with a doorbell, and this is its server's socket."""
     address = slot.to_xml() if slot is not None else ""
-    size = f"<size unit='M'>{region_bytes >> 20}</size>"
-    return f"<shmem name='{name}'><model type='ivshmem-plain'/>{size}{address}</shmem>"
+    if server is None:
+        size = f"<size unit='M'>{region_bytes >> 20}</size>"
+        return f"<shmem name='{name}'><model type='ivshmem-plain'/>{size}{address}</shmem>"
+    bells = f"<server path={quoteattr(str(server))}/><msi vectors='{NR_GUEST_BELLS}' ioeventfd='on'/>"
+    return f"<shmem name='{name}'><model type='ivshmem-doorbell'/>{bells}{address}</shmem>"
 
 
 class DomainXml:
@@ -103,15 +113,22 @@ class DomainXml:
         self.name = self._root.findtext("name", "")
 
     def region_bytes(self) -> int | None:
-        """Size of our device in this definition; None when it has none."""
+        """Size of our device in this definition; None when it has none. Raises VmError when the settings that have it are damaged."""
         device = self._our_element()
-        size = device.find("size") if device is not None else None
-        return None if device is None else _bytes_of(size)
+        if device is None:
+            return None
+        return _bytes_of(device.find("size")) if self.server() is None else self.settings().region_bytes or 0
 
     def shm_name(self) -> str | None:
         """The name of our device, which is that of its shared memory; None when there is none."""
         device = self._our_element()
         return None if device is None else device.get("name")
+
+    def server(self) -> Path | None:
+        """The socket of our device's ivshmem server; None when it has no doorbell."""
+        device = self._our_element()
+        element = device.find("server") if device is not None else None
+        return None if element is None else Path(element.get("path", ""))
 
     def shm_names(self) -> list[str]:
         """Of all devices that are FairGV's by their name."""
@@ -128,12 +145,21 @@ class DomainXml:
             raise VmError(f"device {name} of domain {self.name} has a name of the software device's: give it another")
         if found not in MODELS:
             raise VmError(
-                f"device {name} of domain {self.name} is of model {found or 'unknown'}: make it ivshmem-plain"
+                f"device {name} of domain {self.name} is of model {found or 'unknown'}: make it ivshmem-plain or ivshmem-doorbell"
             )
         if device.get("role") == "master":
             raise VmError(
                 f"device {name} of domain {self.name} has the role master, with which the domain could be saved and moved away from "
                 "its GPU: leave the role out"
+            )
+        if found == "ivshmem-doorbell" and self.server() is None:
+            raise VmError(
+                f"device {name} of domain {self.name} has a doorbell and no server: give it a <server path='...'/>, or make it ivshmem-plain"
+            )
+        if self.server() is not None and self.settings().region_bytes is None:
+            raise VmError(
+                f"device {name} of domain {self.name} has a doorbell, and nothing says how large its region is: put "
+                f"<{PREFIX}:vgpu xmlns:{PREFIX}='{NAMESPACE}' region_bytes='268435456'/> into the domain's metadata"
             )
         if len(self.shm_names()) > 1:
             raise VmError(

@@ -15,6 +15,7 @@ Taking out needs the guest: libvirt waits for it for five seconds and then says 
 Wrong when: the guest's other devices have used up the window (pc). Its kernel then says "can't assign", and its programs find no device.
 """
 
+from pathlib import Path
 from typing import Any
 
 from backend_host.sizes import format_size
@@ -29,13 +30,13 @@ class _NoRoomError(Exception):
     """The running guest has no place for the device; the text says why, and what to do."""
 
 
-def plug(domain: Any, name: str, region_bytes: int) -> str:
+def plug(domain: Any, name: str, region_bytes: int, server: Path | None = None) -> str:
     """Empty when the running guest has the device now, else a sentence why it gets it at the next start only."""
     libvirt = load_libvirt()
     later = f"attached; it takes effect at the next start of {domain.name()}, because"
     running = DomainXml(domain.XMLDesc())
     try:
-        device = device_xml(name, region_bytes, _place(running, region_bytes))
+        device = device_xml(name, region_bytes, _place(running, region_bytes), server)
         domain.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE)
     except _NoRoomError as reason:
         return f"{later} {reason}"

@@ -26,6 +26,8 @@ PRELUDE = """
 #include "boost.h"
 #include "control_page.h"
 #include "face.h"
+#include "grid.h"
+#include "worker.h"
 """
 
 CONSTANTS = """
@@ -38,6 +40,10 @@ struct fgv_control;
 struct fgv_vgpu_slot;
 struct fgv_worker_slot;
 extern "Python+C" bool fgv_image_may_print(const uint8_t *image, uint64_t image_bytes);
+struct fgv_variant_wish;
+extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
+extern "Python+C" void fgv_variants_forget(uint32_t owner_kind, uint64_t owner);
+extern "Python+C" void fgv_variants_make(struct fgv_variant_wish *wish);
 """
 
 _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
@@ -52,7 +58,9 @@ def sources() -> list[Path]:
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [(HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "boost.h")]
+    texts = [
+        (HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "grid.h", "slicing.h", "boost.h")
+    ]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 

@@ -128,6 +128,7 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
     fgv_memory_unpin(worker);
     fgv_host_let_go(worker, context);
     fgv_sync_drop_context(worker, context);
+    fgv_variants_drop_context(worker, context);
     fgv_handles_drop_context(worker, context);
     fgv_memory_drop_context(worker, context);
     fgv_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);

@@ -169,7 +169,15 @@ bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct 
         .memory_bytes = atomic_load(&worker->memory_bytes),
         .gpu_ns = atomic_load(&worker->gpu_ns),
         .nr_parks = atomic_load(&worker->nr_parks),
+        .nr_sliced = atomic_load(&worker->nr_sliced),
+        .nr_parts = atomic_load(&worker->nr_parts),
+        .nr_variants = atomic_load(&worker->nr_variants),
+        .variant_ns = atomic_load(&worker->variant_ns),
+        .stalled_since_ns = atomic_load(&worker->stalled_since_ns),
     };
+    for (uint32_t i = 0; i < FGV_NR_WHOLE; i++) {
+        reading->nr_whole[i] = atomic_load(&worker->nr_whole[i]);
+    }
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {
         char letter = worker->program[i];
         reading->program[i] = letter >= ' ' && letter <= '~' ? letter : '\0';

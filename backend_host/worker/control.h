@@ -32,8 +32,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "whole.h"
+
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 5u
+#define FGV_CONTROL_VERSION 4u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -93,11 +95,18 @@ struct fgv_worker_slot {
     _Atomic uint64_t memory_bytes;
     _Atomic uint64_t gpu_ns; /* its part of the vGPU's used_ns */
     _Atomic uint64_t nr_parks;
+    /* Large launches. */
+    _Atomic uint64_t nr_sliced;              /* that went in parts */
+    _Atomic uint64_t nr_parts;               /* of all of them */
+    _Atomic uint64_t nr_variants;            /* of kernels, made for that */
+    _Atomic uint64_t variant_ns;             /* that making them took, and keeping images for it */
+    _Atomic uint32_t nr_whole[FGV_NR_WHOLE]; /* that went whole, by enum fgv_whole */
+    _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
     char program[64];
     _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
-    uint8_t pad[256 - 24 - 72 - 64 - 4];
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 4];
 };
-_Static_assert(sizeof(struct fgv_worker_slot) == 256, "worker slot");
+_Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 
 struct fgv_control {
     uint64_t magic;
@@ -117,13 +126,16 @@ struct fgv_control {
     _Atomic uint32_t daemon_pid;
     uint64_t reserved1;
     struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
-    _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
-    uint8_t pad2[12];
-    struct fgv_worker_set running;     /* workers with work on the device, with the grant or without */
+    uint8_t pad2[16];
+    struct fgv_worker_set running; /* workers with work on the device, with the grant or without */
+    uint8_t pad3[32];
+    /* Looked at once for each hand-over. */
     struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
+    _Atomic uint32_t boost_bell;       /* Futex of the daemon's booster: changes when the GPU goes to such a vGPU */
+    uint8_t pad4[28];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 256, "control page");
+_Static_assert(sizeof(struct fgv_control) == 320 + 64 * 128 + 256 * 384, "control page");
 
 #endif

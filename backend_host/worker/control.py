@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from backend_host.worker._worker import ffi, lib
+from cuda_api.whole import Whole
 
 MAX_VGPUS: int = lib.FGV_MAX_VGPUS
 MAX_WORKERS: int = lib.FGV_MAX_WORKERS
@@ -23,6 +24,7 @@ CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
 """What the shared memory object must hold, a multiple of the page."""
 
 
+_REASONS = frozenset(Whole)
 _ORDER_RUN, _ORDER_END, _ORDER_PATIENT = 0, 1, 2  # enum fgv_worker_order
 
 
@@ -104,6 +106,14 @@ class WorkerReading:
     memory_bytes: int
     gpu_ns: int
     nr_parks: int
+    nr_sliced: int
+    nr_parts: int
+    nr_variants: int
+    variant_ns: int
+    whole: dict[str, int]
+    """Large launches that went whole, by reason."""
+    stalled_since_ns: int
+    """Work is on the device and none of it has ended since then; 0 when there is none."""
     last_error: int
     program: str
 
@@ -242,6 +252,12 @@ class ControlPage:
             memory_bytes=reading.memory_bytes,
             gpu_ns=reading.gpu_ns,
             nr_parks=reading.nr_parks,
+            nr_sliced=reading.nr_sliced,
+            nr_parts=reading.nr_parts,
+            nr_variants=reading.nr_variants,
+            variant_ns=reading.variant_ns,
+            stalled_since_ns=reading.stalled_since_ns,
+            whole={_why(number): count for number, count in enumerate(reading.nr_whole) if count},
             last_error=reading.last_error,
             program=ffi.string(reading.program).decode("ascii", "replace"),
         )
@@ -318,6 +334,11 @@ class ControlPage:
     def set_slice_ns(self, slice_ns: int) -> None:
         """Changes the slice from the next look at the clock on."""
         lib.fgv_control_set_slice_ns(self.page, slice_ns)
+
+
+def _why(number: int) -> str:
+    """The reason in words; a number that is none was written by a worker that its guest took over."""
+    return Whole(number).text if number in _REASONS else "unknown"
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

@@ -37,6 +37,12 @@ struct fgv_worker_reading {
     uint64_t memory_bytes;
     uint64_t gpu_ns;
     uint64_t nr_parks;
+    uint64_t nr_sliced;
+    uint64_t nr_parts;
+    uint64_t nr_variants;
+    uint64_t variant_ns;
+    uint32_t nr_whole[32];
+    uint64_t stalled_since_ns;
     char program[64];
 };
 

@@ -55,6 +55,11 @@ struct fgv_assignment {
     int32_t device;
     int32_t log_level;
     struct fgv_control *control;
+    /* Eventfds, where the VM has bells (ivshmem/bell.h): the one that the guest rings for this worker, and those that
+     * interrupt the guest, by vector. */
+    int own_bell;
+    uint32_t nr_guest_bells; /* 0: no bells */
+    int guest_bells[16];
 };
 
 /* Maps the region, checks the client and makes it READY. 0, or the CUresult with which the client was refused. */

@@ -26,7 +26,7 @@ static bool is_held_up(const struct fgv_stream *stream)
 }
 
 /* Without what a host function holds, which is not counted among the unfinished. */
-static uint32_t nr_in(const struct fgv_stream *stream)
+uint32_t fgv_nr_in_stream(const struct fgv_stream *stream)
 {
     uint32_t nr = stream->held_by == 0 ? stream->nr_unmarked : 0;
     for (const struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
@@ -39,7 +39,7 @@ uint32_t fgv_nr_running(const struct fgv_worker *worker)
 {
     uint32_t nr = worker->nr_unfinished;
     for (const struct fgv_stream *stream = worker->nr_gates ? worker->busy : NULL; stream; stream = stream->next_busy) {
-        nr -= is_held_up(stream) ? nr_in(stream) : 0;
+        nr -= is_held_up(stream) ? fgv_nr_in_stream(stream) : 0;
     }
     return nr;
 }

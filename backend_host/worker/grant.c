@@ -246,8 +246,8 @@ void fgv_grantee_detach(struct fgv_grantee *grantee)
     grantee->is_waiting = false;
     fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
     fgv_set_remove(&grantee->control->users, grantee->slot_index);
-    fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
     fgv_set_remove(&grantee->control->running, grantee->slot_index);
+    fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
     drop(grantee->control, grantee->number);
     atomic_store(&grantee->slot->memory_bytes, 0);
     fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
@@ -558,8 +558,8 @@ void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
     atomic_store(&control->workers[slot].memory_bytes, 0);
     fgv_set_remove(&control->waiting, slot);
     fgv_set_remove(&control->users, slot);
-    fgv_set_remove(&control->interactive, slot);
     fgv_set_remove(&control->running, slot);
+    fgv_set_remove(&control->interactive, slot);
     for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
         if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
             fgv_set_remove(&control->vgpus[vgpu].members, slot);

@@ -179,8 +179,13 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     } else if (kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
         fgv_array_delete(worker, handle->object);
         handle = fgv_handle_find(worker, kind, number); /* a graph may have gone with it: places move */
+    } else if (kind == FGV_HANDLE_FUNCTION || kind == FGV_HANDLE_KERNEL) {
+        fgv_kernel_free(worker, handle->object);
     } else {
         free(handle->object);
+    }
+    if (kind == FGV_HANDLE_MODULE || kind == FGV_HANDLE_LIBRARY) {
+        fgv_image_forget(worker, kind, number);
     }
     uint64_t native = (uint64_t)(uintptr_t)handle->native;
     remove_place(&worker->handles, handle);

@@ -174,6 +174,14 @@ void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
     }
 }
 
+/* For variants of its kernels. Of a set there is nothing to keep: its PTX is that of single files. */
+static void keep_image(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
+                       uint32_t nr_prelinked)
+{
+    const struct fgv_blob *blob = fgv_blob_whole(worker, number);
+    fgv_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
+}
+
 static CUresult load_module(struct fgv_worker *worker, uint64_t number, const void *image,
                             struct fgv_jit_options *options)
 {
@@ -203,7 +211,7 @@ typedef CUresult (*load_call)(struct fgv_worker *, uint64_t, const void *, struc
 
 /* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
 static CUresult load(struct fgv_worker *worker, const struct fgv_request *request,
-                     struct fgv_reply_cuModuleLoadDataEx *answer, load_call call)
+                     struct fgv_reply_cuModuleLoadDataEx *answer, enum fgv_handle_kind kind, load_call call)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
     const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
@@ -218,6 +226,9 @@ static CUresult load(struct fgv_worker *worker, const struct fgv_request *reques
     CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
     if (result == CUDA_SUCCESS) {
         result = call(worker, fixed->handle, image, &jit->options);
+    }
+    if (result == CUDA_SUCCESS) {
+        keep_image(worker, kind, fixed->handle, fixed->blob, fixed->prelinked);
     }
     free(wrapper);
     if (fixed->chunk != FGV_NO_CHUNK) {
@@ -236,7 +247,7 @@ static CUresult load(struct fgv_worker *worker, const struct fgv_request *reques
 CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
-    CUresult result = load(worker, request, reply, load_module);
+    CUresult result = load(worker, request, reply, FGV_HANDLE_MODULE, load_module);
     fgv_blob_drop(worker, fixed->blob);
     return result;
 }
@@ -244,7 +255,7 @@ CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fg
 CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
-    CUresult result = load(worker, request, reply, load_library);
+    CUresult result = load(worker, request, reply, FGV_HANDLE_LIBRARY, load_library);
     fgv_blob_drop(worker, fixed->blob);
     return result;
 }

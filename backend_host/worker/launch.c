@@ -6,11 +6,9 @@
  * driver's handle here; those that make a kernel node updatable from the device hand out driver pointers and are
  * refused.
  */
+#include "launch.h"
+
 #include <string.h>
-
-#include "worker.h"
-
-#define FGV_MAX_ATTRIBUTES 16u
 
 enum { FLAG_COOPERATIVE = 1, FLAG_KERNEL = 2 };
 
@@ -56,26 +54,37 @@ CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *
     return result;
 }
 
-static CUresult launch(struct fgv_worker *worker, CUlaunchConfig *config, CUfunction function, void **extra)
+CUresult fgv_launch_submit(struct fgv_worker *worker, struct fgv_launch *launch, CUfunction function)
 {
+    CUlaunchConfig *config = &launch->config;
+    void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch->parameters, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                      &launch->parameter_bytes, CU_LAUNCH_PARAM_END};
+    void **extra = launch->parameter_bytes != 0 ? buffer : NULL;
     if (config->numAttrs != 0) {
-        if (!worker->driver.cuLaunchKernelEx) {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        return worker->driver.cuLaunchKernelEx(config, function, NULL, extra);
+        return worker->driver.cuLaunchKernelEx ? worker->driver.cuLaunchKernelEx(config, function, NULL, extra)
+                                               : CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!worker->driver.cuLaunchKernel) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return worker->driver.cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
-                                         config->blockDimX, config->blockDimY, config->blockDimZ,
-                                         config->sharedMemBytes, config->hStream, NULL, extra);
+    return worker->driver.cuLaunchKernel
+               ? worker->driver.cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                                               config->blockDimX, config->blockDimY, config->blockDimZ,
+                                               config->sharedMemBytes, config->hStream, NULL, extra)
+               : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+static bool is_well_formed(const struct fgv_request *request, const struct fgv_kernel *kernel)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    (void)reply;
+    uint64_t expected_bytes =
+        (uint64_t)fixed->nr_parameter_bytes + (uint64_t)fixed->nr_attributes * sizeof(CUlaunchAttribute);
+    return fixed->nr_parameter_bytes <= FGV_MAX_PARAMETER_BYTES && fixed->nr_attributes <= FGV_MAX_ATTRIBUTES &&
+           expected_bytes == request->payload_bytes &&
+           (fixed->flags & ~(uint32_t)(FLAG_COOPERATIVE | FLAG_KERNEL)) == 0 &&
+           kernel->parameter_bytes == fixed->nr_parameter_bytes;
+}
+
+CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch)
+{
+    const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     enum fgv_handle_kind kind = fixed->flags & FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
     struct fgv_handle *handle = fgv_handle_find(worker, kind, fixed->function);
     void *stream;
@@ -87,23 +96,20 @@ CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_re
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    uint64_t expected_bytes =
-        (uint64_t)fixed->nr_parameter_bytes + (uint64_t)fixed->nr_attributes * sizeof(CUlaunchAttribute);
-    if (fixed->nr_parameter_bytes > FGV_MAX_PARAMETER_BYTES || fixed->nr_attributes > FGV_MAX_ATTRIBUTES ||
-        expected_bytes != request->payload_bytes || (fixed->flags & ~(uint32_t)(FLAG_COOPERATIVE | FLAG_KERNEL)) != 0 ||
-        kernel->parameter_bytes != fixed->nr_parameter_bytes) {
+    if (!is_well_formed(request, kernel)) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    _Alignas(64) uint8_t parameters[FGV_MAX_PARAMETER_BYTES];
-    memcpy(parameters, request->payload, fixed->nr_parameter_bytes);
-    CUlaunchAttribute attributes[FGV_MAX_ATTRIBUTES + 1];
-    memcpy(attributes, request->payload + fixed->nr_parameter_bytes, fixed->nr_attributes * sizeof(*attributes));
-    result = fgv_attributes_translate(worker, attributes, fixed->nr_attributes);
+    launch->handle = handle;
+    launch->parameter_bytes = fixed->nr_parameter_bytes;
+    memcpy(launch->parameters, request->payload, fixed->nr_parameter_bytes);
+    memcpy(launch->attributes, request->payload + fixed->nr_parameter_bytes,
+           fixed->nr_attributes * sizeof(launch->attributes[0]));
+    result = fgv_attributes_translate(worker, launch->attributes, fixed->nr_attributes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    CUlaunchConfig config = {
+    launch->config = (CUlaunchConfig){
         .gridDimX = fixed->grid[0],
         .gridDimY = fixed->grid[1],
         .gridDimZ = fixed->grid[2],
@@ -112,21 +118,29 @@ CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_re
         .blockDimZ = fixed->block[2],
         .sharedMemBytes = fixed->shared_bytes,
         .hStream = stream,
-        .attrs = attributes,
+        .attrs = launch->attributes,
         .numAttrs = fixed->nr_attributes,
     };
     if (fixed->flags & FLAG_COOPERATIVE) {
-        memset(&attributes[config.numAttrs], 0, sizeof(*attributes));
-        attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-        attributes[config.numAttrs++].value.cooperative = 1;
+        CUlaunchAttribute *attribute = &launch->attributes[launch->config.numAttrs++];
+        memset(attribute, 0, sizeof(*attribute));
+        attribute->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attribute->value.cooperative = 1;
     }
-    size_t parameter_bytes = fixed->nr_parameter_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
-                     CU_LAUNCH_PARAM_END};
-    fgv_latency_begin(worker, stream);
-    result = launch(worker, &config, handle->native, parameter_bytes ? extra : NULL);
-    fgv_latency_launched(worker, stream, result);
-    fgv_count(&worker->slot->nr_launches, 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    struct fgv_launch launch;
+    (void)reply;
+    CUresult result = fgv_launch_read(worker, request, &launch);
+    if (result == CUDA_SUCCESS) {
+        fgv_latency_begin(worker, launch.config.hStream);
+        result = fgv_launch_submit(worker, &launch, launch.handle->native);
+        fgv_latency_launched(worker, launch.config.hStream, result);
+        fgv_count(&worker->slot->nr_launches, 1);
+    }
     return result;
 }
 

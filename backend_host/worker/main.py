@@ -15,13 +15,18 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import may_print
 
+if TYPE_CHECKING:
+    from backend_host.worker.variants import Images
+
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
+MOST_DESCRIPTORS = 2 + 1 + 16
+"""Region, control page, and where the virtual machine has bells, the worker's own and those of the guest."""
 _ERROR_BYTES = 512
 
 EXIT_OK = 0
@@ -88,7 +93,7 @@ def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
         try:
-            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, 2)
+            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
         except OSError:
             message, descriptors = b"", []
         if not message:
@@ -100,7 +105,7 @@ def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
 
 def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
     """Attaches to the client that the message names and serves it to its end; returns what the daemon is told."""
-    region_fd, control_fd = descriptors
+    region_fd, control_fd, *bells = descriptors
     control = lib.fgv_control_open(control_fd)
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
@@ -119,13 +124,19 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
             "device": message["device"],
             "log_level": message.get("log", 1),
             "control": control,
+            "own_bell": bells[0] if bells else -1,
+            "nr_guest_bells": max(0, len(bells) - 1),
+            "guest_bells": bells[1:],
         },
     )
     lib.fgv_worker_set_inspector(worker, lib.fgv_image_may_print)
+    settings = ffi.new("struct fgv_slicing_settings *", message.get("slicing", {}))
+    callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
+    lib.fgv_worker_set_slicing(worker, settings, ffi.new("struct fgv_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     refused = lib.fgv_worker_attach(worker, assignment, error, _ERROR_BYTES)
-    os.close(region_fd)
-    os.close(control_fd)
+    for descriptor in descriptors:
+        os.close(descriptor)
     if refused:
         return {"refused": refused, "ended": ffi.string(error).decode(errors="replace")}
     return {"ended": ffi.string(lib.fgv_worker_run(worker)).decode()}
@@ -135,6 +146,37 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
 def fgv_image_may_print(image: ffi.CData, image_bytes: int) -> bool:
     """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may."""
     return may_print(bytes(ffi.buffer(image, image_bytes)))
+
+
+_images: list[Images] = []
+"""The one of this process, made with the first image that is kept: a worker that slices nothing does without the parser."""
+_answer: list[ffi.CData] = []
+"""Text and names of the last variant; C reads them until it asks again."""
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_keep(owner_kind: int, owner: int, image: ffi.CData, image_bytes: int) -> None:
+    """Called by the loop when a module or library was loaded; no bytes: it was linked from several."""
+    if not _images:
+        from backend_host.worker.variants import Images  # noqa: PLC0415
+
+        _images.append(Images())
+    _images[0].keep((owner_kind, owner), bytes(ffi.buffer(image, image_bytes)) if image_bytes else None)
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_forget(owner_kind: int, owner: int) -> None:
+    """Called by the loop when one was unloaded."""
+    for images in _images:
+        images.forget((owner_kind, owner))
+
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_make(wish: ffi.CData) -> None:
+    """Called by the loop when a large launch needs a variant; when this raises, `why_whole` stays what it was."""
+    from backend_host.worker.variants import make  # noqa: PLC0415
+
+    _answer[:] = make(_images[0] if _images else None, wish)
 
 
 def tell(daemon: socket.socket, ended: dict[str, Any]) -> None:

@@ -94,6 +94,14 @@ CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle,
     return CUDA_SUCCESS;
 }
 
+void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel)
+{
+    if (kernel) {
+        fgv_variant_drop(worker, kernel->variant);
+        free(kernel);
+    }
+}
+
 /* All that the guest wants to know of a kernel or function, so that it never asks again. */
 static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
@@ -232,6 +240,47 @@ CUresult fgv_serve_cuLibraryGetGlobal(struct fgv_worker *worker, const struct fg
     answer->address = address;
     answer->bytes = bytes;
     return result;
+}
+
+/* Bytes of a variable from `offset` on into the chunk, for a program that need not have a context yet. */
+static CUresult read_variable(struct fgv_worker *worker, CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                              uint32_t chunk)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    uint8_t *to = fgv_arena_chunk(worker, chunk);
+    if (!to || offset > bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint64_t left = bytes - offset;
+    const uint64_t part = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
+    CUresult result = driver->cuMemcpyDtoHAsync_v2 ? lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && part > 0) {
+        result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, part, NULL);
+    }
+    return result == CUDA_SUCCESS ? driver->cuStreamSynchronize(NULL) : result;
+}
+
+/* Asked for when a program starts, so that waiting here holds nothing up. */
+CUresult fgv_serve_cuLibraryGetManaged(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryGetManaged *fixed = request->fixed;
+    struct fgv_reply_cuLibraryGetManaged *answer = reply;
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *library;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!copy_name(request, fixed->name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryGetManaged
+                     ? worker->driver.cuLibraryGetManaged(&address, &bytes, library, name)
+                     : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->address = address;
+    answer->bytes = bytes;
+    return result == CUDA_SUCCESS ? read_variable(worker, address, bytes, fixed->offset, fixed->chunk) : result;
 }
 
 /* Gives the numbers first, first + 1, ... to objects the driver listed; objects that got none are simply not known to

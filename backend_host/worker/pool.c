@@ -331,12 +331,32 @@ CUresult fgv_serve_cuMemPoolDestroy(struct fgv_worker *worker, const struct fgv_
     return result;
 }
 
+/* Whether a synchronisation would return at once. */
+static bool is_idle(const struct fgv_worker *worker)
+{
+    if (worker->nr_captures != 0 || worker->hosts.nr != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        const struct fgv_context *context = worker->contexts[i];
+        for (const struct fgv_stream *stream = context ? context->streams : NULL; stream; stream = stream->next) {
+            if (stream->last_seq > stream->done_seq) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 CUresult fgv_serve_cuMemPoolTrimTo(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolTrimTo *fixed = request->fixed;
     (void)reply;
     struct fgv_memory_pool *pool;
     CUresult result = find_pool(worker, fixed->pool, &pool);
+    if (worker->current && is_idle(worker)) {
+        worker->driver.cuCtxSynchronize(); /* what was freed counts as free once that was seen to be over */
+    }
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuMemPoolTrimTo ? worker->driver.cuMemPoolTrimTo(pool->native, fixed->keep_bytes)
                                                 : CUDA_ERROR_NOT_SUPPORTED;

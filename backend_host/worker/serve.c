@@ -190,16 +190,53 @@ static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *pars
     return fgv_is_recording(worker, number);
 }
 
+/* The stream of a request, in its context; NULL when it names none. */
+static struct fgv_stream *stream_of(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+{
+    uint64_t number = 0;
+    if (fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+        memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
+    }
+    return fgv_stream_find(worker, number);
+}
+
+/* A launch that goes in parts. False: not all of it is out. */
+static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
+{
+    enum fgv_parts_state state = FGV_PARTS_OUT;
+    CUresult result = fgv_context_enter(worker, parsed->header.context);
+    if (result == CUDA_SUCCESS) {
+        state = fgv_parts_submit(worker, parsed->service, &parsed->request, &result);
+    }
+    if (state == FGV_PARTS_MORE) {
+        return false;
+    }
+    fgv_count(&worker->slot->nr_calls, 1);
+    if (state == FGV_PARTS_WHOLE) {
+        fgv_serve_now(worker, parsed->service, &parsed->request, response);
+        return true;
+    }
+    fgv_count(&worker->slot->nr_launches, 1);
+    fgv_answer(worker, parsed->service, response, result, NULL);
+    return true;
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
+    if (service->number == FGV_CALL_cuLaunchKernel && worker->parts.variant) {
+        return serve_parts(worker, parsed, response);
+    }
     const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
     if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
         worker->is_gated = true;
         return false;
     }
-    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker))) {
+    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker, stream_of(worker, parsed)))) {
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
@@ -216,6 +253,9 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         fgv_copy_settle(worker, &parsed->request, NULL, result);
         refuse(worker, response, result);
         return true;
+    }
+    if (service->number == FGV_CALL_cuLaunchKernel && fgv_parts_take(worker, &parsed->request, runs)) {
+        return serve_parts(worker, parsed, response);
     }
     fgv_count(&worker->slot->nr_calls, 1);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {
@@ -266,6 +306,11 @@ enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_con
         refuse(worker, record->response, CUDA_ERROR_INVALID_VALUE);
         return FGV_SERVED;
     }
+    if (fgv_parts_answers(worker, &parsed.request)) {
+        fgv_count(&worker->slot->nr_calls, 1);
+        fgv_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
+        return FGV_SERVED;
+    }
     if (!has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
         if (serve(worker, &parsed, record->response)) {
             return FGV_SERVED;
@@ -278,6 +323,7 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
 {
     struct fgv_backlog *backlog = &worker->backlog;
     bool is_progress = false;
+    const uint64_t seq = worker->seq;
     worker->is_gated = false;
     while (has_backlog(worker)) {
         struct fgv_backlog_entry entry;
@@ -296,5 +342,5 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
         backlog->head = 0;
         backlog->tail = 0;
     }
-    return is_progress;
+    return is_progress || worker->seq != seq; /* parts of a launch are progress, too */
 }

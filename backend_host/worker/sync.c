@@ -275,12 +275,28 @@ bool fgv_is_sticky(CUresult result)
     }
 }
 
+/* Who is told of a fault finds what kernels printed before it: the driver gives that out when it is asked to wait,
+ * which it does not do in a context that has failed. */
+static void output_of_the_failed(struct fgv_worker *worker, struct fgv_context *context)
+{
+    struct fgv_context *before = worker->current;
+    fgv_context_make_current(worker, context);
+    worker->driver.cuCtxSynchronize();
+    if (before) {
+        fgv_context_make_current(worker, before);
+    }
+    fgv_output_check(worker);
+}
+
 void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUresult result)
 {
     if (context->fault != CUDA_SUCCESS) {
         return;
     }
     context->fault = result;
+    if (worker->may_print) {
+        output_of_the_failed(worker, context);
+    }
     if (fgv_is_sticky(result)) {
         atomic_store_explicit(&worker->client->sticky_error, (uint32_t)result, memory_order_release);
     }

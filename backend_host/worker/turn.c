@@ -19,6 +19,8 @@
  * they are shorter than a switch to another vGPU and back, or it still stands before all who wait, or has only just
  * got it. What it holds without use it pays for. One that pauses for longer than it works is not waited for.
  *
+ * Large launches go in parts (parts.c), each of them a submission here.
+ *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
  */
@@ -35,12 +37,13 @@
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
 #define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS        UINT64_C(1000000000)
-#define FGV_ALONE_NS         UINT64_C(100000000) /* of work is queued by who is alone */
-#define FGV_MIN_QUEUED       2u                  /* so that the device has the next one when it ends one */
-#define FGV_MIN_QUEUED_ALONE 32u                 /* kernels of several streams may run side by side */
-#define FGV_MARKS_IN_QUEUE   4u
-#define FGV_LEAD_NS          UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
+#define FGV_SHARED_NS          UINT64_C(1000000000)
+#define FGV_ALONE_NS           UINT64_C(100000000) /* of work is queued by who is alone */
+#define FGV_MIN_QUEUED         2u                  /* so that the device has the next one when it ends one */
+#define FGV_MIN_QUEUED_ALONE   32u                 /* kernels of several streams may run side by side */
+#define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
+#define FGV_MARKS_IN_QUEUE     4u
+#define FGV_LEAD_NS UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
 /* What is left then may be done late: the device gives the next one a time slice of its own first. */
 #define FGV_TAIL_NS      UINT64_C(5000000)
 #define FGV_OVERRUN_PART 2u               /* of the slice: more than that much of it beyond its end is not waited for */
@@ -210,7 +213,19 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
     worker->tail_until_ns = 0;
 }
 
-bool fgv_turn_begin(struct fgv_worker *worker)
+/* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
+ * newcomer wait, for seconds when they are long ones that cannot go in parts. */
+static bool fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    uint32_t nr = fitting(worker, FGV_ALONE_NS, worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_MIN_QUEUED);
+    if (!stream || worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
+        return true;
+    }
+    worker->mark_interval = 1;
+    return fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS;
+}
+
+bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
@@ -233,7 +248,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         end_tail(worker, fgv_clock_ns());
     }
     if (!fgv_grant_others_wait(grantee)) {
-        return worker->nr_unfinished < allowance_unwaited(worker);
+        return worker->nr_unfinished < allowance_unwaited(worker) && fits_stream(worker, stream);
     }
     worker->shared_ns = fgv_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
@@ -289,6 +304,8 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     const bool is_running = fgv_nr_running(worker) != 0;
+    atomic_store_explicit(&grantee->slot->stalled_since_ns, is_running ? worker->last_finish_ns : 0,
+                          memory_order_relaxed);
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         charge(worker, now_ns);
     }

@@ -139,6 +139,19 @@ static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
     }
 }
 
+/* What the driver says of an event that is no answer to wait for. Asking may change it: a capture that the event is
+ * part of is over then, and a second question gets another error. */
+static CUresult event_error(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    void *event;
+    if (waiter->service->number != FGV_CALL_cuEventSynchronize || worker->nr_captures == 0 ||
+        fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = worker->driver.cuEventQuery(event);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
 bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
                      uint16_t response)
 {
@@ -151,6 +164,11 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
         involve_legacy(worker, probe.stream);
     } else if (service->waits == FGV_WAITS_EVENT) {
         probe.event = number_at(request, service->event_offset);
+        CUresult result = event_error(worker, &probe);
+        if (result != CUDA_SUCCESS) {
+            fgv_answer(worker, service, response, result, NULL);
+            return true;
+        }
     } else if (!context_of(worker, request, &probe.context)) {
         return false;
     }

@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -51,7 +52,9 @@
 /* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
 #define POLL_NAP_PART   32
 #define POLL_NAP_MIN_NS UINT64_C(50000)
+#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
 #define POLL_NAP_MAX_NS UINT64_C(5000000)
+#define BELL_WORTH_NS   UINT64_C(100000)
 #define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
@@ -174,6 +177,26 @@ static CUresult map_region(struct fgv_worker *worker, const struct fgv_assignmen
     return found == FGV_REGION_OK ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }
 
+_Static_assert(sizeof(((struct fgv_assignment *)NULL)->guest_bells) == FGV_NR_GUEST_VECTORS * sizeof(int), "bells");
+
+/* From here on the region's way of waking is this client's. One whose guest has no bell is served as under POLL. */
+static CUresult take_bells(struct fgv_worker *worker, const struct fgv_assignment *assignment)
+{
+    if (worker->region.wake != FGV_WAKE_BELL) {
+        return CUDA_SUCCESS;
+    }
+    uint32_t vector = worker->layout.bell_vector;
+    if (!worker->layout.has_bell || assignment->nr_guest_bells > FGV_NR_GUEST_VECTORS ||
+        vector >= assignment->nr_guest_bells) {
+        worker->region.wake = FGV_WAKE_POLL;
+        return CUDA_SUCCESS;
+    }
+    int guest = fcntl(assignment->guest_bells[vector], F_DUPFD_CLOEXEC, 3);
+    worker->region.host_bell = &worker->bell;
+    return guest >= 0 && fgv_host_bell_open(&worker->bell, guest, assignment->own_bell) ? CUDA_SUCCESS
+                                                                                        : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 /* Tells a guest that waits for its state to change. */
 static void announce_state(struct fgv_worker *worker, uint32_t from, uint32_t to)
 {
@@ -202,6 +225,9 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
     worker->log_level = assignment->log_level;
     CUresult result = map_region(worker, assignment, error, error_bytes);
     CUdevice device = worker->device;
+    if (result == CUDA_SUCCESS && (result = take_bells(worker, assignment)) != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "client %u: no bell: %s", assignment->client, strerror(errno));
+    }
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuDeviceGet(&device, assignment->device);
     }
@@ -226,6 +252,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
     fgv_consumer_init(&worker->consumer, worker->region.base + worker->layout.ring.offset, worker->layout.ring_bytes,
                       worker->layout.commit_key, worker->region.wake);
+    worker->consumer.bell = worker->region.host_bell;
     atomic_store(&worker->slot->state, FGV_WORKER_SERVING);
     announce_state(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
     return CUDA_SUCCESS;
@@ -309,6 +336,21 @@ static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, ui
     return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
 }
 
+/* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
+ * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
+static bool is_kicked(const struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
+{
+    switch (worker->region.wake) {
+    case FGV_WAKE_FUTEX:
+        return true;
+    case FGV_WAKE_BELL:
+        return !is_held_up && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
+               atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
+    default:
+        return false;
+    }
+}
+
 /* How long to sleep when spinning is over; 0: not now. */
 static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
 {
@@ -316,11 +358,14 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
         return 0; /* about to give the grant back */
     }
     uint64_t poll_ns = PARK_NS;
-    if (worker->region.wake != FGV_WAKE_FUTEX) {
+    if (!is_kicked(worker, poll_ns, is_held_up)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
     if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
+        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+            busy_ns = STOP_NAP_NS;
+        }
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {
@@ -336,12 +381,14 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
         return; /* it came before we knew the bell */
     }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
-    if (!is_held_up && !fgv_consumer_park_prepare(&worker->consumer)) {
+    const bool is_parked =
+        !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
+    if (is_parked && !fgv_consumer_park_prepare(&worker->consumer)) {
         return;
     }
-    if (worker->grantee.is_waiting || is_held_up) {
+    if (worker->grantee.is_waiting || !is_parked) {
         worker->consumer.nr_parks++;
-        void *kick = !is_held_up && worker->region.wake == FGV_WAKE_FUTEX ? &worker->consumer.control->parked : NULL;
+        void *kick = is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->consumer.control->parked : NULL;
         fgv_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
         fgv_consumer_park_cancel(&worker->consumer);
     } else {
@@ -437,6 +484,7 @@ static void loop(struct fgv_worker *worker)
             is_news |= fgv_host_poll(worker);
         }
         fgv_turn_poll(worker, now_ns);
+        fgv_parts_poll(worker);
         if (now_ns - worker->looked_ns > LOOK_NS) {
             look_after_client(worker, now_ns);
             show_use(worker, now_ns);
@@ -463,6 +511,7 @@ static void take_down(struct fgv_worker *worker)
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     announce_state(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    fgv_parts_stop(worker);
     fgv_waiters_drop(worker);
     fgv_host_end(worker);
     fgv_sync_poll(worker, fgv_clock_ns());
@@ -478,7 +527,12 @@ static void take_down(struct fgv_worker *worker)
     fgv_blobs_free(worker);
     struct fgv_handles *handles = &worker->handles;
     for (uint32_t i = 0; i <= handles->mask; i++) {
-        free(handles->places[i].object); /* of kernels: streams went with their contexts */
+        struct fgv_handle *handle = &handles->places[i];
+        if (handle->number != 0 && (handle->kind == FGV_HANDLE_KERNEL || handle->kind == FGV_HANDLE_FUNCTION)) {
+            fgv_kernel_free(worker, handle->object);
+        } else {
+            free(handle->object); /* no stream: those went with their contexts */
+        }
     }
     free(handles->places);
     free(worker->pinned.items);

@@ -5,6 +5,7 @@
  *   serve.c    from a record to a handler to an answer; the backlog
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
+ *   parts.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
  *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
  *              context.c output.c tensor_map.c   handlers
@@ -20,12 +21,14 @@
 #include "face.h"
 #include "grant.h"
 #include "host_function.h"
+#include "ivshmem/bell.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 #include "pool.h"
 #include "ranges.h"
 #include "serve.h"
+#include "slicing.h"
 
 #define FGV_MAX_HANDLES       (1u << 20)
 #define FGV_MAX_CONTEXTS      64u
@@ -94,6 +97,7 @@ struct fgv_context {
     struct fgv_stream *streams;
     struct fgv_stream legacy, per_thread;
     struct fgv_mark *free_marks; /* events of this context, for use again */
+    CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
 };
 
 struct fgv_handle {
@@ -169,6 +173,7 @@ struct fgv_worker {
     struct fgv_client_layout layout;
     struct fgv_client *client;
     struct fgv_consumer consumer;
+    struct fgv_host_bell bell; /* under FGV_WAKE_BELL */
     struct fgv_grantee grantee;
     struct fgv_worker_slot *slot;
     CUdevice device;
@@ -220,6 +225,10 @@ struct fgv_worker {
     uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
     uint64_t gap_deviation_ns; /* mean distance from that */
     struct fgv_backlog backlog;
+
+    struct fgv_slicing_settings slicing;
+    struct fgv_variant_maker maker;
+    struct fgv_parts parts;
 
     fgv_may_print_fn inspector;
     bool may_print; /* some kernel of this client might; then synchronisations go to the driver, which writes it out */
@@ -288,6 +297,8 @@ void fgv_stream_free_if_unused(struct fgv_stream *stream);
 /* gate.c */
 /* How many submissions may be running: not those in streams that are held up. */
 uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* Submissions to the stream that have not ended, without what a host function holds. */
+uint32_t fgv_nr_in_stream(const struct fgv_stream *stream);
 /* No more may be queued before a stream that waits for a value goes on. */
 bool fgv_gate_is_full(const struct fgv_worker *worker);
 /* Around a call after which the stream may be held up, and before a submission. */
@@ -318,8 +329,8 @@ static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_
 /* turn.c */
 /* Whether one more submission fits into the driver's queue. */
 bool fgv_turn_has_room(const struct fgv_worker *worker);
-/* Whether one more submission may be made now. */
-bool fgv_turn_begin(struct fgv_worker *worker);
+/* Whether one more submission may be made now, to this stream (NULL: nobody knows to which). */
+bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight. */
@@ -398,7 +409,10 @@ CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *
 struct fgv_kernel {
     uint32_t nr_parameters;
     uint32_t parameter_bytes;
+    struct fgv_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
+    enum fgv_whole why_whole;
 };
+void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel);
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
 
 /* image.c */

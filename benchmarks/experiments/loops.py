@@ -92,10 +92,10 @@ class Loops(Experiment):
         """Ratios as bars."""
         [grid] = self.grids(document)
         axes = figure.subplots()
-        axes.bar([row[0] for row in grid.rows[:-1]], [float(row[4]) for row in grid.rows[:-1]])
-        axes.axhline(1, color="black", linewidth=1, linestyle=":")
-        axes.set(ylabel="softgpu's time over that of the loops")
-        axes.tick_params(axis="x", rotation=70)
+        axes.barh([row[0] for row in grid.rows[:-1]], [float(row[4]) for row in grid.rows[:-1]])
+        axes.axvline(1, color="black", linewidth=1, linestyle=":")
+        axes.invert_yaxis()
+        axes.set(xlabel="softgpu's time over that of the loops")
 
 
 def compared(name: str, cache: Path, options: argparse.Namespace) -> Record:

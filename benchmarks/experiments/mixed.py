@@ -10,9 +10,10 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
-from benchmarks.experiments.sharing import Mixture, Shared, compare, nr_compared, programs_of
+from benchmarks.experiments.sharing import Mixture, compare, nr_compared, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
+from benchmarks.plots import log_axis, spread
 from benchmarks.ratios import estimate
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
@@ -80,9 +81,12 @@ class Mixed(Experiment):
         for program, background_us in dict.fromkeys((program, us) for program, us, _ in found):
             cells = (found.get((program, background_us, system)) for system in compared)
             texts = (estimate(each).text(2) if each else "-" for each in cells)
-            rows.append((program, f"{background_us:g}", *texts, f"{FAIR:g}"))
-        columns = ("program", "background us", *compared, "fair")
-        notes = ("Run time over that alone, as a guest. Below 2 the program takes more than its half, above 2 less.",)
+            rows.append((program, f"{background_us:g}", *texts, f"{FAIR:g}", _alone_over_native(document, program)))
+        columns = ("program", "background us", *compared, "fair share", "alone, over native")
+        notes = (
+            "Run time over that alone, as a guest. Below 2 the program takes more than its half, above 2 less. The last column: run",
+            "time alone, as a guest over native.",
+        )
         return [Grid("Beside a background", columns, tuple(rows), notes)]
 
     def findings(self, document: Document) -> list[Finding]:
@@ -102,19 +106,27 @@ class Mixed(Experiment):
         for axes, program in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             for system in dict.fromkeys(system for _, _, system in found):
                 points = {
-                    us: estimate(each).mean for (of, us, by), each in found.items() if (of, by) == (program, system)
+                    us: estimate(each) for (of, us, by), each in sorted(found.items()) if (of, by) == (program, system)
                 }
-                axes.plot(list(points), list(points.values()), "o-", label=system)
+                heights = [point.mean for point in points.values()]
+                axes.errorbar(list(points), heights, spread(list(points.values())), fmt="o-", capsize=2, label=system)
             axes.axhline(FAIR, color="black", linewidth=1, linestyle=":")
-            axes.set(title=program, xscale="log", xlabel="background's kernels, us", ylabel="run time over alone")
+            axes.set(title=program, xlabel="background's kernels, us", ylabel="run time over alone")
+            axes.set_ylim(bottom=0)
+            log_axis(axes.xaxis, sorted({us for _, us, _ in found}))
             axes.legend(fontsize="small")
+
+
+def _alone_over_native(document: Document, program: str) -> str:
+    guests = [record["guests"][0] for record in records(document, "together") if record["program"] == program]
+    return estimate([guest["alone_native"] / guest["alone"] for guest in guests]).text(2)
 
 
 def _run_times(document: Document) -> dict[tuple[str, float, str], list[float]]:
     """By program, background and system: of all repetitions the program's run time, alone as a guest it is 1."""
     found: dict[tuple[str, float, str], list[float]] = {}
     for record in records(document, "together"):
-        guest = Shared(record).record["guests"][0]
+        guest = record["guests"][0]
         if guest["throughput"] > 0:
             key = (record["program"], record["background_us"], record["system"])
             found.setdefault(key, []).append(guest["alone"] / guest["throughput"])

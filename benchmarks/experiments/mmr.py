@@ -25,6 +25,7 @@ from benchmarks.experiments.sharing import (
 )
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
+from benchmarks.plots import spread
 from benchmarks.ratios import Estimate, estimate
 from scheduler.registry import DEFAULT_POLICY
 
@@ -118,8 +119,8 @@ def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
         times = _times(runs)
         places = [index - BARS_WIDTH / 2 + (number + 0.5) * width for index in range(len(times))]
         ratio = estimate([each.min_max_ratio for each in runs]).mean
-        spread = [time.half_width or 0.0 for time in times]
-        axes.bar(places, [time.mean for time in times], width, yerr=spread, capsize=2, label=f"{system}, M {ratio:.2f}")
+        heights = [time.mean for time in times]
+        axes.bar(places, heights, width, yerr=spread(times), capsize=2, label=f"{system}, M {ratio:.2f}")
     for index, weight in enumerate(weights):
         ideal = WORK_S * sum(weights) / weight
         edges = [index - BARS_WIDTH / 2, index + BARS_WIDTH / 2]

@@ -6,16 +6,18 @@ kept the sleeper's half for it would leave the GPU idle while it sleeps: that va
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
-from benchmarks.experiments.sharing import ALONE_PART, Attempts, Mixture, alone, programs_of
+from benchmarks.experiments.sharing import ALONE_PART, Attempts, Baselines, Mixture, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
+from benchmarks.plots import spread
 from benchmarks.ratios import estimate
+from benchmarks.window import Outcome
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -51,45 +53,51 @@ class WorkConserving(Experiment):
             raise NotMeasurableError("--sleep-percent: a part of the time, from 0 to below 100")
 
     def nr_records(self, options: argparse.Namespace) -> int:
-        """One for each system and sleep."""
-        return int(options.repetitions * len(options.sleep_percent) * len(systems(options)))
+        """One for what is reached alone, one for each system and sleep."""
+        return int(options.repetitions * (1 + len(options.sleep_percent) * len(systems(options))))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """What both reach alone is measured in each repetition."""
         settings = setting(options)
-        busy = sized(options.program[0], options.device)
+        busy, unslept = sized(options.program[0], options.device), spin(KERNEL_US, QUEUE)
         attempts = Attempts(systems(options), reporter)
         for repetition in range(options.repetitions):
+            baselines = Baselines(settings, options.seconds * ALONE_PART)
             reporter.doing(f"{busy.label}: alone")
-            part_s = options.seconds * ALONE_PART
-            reached = [
-                alone(each, DEFAULT_POLICY, settings, part_s).throughput for each in (busy, spin(KERNEL_US, QUEUE))
-            ]
-            for percent in options.sleep_percent:
-                sleep_us = KERNEL_US * QUEUE * percent / (100 - percent)
-                mixed = Mixture(f"sleep of {percent:g} %", (1, 1), (busy, spin(KERNEL_US, QUEUE, sleep_us)))
-                for system in list(attempts.systems):
-                    outcomes = attempts.together(system, mixed, settings, options.seconds)
-                    if outcomes is not None:
-                        parts = [each.throughput / one for each, one in zip(outcomes, reached, strict=True)]
-                        yield {
-                            "kind": "utilisation",
-                            "program": busy.label,
-                            "sleep_percent": percent,
-                            "system": system,
-                            "repetition": repetition,
-                            "parts": parts,
-                        }
+            with reporter.tolerating("alone"):
+                both = Mixture("alone", (1, 1), (busy, unslept))
+                baselines.measure(both)
+                yield baselines.record(both, repetition)
+                for percent in options.sleep_percent:
+                    sleep_us = KERNEL_US * QUEUE * percent / (100 - percent)
+                    mixed = Mixture(f"sleep of {percent:g} %", (1, 1), (busy, spin(KERNEL_US, QUEUE, sleep_us)))
+                    for system in list(attempts.systems):
+                        outcomes = attempts.together(system, mixed, settings, options.seconds)
+                        if outcomes is not None:
+                            yield {
+                                "kind": "utilisation",
+                                "program": busy.label,
+                                "sleep_percent": percent,
+                                "system": system,
+                                "repetition": repetition,
+                                "parts": _parts(outcomes, [baselines.guest[each] for each in both.workloads]),
+                                "parts_native": _parts(outcomes, [baselines.native[each] for each in both.workloads]),
+                            }
 
     def grids(self, document: Document) -> list[Grid]:
         """One row for each sleep and system."""
         rows = []
         for (percent, system), each in _by_sleep(document).items():
             cells = (estimate([record["parts"][index] for record in each]).text() for index in (0, 1))
-            total = estimate([sum(record["parts"]) for record in each]).text()
-            rows.append((f"{percent:g}", system, total, *cells, f"{_kept(percent):.2f}"))
-        columns = ("sleep %", "policy", "utilisation", "the busy one", "the sleeper", "were its half kept for it")
-        notes = ("Throughputs, each as a part of what the program reaches alone without sleep.",)
+            total, native = (
+                estimate([sum(record[key]) for record in each]).text() for key in ("parts", "parts_native")
+            )
+            rows.append((f"{percent:g}", system, total, *cells, native, f"{_kept(percent):.2f}"))
+        parts = ("utilisation", "the busy one", "the sleeper", "utilisation, over native")
+        columns = ("sleep %", "policy", *parts, "were its half kept for it")
+        notes = (
+            "Throughputs, each as a part of what the program reaches alone without sleep: as a guest, then natively.",
+        )
         return [Grid("GPU utilisation beside a sleeper", columns, tuple(rows), notes)] if rows else []
 
     def findings(self, document: Document) -> list[Finding]:
@@ -106,12 +114,17 @@ class WorkConserving(Experiment):
         found = _by_sleep(document)
         for system in dict.fromkeys(system for _, system in found):
             points = {percent: each for (percent, by), each in found.items() if by == system}
-            means = [estimate([sum(record["parts"]) for record in each]).mean for each in points.values()]
-            axes.plot(list(points), means, "o-", label=system)
+            means = [estimate([sum(record["parts"]) for record in each]) for each in points.values()]
+            axes.errorbar(list(points), [each.mean for each in means], spread(means), fmt="o-", capsize=2, label=system)
         sleeps = sorted({percent for percent, _ in found})
         axes.plot(sleeps, [_kept(percent) for percent in sleeps], ":", color="gray", label="were its half kept for it")
-        axes.set(xlabel="sleep, % of the sleeper's time", ylabel="utilisation", ylim=(0, 1.2))
+        axes.set(xlabel="sleep, % of the sleeper's time", ylabel="utilisation")
+        axes.set_ylim(bottom=0)
         axes.legend(fontsize="small")
+
+
+def _parts(outcomes: Sequence[Outcome], alone: Sequence[float]) -> list[float]:
+    return [outcome.throughput / reached for outcome, reached in zip(outcomes, alone, strict=True)]
 
 
 def _kept(percent: float) -> float:

@@ -34,13 +34,15 @@ struct window {
     atomic_bool is_known, is_over;
 };
 
-enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK, KEY_TOGETHER };
+enum { KEY_JSON = 0x100, KEY_LOOPS, KEY_NO_CHECK, KEY_TOGETHER, KEY_DIGEST };
 
 /* More is no lead, but a time of the day. */
 static const double longest_lead_s = 3600;
 
 static const char *program_name = "benchmark";
 static bool uses_device;
+static bool is_digested;
+static uint64_t digest = 0xcbf29ce484222325u;
 static volatile sig_atomic_t was_interrupted;
 
 bool benchmark_uses_device(void)
@@ -85,9 +87,18 @@ float benchmark_random_float(uint64_t *state)
     return (benchmark_random(state) >> 8) * 0x1p-24f;
 }
 
+/* FNV-1a over all that is compared, in order. */
+void benchmark_digest(const void *results, size_t nr_bytes)
+{
+    const unsigned char *bytes = results;
+    for (size_t at = 0; is_digested && at < nr_bytes; at++)
+        digest = (digest ^ bytes[at]) * 0x100000001b3u;
+}
+
 int benchmark_compare_floats(const char *what, const float *device, const float *loops, size_t nr, double tolerance,
                              char *why, size_t why_size)
 {
+    benchmark_digest(device, nr * sizeof(*device));
     for (size_t at = 0; at < nr; at++) {
         double allowed = tolerance * fmax(1, fabs((double)loops[at]));
         if (isfinite(loops[at]) && fabs((double)device[at] - loops[at]) <= allowed)
@@ -102,6 +113,7 @@ int benchmark_compare_floats(const char *what, const float *device, const float 
 int benchmark_compare_ints(const char *what, const int32_t *device, const int32_t *loops, size_t nr, char *why,
                            size_t why_size)
 {
+    benchmark_digest(device, nr * sizeof(*device));
     for (size_t at = 0; at < nr; at++) {
         if (device[at] == loops[at])
             continue;
@@ -149,6 +161,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     case KEY_LOOPS:
         options->is_loops = true;
         return 0;
+    case KEY_DIGEST:
+        is_digested = true;
+        return 0;
     case KEY_NO_CHECK:
         options->is_checked = false;
         return 0;
@@ -176,6 +191,7 @@ static void parse(struct options *options, int argc, char **argv)
         {"loops", KEY_LOOPS, NULL, 0, "time the same kernels as plain C loops, without a device", 0},
         {"no-check", KEY_NO_CHECK, NULL, 0, "do not compare the device's results with those of the loops", 0},
         {"together", KEY_TOGETHER, NULL, 0, "count in a window that standard input tells, see common.h", 0},
+        {"digest", KEY_DIGEST, NULL, 0, "print a hash of the results that are compared on stderr", 0},
         {0},
     };
     const struct argp argp = {known, parse_option, NULL, summary, NULL, NULL, NULL};
@@ -270,7 +286,10 @@ static int check(const struct benchmark *benchmark)
     benchmark->loops_round();
     if (benchmark->fetch)
         benchmark->fetch();
-    if (benchmark->check(why, sizeof(why)) == 0)
+    int is_wrong = benchmark->check(why, sizeof(why));
+    if (is_digested)
+        fprintf(stderr, "digest %016llx\n", (unsigned long long)digest);
+    if (!is_wrong)
         return 0;
     fprintf(stderr, "%s: wrong result: %s\n", program_name, why);
     return 1;

@@ -58,6 +58,9 @@ void *benchmark_allocate(size_t nr_elements, size_t element_bytes);
 uint32_t benchmark_random(uint64_t *state);
 float benchmark_random_float(uint64_t *state);
 
+/* For a check() that uses none of the two below: what is compared becomes part of what --digest prints. */
+void benchmark_digest(const void *results, size_t nr_bytes);
+
 /*
  * For check(): 0 if `device` and `loops` agree in each of `nr` elements, else 1 and a sentence that names the first
  * that does not. Floats agree if they differ by at most tolerance * max(1, |loops|); NaN and infinity agree with

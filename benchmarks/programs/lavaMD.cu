@@ -171,6 +171,7 @@ static bool is_close(float device, float loops, float potential)
 
 static int check(char *why, size_t why_size)
 {
+    benchmark_digest(space.device_forces, space.nr_particles * sizeof(*space.device_forces));
     for (size_t at = 0; at < space.nr_particles; at++) {
         struct lavamd_vector device = space.device_forces[at], loops = space.loops.forces[at];
         if (is_close(device.v, loops.v, loops.v) && is_close(device.x, loops.x, loops.v) &&

@@ -63,6 +63,7 @@ static void produce(struct fgv_producer *producer, uint32_t payload_bytes, uint6
 /* Consumes `nr` records, answering those that want it. */
 static void consume(struct fgv_consumer *consumer, struct shared *shared, uint32_t wake, uint64_t nr)
 {
+    const struct fgv_region region = {.wake = wake};
     struct fgv_consumed record;
     uint8_t copy[FGV_RECORD_MAX_BYTES];
     for (uint64_t i = 0; i < nr;) {
@@ -73,7 +74,7 @@ static void consume(struct fgv_consumer *consumer, struct shared *shared, uint32
         memcpy(copy, record.payload, record.payload_bytes);
         __asm__ volatile("" : : "r"(copy) : "memory");
         if (record.response != FGV_NO_RESPONSE)
-            fgv_slot_complete(&shared->response.state, wake);
+            fgv_slot_complete(&shared->response.state, &region);
         fgv_consumer_release(consumer);
         i++;
     }
@@ -98,6 +99,7 @@ enum mode { ONE_WAY, BURSTS, ROUND_TRIP };
 static double run_producer(struct fgv_producer *producer, struct shared *shared, enum mode mode, uint32_t payload_bytes,
                            uint64_t nr)
 {
+    const struct fgv_region region = {.wake = producer->wake};
     uint64_t spent = 0;
     uint64_t begun = now_ns();
     for (uint64_t i = 0; i < nr; i++) {
@@ -110,7 +112,7 @@ static double run_producer(struct fgv_producer *producer, struct shared *shared,
         if (mode == BURSTS && is_waiting)
             spent += now_ns() - begun;
         if (is_waiting)
-            fgv_slot_wait(&shared->response.state, producer->wake, UINT64_C(1000000000), NULL, NULL);
+            fgv_slot_wait(&shared->response.state, &region, UINT64_C(1000000000), NULL, NULL);
     }
     return (double)(mode == BURSTS ? spent : now_ns() - begun) / (double)nr;
 }

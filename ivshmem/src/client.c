@@ -64,6 +64,15 @@ bool fgv_client_refuse(const struct fgv_region *region, uint32_t index, uint32_t
     return fgv_client_step(region, index, FGV_CLIENT_HELLO, FGV_CLIENT_REFUSED);
 }
 
+bool fgv_client_fail(const struct fgv_region *region, uint32_t index, uint32_t code)
+{
+    struct fgv_client *entry = entry_of(region, index);
+    if (entry == NULL || atomic_load_explicit(&entry->state, memory_order_acquire) != FGV_CLIENT_READY)
+        return false;
+    atomic_store_explicit(&entry->sticky_error, code, memory_order_release);
+    return true;
+}
+
 bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_t seen)
 {
     struct fgv_client *entry = entry_of(region, index);

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "ivshmem/bell.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 #include "wait.h"
@@ -24,6 +25,11 @@
 #define FGV_ADDRESS_END         UINT64_C(0x00007ffffffff000) /* of user space with 47-bit addresses */
 #define FGV_SPAN_ALIGN          64u                          /* ring, responses and chunks: a cache line */
 #define FGV_ANNOUNCE_NAP_MAX_NS UINT64_C(10000000)
+
+static bool is_wake(uint32_t wake)
+{
+    return wake == FGV_WAKE_POLL || wake == FGV_WAKE_FUTEX || wake == FGV_WAKE_BELL;
+}
 
 static uint64_t round_up_page(uint64_t bytes)
 {
@@ -64,8 +70,7 @@ static uint64_t offset_of(const struct fgv_region *region, const void *place)
 bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum fgv_wake wake, const void *facts,
                        uint32_t facts_bytes, struct fgv_region *region)
 {
-    if (facts_bytes > FGV_FACTS_BYTES || (wake != FGV_WAKE_POLL && wake != FGV_WAKE_FUTEX) ||
-        !lay_out(base, bytes, table_hash, region))
+    if (facts_bytes > FGV_FACTS_BYTES || !is_wake((uint32_t)wake) || !lay_out(base, bytes, table_hash, region))
         return false;
     region->wake = (uint32_t)wake;
     region->facts_bytes = facts_bytes;
@@ -107,7 +112,7 @@ enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t 
         return FGV_REGION_WRONG_TABLE;
     expected.wake = __atomic_load_n(&header->wake, __ATOMIC_RELAXED);
     expected.facts_bytes = __atomic_load_n(&header->facts_bytes, __ATOMIC_RELAXED);
-    if ((expected.wake != FGV_WAKE_POLL && expected.wake != FGV_WAKE_FUTEX) || expected.facts_bytes > FGV_FACTS_BYTES ||
+    if (!is_wake(expected.wake) || expected.facts_bytes > FGV_FACTS_BYTES ||
         __atomic_load_n(&header->region_bytes, __ATOMIC_RELAXED) != bytes ||
         __atomic_load_n(&header->facts_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.facts) ||
         __atomic_load_n(&header->clients_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.clients) ||
@@ -151,6 +156,8 @@ void fgv_announce(const struct fgv_region *region)
     atomic_fetch_add_explicit(&region->header->announce, 1, memory_order_release);
     if (region->wake == FGV_WAKE_FUTEX)
         fgv_futex_wake(&region->header->announce);
+    else if (region->wake == FGV_WAKE_BELL && region->guest_bell != NULL)
+        fgv_guest_bell_ring(region->guest_bell, FGV_PEER_DAEMON);
 }
 
 uint32_t fgv_announce_wait(const struct fgv_region *region, uint32_t seen, uint64_t timeout_ns)
@@ -263,6 +270,8 @@ bool fgv_client_read_layout(const struct fgv_region *region, uint32_t index, str
         .nr_chunks = entry.nr_chunks,
         .chunk_bytes = entry.chunk_bytes,
         .pid = entry.pid,
+        .has_bell = atomic_load_explicit(&entry.has_bell, memory_order_relaxed) == 1,
+        .bell_vector = entry.bell_vector,
     };
     copy_program(entry.program, layout->program);
     return are_spans_sound(region, layout);

@@ -3,7 +3,8 @@
  *
  * A slot is one word that both ends change by exchange, so there is no second word to disagree with, and no wake-up to
  * lose: the owner moves WAITING to PARKED and sleeps only while the word says PARKED; the host replaces whatever it
- * finds with DONE and, when that was PARKED, wakes.
+ * finds with DONE and, when that was PARKED, wakes. A bell does not compare words; its count is read before the word is
+ * parked instead, and the sleep ends when it has changed.
  *
  * Wrong when: the owner gave up (keep_waiting said no) and uses the slot again. The host may still complete it for the
  * old request.
@@ -15,6 +16,7 @@
 
 #include <string.h>
 
+#include "ivshmem/bell.h"
 #include "wait.h"
 
 void fgv_pool_init(struct fgv_pool *pool, uint32_t nr)
@@ -70,13 +72,16 @@ void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
 }
 
 /* One sleep of a waiting owner that saw `seen` in the word. */
-static void sleep_once(_Atomic uint32_t *state, uint32_t wake, uint32_t seen, uint64_t *nap_ns)
+static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen, uint64_t *nap_ns)
 {
-    if (wake != FGV_WAKE_FUTEX) {
+    const struct fgv_guest_bell *bell = region->wake == FGV_WAKE_BELL ? region->guest_bell : NULL;
+    if (region->wake != FGV_WAKE_FUTEX && (bell == NULL || !fgv_guest_bell_works(bell))) {
         fgv_nap(*nap_ns);
         *nap_ns = fgv_nap_longer(*nap_ns);
         return;
     }
+    /* Before the word is parked: an interrupt for it counts from here on. */
+    const uint32_t nr_rung = bell != NULL ? fgv_guest_bell_rung(bell) : 0;
     if (seen == FGV_SLOT_WAITING) {
         /* Relaxed: says nothing but that somebody sleeps. The host's exchange either comes before, and this fails, or
          * sees PARKED. */
@@ -85,11 +90,14 @@ static void sleep_once(_Atomic uint32_t *state, uint32_t wake, uint32_t seen, ui
             return;
         seen = FGV_SLOT_PARKED;
     }
-    fgv_futex_wait(state, seen, FGV_ASK_NS);
+    if (bell == NULL)
+        fgv_futex_wait(state, seen, FGV_ASK_NS);
+    else if (atomic_load_explicit(state, memory_order_relaxed) != FGV_SLOT_DONE)
+        fgv_guest_bell_wait(bell, nr_rung, FGV_ASK_NS);
 }
 
-bool fgv_slot_wait(_Atomic uint32_t *state, uint32_t wake, uint64_t spin_ns, bool (*keep_waiting)(void *, uint32_t),
-                   void *context)
+bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, uint64_t spin_ns,
+                   bool (*keep_waiting)(void *, uint32_t), void *context)
 {
     /* Acquire, here and below: pairs with the exchange in fgv_slot_complete; result and payload were written before it.
      */
@@ -112,18 +120,21 @@ bool fgv_slot_wait(_Atomic uint32_t *state, uint32_t wake, uint64_t spin_ns, boo
         if (!fgv_patience_lasts(&patience, now_ns))
             return false;
         if (!is_spinning)
-            sleep_once(state, wake, seen, &nap_ns);
+            sleep_once(state, region, seen, &nap_ns);
         now_ns = fgv_now_ns();
     }
 }
 
-bool fgv_slot_complete(_Atomic uint32_t *state, uint32_t wake)
+bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region)
 {
     /* Release: pairs with the acquires in fgv_slot_wait. */
     uint32_t before = atomic_exchange_explicit(state, FGV_SLOT_DONE, memory_order_release);
-    if (before != FGV_SLOT_PARKED || wake != FGV_WAKE_FUTEX)
+    if (before != FGV_SLOT_PARKED || region->wake == FGV_WAKE_POLL)
         return false;
-    fgv_futex_wake(state);
+    if (region->wake == FGV_WAKE_FUTEX)
+        fgv_futex_wake(state);
+    else if (region->host_bell != NULL)
+        fgv_host_bell_ring(region->host_bell);
     return true;
 }
 
@@ -138,7 +149,7 @@ bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout
     slot->payload_bytes = payload_bytes;
     if (payload_bytes != 0)
         memcpy(slot->payload, payload, payload_bytes);
-    fgv_slot_complete(&slot->state, region->wake);
+    fgv_slot_complete(&slot->state, region);
     return true;
 }
 
@@ -149,6 +160,6 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
         return false;
     struct fgv_chunk *chunks = (struct fgv_chunk *)(region->base + layout->chunks.offset);
     chunks[index].result = result;
-    fgv_slot_complete(&chunks[index].state, region->wake);
+    fgv_slot_complete(&chunks[index].state, region);
     return true;
 }

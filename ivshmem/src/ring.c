@@ -22,6 +22,7 @@
 #endif
 #include "ivshmem/ring.h"
 
+#include "ivshmem/bell.h"
 #include "wait.h"
 
 /*
@@ -64,6 +65,7 @@ void fgv_producer_init(struct fgv_producer *producer, uint8_t *ring, uint32_t ri
     producer->mask = (uint64_t)ring_bytes - 1;
     producer->commit_key = commit_key;
     producer->wake = wake;
+    producer->bell = NULL;
     producer->keep_waiting = NULL;
     producer->keep_waiting_context = NULL;
     /* Relaxed: the client's state, released when it says HELLO, publishes all of this. */
@@ -148,25 +150,29 @@ struct fgv_record *fgv_producer_reserve(struct fgv_producer *producer, uint32_t 
 }
 
 /* Of several producers that see a parked consumer one makes the system call. */
-static __attribute__((noinline)) void kick(struct fgv_ring_control *control)
+static __attribute__((noinline)) void kick(struct fgv_producer *producer)
 {
-    /* Relaxed: the futex call orders by itself, and the consumer, once awake, finds the records by their commit words.
-     */
-    if (atomic_exchange_explicit(&control->parked, 0, memory_order_relaxed) != 0)
-        fgv_futex_wake(&control->parked);
+    /* Relaxed: the system calls order by themselves, and the consumer, once awake, finds the records by their commit
+     * words. */
+    if (atomic_exchange_explicit(&producer->control->parked, 0, memory_order_relaxed) == 0)
+        return;
+    if (producer->wake == FGV_WAKE_FUTEX)
+        fgv_futex_wake(&producer->control->parked);
+    else if (producer->bell != NULL)
+        fgv_guest_bell_ring(producer->bell, producer->bell->worker_peer);
 }
 
 void fgv_producer_commit(struct fgv_producer *producer, struct fgv_record *record, uint64_t position)
 {
     const uint64_t commit = position ^ producer->commit_key;
-    if (producer->wake != FGV_WAKE_FUTEX) {
+    if (producer->wake == FGV_WAKE_POLL) {
         atomic_store_explicit(&record->commit, commit, memory_order_release); /* pairs with the acquire in peek */
         return;
     }
     /* Sequentially consistent, both: pair with park_prepare, which writes `parked` and then reads the commit word. */
     atomic_exchange_explicit(&record->commit, commit, memory_order_seq_cst);
     if (__builtin_expect(atomic_load_explicit(&producer->control->parked, memory_order_seq_cst) != 0, 0))
-        kick(producer->control);
+        kick(producer);
 }
 
 void fgv_consumer_init(struct fgv_consumer *consumer, uint8_t *ring, uint32_t ring_bytes, uint64_t commit_key,
@@ -266,6 +272,8 @@ void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
     consumer->nr_parks++;
     if (consumer->wake == FGV_WAKE_FUTEX)
         fgv_futex_wait(&consumer->control->parked, 1, timeout_ns);
+    else if (consumer->wake == FGV_WAKE_BELL && consumer->bell != NULL)
+        fgv_host_bell_wait(consumer->bell, timeout_ns);
     else
         fgv_nap(timeout_ns);
     fgv_consumer_park_cancel(consumer);

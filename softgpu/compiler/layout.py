@@ -54,6 +54,7 @@ class Placed:
     space: str
     offset_bytes: int
     size_bytes: int
+    is_managed: bool = False
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class Stack:
 
     def place(self, variable: Variable, size: int | None = None) -> Placed:
         offset = align(self.end_bytes, alignment_bytes(variable))
-        placed = Placed(variable.name, variable.space, offset, size_bytes(variable) if size is None else size)
+        whole = size_bytes(variable) if size is None else size
+        placed = Placed(variable.name, variable.space, offset, whole, ".managed" in variable.attributes)
         self.end_bytes = offset + placed.size_bytes
         self.places[variable.name] = placed
         return placed

@@ -10,7 +10,7 @@ from softgpu.compiler.kernel import Kernel
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 _KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
 _MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i32, i32 }"
@@ -72,7 +72,8 @@ def module_tables(unit: Unit, kernels: list[Kernel]) -> Iterator[str]:
     for index, place in enumerate(places):
         yield _string(f"name.g{index}", place.name)
     rows = [
-        f"{{ ptr @name.g{index}, i64 {place.offset_bytes}, i64 {place.size_bytes}, i32 {int(place.space == 'const')}, i32 0 }}"
+        f"{{ ptr @name.g{index}, i64 {place.offset_bytes}, i64 {place.size_bytes}, "
+        f"i32 {int(place.space == 'const')}, i32 {int(place.is_managed)} }}"
         for index, place in enumerate(places)
     ]
     yield from _array("globals", _GLOBAL, rows)

@@ -383,8 +383,8 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (capture->origin != stream)
         return sgp_leave(invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread())
-        return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    if (capture->is_invalidated)
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* which ends it all the same */
+    else if (capture->is_invalidated)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!is_joined(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

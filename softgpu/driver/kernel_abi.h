@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   4u
+#define SGP_ABI_VERSION   5u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 struct sgp_thread; /* the runtime's own: one CUDA thread of the running block */
@@ -151,7 +151,7 @@ struct sgp_global {
     uint64_t offset_bytes; /* within the globals image */
     uint64_t size_bytes;
     uint32_t is_constant; /* .const */
-    uint32_t reserved;
+    uint32_t is_managed;  /* the program reaches it too, at the same address */
 };
 
 /* A global whose initial value is the address of another: *(u64 *)(globals + at) = globals + target. */

@@ -237,17 +237,37 @@ SGP_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibra
     return sgp_leave(name && (dptr || bytes) ? sgp_module_global(module, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
+static bool is_managed(const struct CUlib_st *library, const char *name)
+{
+    const struct sgp_module *code = library->image->module;
+
+    for (uint32_t i = 0; i < code->nr_globals; i++)
+        if (!strcmp(code->globals[i].name, name))
+            return code->globals[i].is_managed;
+    return false;
+}
+
+/* All memory of this device is memory of the process: a variable is managed by being told. It is that of the current
+ * context, or of the primary one: a program that uses another has two. */
 SGP_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
+    struct CUctx_st *context;
+    struct CUmod_st *module;
     CUresult result = enter_library(library);
 
-    (void)dptr;
-    (void)bytes;
     if (result)
         return result;
-    if (name)
-        sgp_log("device", "managed variables are not supported: %s", name);
-    return sgp_leave(name ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+    if (!name || (!dptr && !bytes))
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!is_managed(library, name))
+        return sgp_leave(CUDA_ERROR_NOT_FOUND);
+    context = sgp_context_current();
+    if (!context)
+        context = sgp_context_primary(&sgp_driver.devices[0]);
+    if (!context)
+        return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    result = sgp_library_module(context, library, &module);
+    return sgp_leave(result ? result : sgp_module_global(module, name, dptr, bytes));
 }
 
 SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)

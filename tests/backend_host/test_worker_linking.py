@@ -51,6 +51,16 @@ LINK = 0x48_00000001_000001
 CUBIN, PTX_INPUT, FATBINARY, OBJECT = 0, 1, 2, 3
 OPTIMIZATION_LEVEL = 7
 LOG_BYTES = 1000
+NOT_FOUND = 500
+LIBRARY = 0x46_00000001_000001
+MANAGED = (
+    HEADER
+    + """
+.visible .global .attribute(.managed) .align 4 .u32 shared[4] = {1, 2, 3, 4};
+.visible .global .u32 plain = 100;
+.visible .entry k() { ret; }
+"""
+)
 MAX_LINKS = 16
 
 
@@ -259,6 +269,32 @@ def test_options_of_a_load_that_lie(guest: Guest) -> None:
         assert load_with(guest, MAKER, struct.pack("<QQ", option, 4096)).result == INVALID_VALUE
     assert load_with(guest, MAKER, level * 36).result == INVALID_VALUE
     assert load_with(guest, MAKER, level).verdict == 0
+
+
+def managed(guest: Guest, name: bytes = b"shared", **fields: Any) -> Answer:
+    values: dict[str, Any] = {"library": LIBRARY, "name_bytes": len(name), "chunk": 1, **fields}
+    return guest.call("cuLibraryGetManaged", name, **values)
+
+
+def test_managed_variables_are_told_with_their_bytes(guest: Guest) -> None:
+    loaded = load_with(guest, MANAGED, call="cuLibraryLoadData", handle=LIBRARY, chunk=NO_CHUNK)
+    assert loaded.result == 0
+    told = managed(guest)
+    assert (told.result, told.bytes) == (0, 16)
+    assert guest.read(guest.chunk_offset(1), 16) == struct.pack("<IIII", 1, 2, 3, 4)
+    assert managed(guest, context=0).address == told.address, "a program may ask before it has a context"
+    assert managed(guest, offset=8).result == 0
+    assert guest.read(guest.chunk_offset(1), 8) == struct.pack("<II", 3, 4)
+    assert managed(guest, offset=16).result == 0
+    for lie in (17, 1 << 32, (1 << 64) - 1):
+        assert managed(guest, offset=lie).result == INVALID_VALUE
+    for chunk in (Guest.NR_CHUNKS, NO_CHUNK):
+        assert managed(guest, chunk=chunk).result == INVALID_VALUE
+    for name in (b"plain", b"none"):
+        assert managed(guest, name).result == NOT_FOUND
+    for name_bytes in (0, 5, 7, 0xFFFFFFFF):
+        assert managed(guest, name_bytes=name_bytes).result == INVALID_VALUE
+    assert managed(guest, library=LIBRARY + 1).result == INVALID_HANDLE
 
 
 def test_a_plain_option_is_passed_on(guest: Guest) -> None:

@@ -121,8 +121,8 @@ def kernels(served: Served) -> Kernels:
     return Kernels(served.primary())
 
 
-def test_a_fault_is_that_of_its_own_context(served: Served) -> None:
-    """Whoever waits for a broken context while another is current: the other one works on, and goes on being charged."""
+def test_a_fault_is_that_of_all_contexts(served: Served) -> None:
+    """Whoever waits for a broken context while another is current: nothing of the other one runs any more either."""
     guest = served.primary()
     first = Kernels(guest)
     guest.ok("context_create", context=0, handle=SECOND)
@@ -134,9 +134,8 @@ def test_a_fault_is_that_of_its_own_context(served: Served) -> None:
     assert guest.call("cuCtxSynchronize_v2", ctx=PRIMARY).result == ILLEGAL_ADDRESS
     before = served.gpu_ns()
     second.late(5)
-    assert guest.call("cuCtxSynchronize").result == 0
-    assert second.value() == 5
-    assert served.gpu_ns() - before >= LONG_NS // 2
+    assert guest.call("cuCtxSynchronize").result == ILLEGAL_ADDRESS
+    assert served.gpu_ns() - before < LONG_NS // 2
     guest.context = PRIMARY
     before = served.gpu_ns()
     first.late(6)
@@ -156,20 +155,16 @@ def test_a_context_that_is_unknown(served: Served) -> None:
     assert guest.call("cuCtxSynchronize_v2", ctx=PRIMARY).result == 0
 
 
-def test_no_chunk_is_lost_when_a_fault_comes_to_light_with_its_copy(served: Served) -> None:
-    guest = served.guest
-    for number in range(10):
-        guest.context = PRIMARY + (number << 24)
-        guest.ok("context_create", context=0, handle=guest.context)
-        kernels = Kernels(guest, first_handle=8 * number)
-        kernels.broken()
-        for chunk in range(guest.NR_CHUNKS):
-            guest.lend_chunk(chunk)
-            place: dict[str, Any] = {"place": 1, "destination": chunk * guest.CHUNK_BYTES, "chunk": chunk}
-            guest.cast_off("cuMemcpyDtoHAsync_v2", source=kernels.address, bytes=4, **place)
-        for chunk in range(guest.NR_CHUNKS):
-            assert guest.await_chunk(chunk) == ILLEGAL_ADDRESS
-        guest.take_error()
+@pytest.mark.parametrize("attempt", range(3))
+def test_no_chunk_is_lost_when_a_fault_comes_to_light_with_its_copy(kernels: Kernels, attempt: int) -> None:
+    guest = kernels.guest
+    kernels.broken()
+    for chunk in range(guest.NR_CHUNKS):
+        guest.lend_chunk(chunk)
+        place: dict[str, Any] = {"place": 1, "destination": chunk * guest.CHUNK_BYTES, "chunk": chunk}
+        guest.cast_off("cuMemcpyDtoHAsync_v2", source=kernels.address, bytes=4, **place)
+    for chunk in range(guest.NR_CHUNKS):
+        assert guest.await_chunk(chunk) == ILLEGAL_ADDRESS
 
 
 def test_the_legacy_stream_waits_for_blocking_streams(kernels: Kernels) -> None:

@@ -93,8 +93,16 @@ class Guest:
     RING_BYTES = 1 << 16
     LIMIT_NS = 60_000_000_000
 
-    def __init__(self, region: Region, index: int = 0, address: int = 0x2000_0000_0000, ring_start: int = 0) -> None:
-        self.region, self.index, self.address = region, index, address
+    def __init__(
+        self,
+        region: Region,
+        index: int = 0,
+        address: int = 0x2000_0000_0000,
+        ring_start: int = 0,
+        bell: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`bell`: whether it has one, and the vector, as the entry says it."""
+        self.region, self.index, self.address, self.bell = region, index, address, bell
         self.commit_key = 0x1234_5678_9ABC_DEF0 + index
         self.context = PRIMARY
         self._entry = 4096 + 65536 + index * 320
@@ -121,7 +129,7 @@ class Guest:
     def _write_entry(self) -> None:
         part = self.parts
         fields = struct.pack(
-            "<I16sQQQQQQIIII64s",
+            "<I16sQQQQQQIIII64sII",
             os.getpid(),
             b"boot",
             self.address,
@@ -135,6 +143,7 @@ class Guest:
             self.NR_CHUNKS,
             self.CHUNK_BYTES,
             b"test-guest",
+            *self.bell,
         )
         self.write(self._entry + 4, fields)
 
@@ -296,8 +305,8 @@ class Host:
         self.control = ControlPage.format(self.control_fd, slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
 
-    def start(self, region: Region, client: int, vgpu: int, **changes: Any) -> Worker:
-        """A worker process for a client in HELLO."""
+    def start(self, region: Region, client: int, vgpu: int, bells: Sequence[int] = (), **changes: Any) -> Worker:
+        """A worker process for a client in HELLO. `bells`: its own, and those of the guest."""
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         slot = self.control.worker_take()
         command = [sys.executable, *self.start_with, "--socket", str(its.fileno()), "--library", str(self.library)]
@@ -317,7 +326,7 @@ class Host:
             "log": 1,
             **changes,
         }
-        descriptors = array.array("i", [region.fileno(), self.control_fd])
+        descriptors = array.array("i", [region.fileno(), self.control_fd, *bells])
         mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
         self.workers.append(Worker(process, mine, slot))
         return self.workers[-1]
@@ -371,11 +380,12 @@ def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> Clie
 class Served:
     """A guest with its worker."""
 
-    def __init__(self, host: Host, region: Region, quota_bytes: int = 0) -> None:
+    def __init__(self, host: Host, region: Region, quota_bytes: int = 0, **changes: Any) -> None:
+        """`changes`: of what the worker is told."""
         self.host, self.region = host, region
         self.vgpu = host.control.vgpu_take(quota_bytes)
         self.guest = Guest(region)
-        self.worker: Worker = host.start(region, 0, self.vgpu)
+        self.worker: Worker = host.start(region, 0, self.vgpu, **changes)
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
 
     def primary(self) -> Guest:

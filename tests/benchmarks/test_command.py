@@ -40,7 +40,7 @@ def test_the_help_names_all(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["slicing", "--device", "soft"], "FairGV does not slice kernels yet"),
+        (["slicing", "--device", "soft", "--guests", "vm"], "slicing measures guests that are processes"),
         (["accounting", "--device", "soft", "--guests", "vm"], "accounting measures guests that are processes"),
         (["work-conserving", "--device", "soft", "--sleep-percent", "100"], "from 0 to below 100"),
         (["run", "--device", "soft", "--dir", "/nowhere"], "/nowhere is no folder"),
@@ -61,6 +61,16 @@ def test_refusals_say_why(
 def test_a_folder_without_programs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--device", "soft", "--dir", str(tmp_path)]) == 1
     assert "neither a .cu file nor a folder with a Makefile" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["decisions", "--device", "soft", "--json", str(tmp_path / "file" / "found.json")]) == 1
+    printed = capsys.readouterr()
+    assert "cannot write" in printed.err
+    assert printed.out == ""
 
 
 def test_softgpu_that_is_not_built_is_told(
@@ -169,18 +179,30 @@ def test_a_suite_ends_in_a_table_and_goes_on_after_a_refusal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = (
-        Entry("refused", "slicing", 1),
+        Entry("refused", "slicing --guests vm", 1),
         Entry("decisions", "decisions --decisions 5 --repetitions 1", 1),
         Entry("elsewhere", "decisions", 1, "cuda"),
     )
     monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(1, entries)})
+    monkeypatch.setattr("benchmarks.suite.build_all", list)
     assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
     printed = capsys.readouterr()
-    assert "FairGV does not slice kernels yet" in printed.err
+    assert "slicing measures guests that are processes" in printed.err
     rows = [line for line in printed.out.splitlines() if "│" in line]
     assert any("refused" in row and "nothing" in row for row in rows)
     assert any("decisions-soft.json" in row and " 5 " in row for row in rows)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["decisions-soft.json", "decisions-soft.png"]
+
+
+def test_a_suite_begins_nothing_when_its_time_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = (Entry("decisions", "decisions", 1),)
+    monkeypatch.setattr("benchmarks.suite.SUITES", {"quick": Suite(0, entries)})
+    monkeypatch.setattr("benchmarks.suite.build_all", list)
+    assert main(["suite", "quick", "--device", "soft", "--output", str(tmp_path)]) == 1
+    assert "no time was left" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -190,5 +212,7 @@ def test_suites_are_command_lines_and_within_their_time(name: str) -> None:
     suite = SUITES[name]
     for entry in suite.entries:
         conduct = conduct_of(entry.words.split())
+        conduct.options.device = "soft"
+        conduct.experiment.check(conduct.options)
         assert conduct.experiment.nr_records(conduct.options) > 0
     assert suite.minutes < (5 if name == "quick" else 10)

@@ -33,7 +33,7 @@ def of_kind(document: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def test_overhead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--programs", "matrixMul,scan", "--kernel-us", "391", "--rounds", "2", "--mib", "1")
+    words = ("--programs", "matrixMul,scan", "--kernel-us", "391", "--rounds", "1", "--mib", "1")
     document = measured(tmp_path, "overhead", *words)
     assert document["failures"] == []
     for record in of_kind(document, "program") + of_kind(document, "size"):

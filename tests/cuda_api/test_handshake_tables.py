@@ -19,7 +19,6 @@ from tests.cuda_api.embedder import (
     INVALID_CONTEXT,
     INVALID_VALUE,
     MODULES,
-    NOT_FOUND,
     NOT_INITIALIZED,
     NOT_SUPPORTED,
     REFUSED,
@@ -58,7 +57,7 @@ def test_an_unknown_table_is_refused_and_counted(embedder: Embedder) -> None:
     before = embedder.statistics().nr_tables_refused
     for uuid in REFUSED:
         table = c_void_p(0xBAD)
-        assert embedder.library.embedder_table(byref(table), uuid_bytes(uuid)) == NOT_FOUND
+        assert embedder.library.embedder_table(byref(table), uuid_bytes(uuid)) == INVALID_VALUE
         assert table.value is None
     assert embedder.statistics().nr_tables_refused == before + len(REFUSED)
 

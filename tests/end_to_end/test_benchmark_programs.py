@@ -3,11 +3,13 @@
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks.build import C_FLAGS, NAMES, SOURCES, build, link_command
+from tests.children import running
 from tests.end_to_end.host import SOFTGPU, TIMEOUT_S, Host
 
 HERE = Path(__file__).resolve().parent
@@ -137,6 +139,42 @@ def test_an_interrupt_ends_the_timed_part_with_a_report(cases: Path) -> None:
     assert report["rounds"] > 0
     assert report["seconds"] < 600
     assert errors == "released\n"
+
+
+def told(cases: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """The harness with `--together`, and everything that it is told at once."""
+    command = [str(cases), "--json", "--together"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+def test_a_window_counts_its_own_rounds_alone(cases: Path) -> None:
+    with running([cases, "--json", "--together"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.stdin.write("0.05 0.2\n")
+        child.stdin.flush()
+        time.sleep(0.3)  # the window itself
+        output, _ = child.communicate("end\n", timeout=TIMEOUT_S)
+    assert child.returncode == 0
+    report = json.loads(output)
+    assert report["seconds"] == pytest.approx(0.2, rel=1e-6)
+    assert report["rounds"] > 0
+    assert report["throughput"] == pytest.approx(2 * report["rounds"] / 0.2, rel=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "now\n", "-1 2\n", "0 0\n", "1763000000 1763000003\n"])
+def test_what_is_no_window_is_refused(cases: Path, text: str) -> None:
+    result = told(cases, text)
+    assert result.returncode == 2
+    assert result.stdout == "ready\n"
+    assert "a window is two numbers" in result.stderr
+
+
+def test_an_end_before_that_of_the_window_is_no_result(cases: Path) -> None:
+    result = told(cases, "0 600\nend\n")
+    assert result.returncode == 2
+    assert "ended before its window did" in result.stderr
 
 
 @pytest.mark.parametrize("wrong", [("--rounds", "0"), ("--size", "-1"), ("--seconds", "soon"), ("more",), ("--speed",)])

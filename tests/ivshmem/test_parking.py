@@ -98,6 +98,9 @@ class Ring:
     consumer_fence: bool = True
     looks_again: bool = True
     futex_compares: bool = True
+    is_bell: bool = False
+    """A ring is kept until the next sleep, which it ends at once; nothing is compared."""
+    keeps_rings: bool = True
 
     def producer(self, state: State, who: int) -> Iterator[State]:
         match state.threads[who].pc:
@@ -112,7 +115,8 @@ class Ring:
                     was_parked = state.load(who, "parked")
                     yield state.write("parked", 0).with_thread(who, pc="wake" if was_parked else "end")
             case "wake":
-                yield state.wake().with_thread(who, pc="end")
+                rung = state.write("rung", 1) if self.is_bell and self.keeps_rings else state
+                yield rung.wake().with_thread(who, pc="end")
 
     def consumer(self, state: State, who: int) -> Iterator[State]:
         thread = state.threads[who]
@@ -130,6 +134,9 @@ class Ring:
                     yield stored.with_thread(who, pc="again" if self.looks_again else "sleep")
             case "again":
                 yield state.with_thread(who, pc="unpark" if has_record else "sleep")
+            case "sleep" if self.is_bell:
+                is_rung = bool(state.load(who, "rung"))
+                yield state.write("rung", 0).with_thread(who, pc="unpark", is_asleep=not is_rung)
             case "sleep":
                 if not thread.buffer or not self.consumer_fence:
                     # The kernel compares under its own lock, after a full barrier: what this thread stored is in memory by then.
@@ -143,16 +150,17 @@ class Ring:
                 yield state.store(who, "parked", 0, is_locked=False).with_thread(who, pc="peek")
 
     def explore(self) -> tuple[int, list[State], bool]:
-        words = [*(f"commit{i}" for i in range(self.nr_records)), "parked"]
+        words = [*(f"commit{i}" for i in range(self.nr_records)), "parked", "rung"]
         threads = (*(Thread("commit") for _ in range(self.nr_records)), Thread("peek"))
         start = State(tuple((word, 0) for word in words), threads)
         programs: list[Step] = [*([self.producer] * self.nr_records), self.consumer]
         return explore(start, programs, lambda state: state.threads[-1].pc == "end")
 
 
+@pytest.mark.parametrize("is_bell", [False, True], ids=["futex", "bell"])
 @pytest.mark.parametrize("nr_records", [1, 2, 3])
-def test_the_ring_loses_no_wake_up(nr_records: int) -> None:
-    nr_states, stuck, always_ends = Ring(nr_records).explore()
+def test_the_ring_loses_no_wake_up(nr_records: int, is_bell: bool) -> None:
+    nr_states, stuck, always_ends = Ring(nr_records, is_bell=is_bell).explore()
     assert nr_states > 10**nr_records
     assert stuck == []
     assert always_ends
@@ -166,6 +174,10 @@ def test_the_ring_loses_no_wake_up(nr_records: int) -> None:
         Ring(1, looks_again=False),
         Ring(1, futex_compares=False),
         Ring(2, producer_fence=False),
+        Ring(1, producer_fence=False, is_bell=True),
+        Ring(1, consumer_fence=False, is_bell=True),
+        Ring(1, looks_again=False, is_bell=True),
+        Ring(1, keeps_rings=False, is_bell=True),
     ],
     ids=[
         "no fence in commit",
@@ -173,6 +185,10 @@ def test_the_ring_loses_no_wake_up(nr_records: int) -> None:
         "no second look",
         "sleep without comparing",
         "two producers, no fence",
+        "bell, no fence in commit",
+        "bell, no fence in park_prepare",
+        "bell, no second look",
+        "bell that is forgotten",
     ],
 )
 def test_each_guard_of_the_ring_is_needed(weaker: Ring) -> None:
@@ -216,6 +232,55 @@ class Slot:
     def explore(self) -> tuple[int, list[State], bool]:
         start = State((("state", WAITING),), (Thread("look"), Thread("complete")))
         return explore(start, [self.owner, self.host], lambda state: state.threads[0].pc == "end")
+
+
+@dataclass(frozen=True)
+class BellSlot:
+    """The same word with a bell: the owner sleeps while the count of rings is what it read before it parked."""
+
+    counts_before_parking: bool = True
+
+    def owner(self, state: State, who: int) -> Iterator[State]:
+        seen = state.load(who, "state")
+        thread = state.threads[who]
+        order = ("count", "park") if self.counts_before_parking else ("park", "count")
+        match thread.pc:
+            case "look":
+                yield state.with_thread(who, pc="end" if seen == DONE else order[0])
+            case "count":
+                following = order[1] if self.counts_before_parking else "sleep"
+                yield state.with_thread(who, head=state.load(who, "rung"), pc=following)
+            case "park" if seen == DONE:
+                yield state.with_thread(who, pc="look")
+            case "park":
+                following = "sleep" if self.counts_before_parking else "count"
+                yield state.write("state", PARKED).with_thread(who, pc=following)
+            case "sleep":
+                is_asleep = state.load(who, "rung") == thread.head
+                yield state.with_thread(who, pc="look", is_asleep=is_asleep)
+
+    def host(self, state: State, who: int) -> Iterator[State]:
+        match state.threads[who].pc:
+            case "complete":
+                must_wake = state.load(who, "state") == PARKED
+                yield state.write("state", DONE).with_thread(who, pc="wake" if must_wake else "end")
+            case "wake":
+                yield state.write("rung", state.load(who, "rung") + 1).wake().with_thread(who, pc="end")
+
+    def explore(self) -> tuple[int, list[State], bool]:
+        start = State((("state", WAITING), ("rung", 0)), (Thread("look"), Thread("complete")))
+        return explore(start, [self.owner, self.host], lambda state: state.threads[0].pc == "end")
+
+
+def test_a_slot_with_a_bell_loses_no_wake_up() -> None:
+    _, stuck, always_ends = BellSlot().explore()
+    assert stuck == []
+    assert always_ends
+
+
+def test_the_count_of_a_bell_is_read_before_parking() -> None:
+    _, stuck, _ = BellSlot(counts_before_parking=False).explore()
+    assert stuck, "the model would not notice a lost wake-up"
 
 
 def test_a_slot_loses_no_wake_up() -> None:

@@ -1,6 +1,7 @@
 """What is read from definitions and put into them, without libvirt."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -32,9 +33,12 @@ def definition(
     )
 
 
-@given(st.integers(1, 10_000), st.none() | st.integers(1, 1 << 60))
-def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None) -> None:
-    settings = Settings(weight, memory_bytes)
+SIZES = st.none() | st.integers(1, 1 << 60)
+
+
+@given(st.integers(1, 10_000), SIZES, SIZES)
+def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None, region_bytes: int | None) -> None:
+    settings = Settings(weight, memory_bytes, region_bytes)
     assert Settings.from_xml(settings.to_xml()) == settings
 
 
@@ -71,10 +75,20 @@ def test_what_a_person_wrote() -> None:
     assert definition(device, more=f"<metadata>{vgpu}</metadata>").settings() == Settings(3, 4096)
 
 
+def test_a_device_with_a_doorbell_has_its_size_in_the_settings() -> None:
+    device = device_xml("fairgv-a", 64 << 20, PciSlot(0, 0x1D), Path("/run/a&b.sock"))
+    vgpu = "<fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' region_bytes='67108864'/>"
+    found = definition(device, more=f"<metadata>{vgpu}</metadata>")
+    found.check_device()
+    assert (found.region_bytes(), found.server()) == (64 << 20, Path("/run/a&b.sock"))
+
+
 @pytest.mark.parametrize(
     ("device", "reason"),
     [
-        ("<shmem name='fairgv-a'><model type='ivshmem-doorbell'/><size unit='M'>64</size></shmem>", "ivshmem-plain"),
+        ("<shmem name='fairgv-a'><model type='ivshmem'/><size unit='M'>64</size></shmem>", "make it ivshmem-plain"),
+        ("<shmem name='fairgv-a'><model type='ivshmem-doorbell'/></shmem>", "no server"),
+        (device_xml("fairgv-a", 64 << 20, server=Path("/run/a.sock")), "how large its region is"),
         ("<shmem name='fairgv-a' role='master'><model type='ivshmem-plain'/><size unit='M'>64</size></shmem>", "role"),
         (device_xml("fairgv-a", 64 << 20) + device_xml("fairgv-b", 64 << 20), "several devices"),
         ("<shmem name='fairgv-a'><model type='ivshmem-plain'/><size unit='M'>48</size></shmem>", "a power of two"),

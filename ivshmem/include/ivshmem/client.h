@@ -37,6 +37,10 @@ bool fgv_client_step(const struct fgv_region *region, uint32_t index, uint32_t f
 /* HELLO -> REFUSED with the CUresult `code` that the guest's program gets. */
 bool fgv_client_refuse(const struct fgv_region *region, uint32_t index, uint32_t code);
 
+/* Every call of the program gives the CUresult `code` from now on, also when its worker has ended. False when it is not
+ * READY. */
+bool fgv_client_fail(const struct fgv_region *region, uint32_t index, uint32_t code);
+
 /* `seen` -> FREE, the host's words cleared for whoever claims the entry next. The pages must have been taken back
  * before. */
 bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_t seen);

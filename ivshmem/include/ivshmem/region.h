@@ -26,8 +26,10 @@
 #define FGV_REGION_MIN_BYTES (16u * 1024u * 1024u)
 #define FGV_PROGRAM_BYTES    64u
 
-/* How to wake a peer that sleeps. POLL: nobody can be woken across the VM's border, both sides sleep in short naps. */
-enum fgv_wake { FGV_WAKE_POLL = 1, FGV_WAKE_FUTEX = 2 };
+/* How to wake a peer that sleeps. POLL: nobody can be woken across the VM's border, both sides sleep in short naps.
+ * BELL: with the doorbell of the ivshmem device, see bell.h; in force for clients that say so (`has_bell`), the others
+ * of the region are served as under POLL. */
+enum fgv_wake { FGV_WAKE_POLL = 1, FGV_WAKE_FUTEX = 2, FGV_WAKE_BELL = 3 };
 
 enum fgv_host_state { FGV_HOST_DOWN = 0, FGV_HOST_UP = 1 };
 
@@ -95,7 +97,11 @@ struct fgv_client {
     uint32_t nr_chunks;
     uint32_t chunk_bytes;
     char program[FGV_PROGRAM_BYTES]; /* file name of the program, for people and logs only */
-    uint8_t pad0[192 - 152];
+    /* Under FGV_WAKE_BELL: whether this program rings when the worker is parked, and sleeps until it is rung for. It
+     * may take that back at any time, with 0. */
+    _Atomic uint32_t has_bell;
+    uint32_t bell_vector; /* the interrupt that wakes it */
+    uint8_t pad0[192 - 160];
     /* The guest's beat. */
     _Atomic uint64_t beat;
     /* Who waits, told before each request that is waited for: the vCPU's number + 1, under FGV_WAKE_FUTEX the thread's
@@ -123,8 +129,12 @@ struct fgv_span {
 _Static_assert(sizeof(struct fgv_region_header) == 192, "header");
 _Static_assert(offsetof(struct fgv_region_header, host_state) == 128, "header line");
 _Static_assert(sizeof(struct fgv_client) == 320, "client");
+_Static_assert(offsetof(struct fgv_client, has_bell) == 152, "bell");
 _Static_assert(offsetof(struct fgv_client, beat) == 192, "beat line");
 _Static_assert(offsetof(struct fgv_client, refusal) == 256, "host line");
+
+struct fgv_guest_bell;
+struct fgv_host_bell;
 
 /* What a side knows about a region it has mapped: private memory, filled after checks, the only thing further code
  * reads lengths from. */
@@ -138,8 +148,11 @@ struct fgv_region {
     _Atomic uint16_t *owners;
     uint8_t *facts;
     uint8_t *heap;
-    uint32_t wake;
+    uint32_t wake; /* enum fgv_wake; a client's own code replaces BELL by POLL where it has none */
     uint32_t facts_bytes;
+    /* Under FGV_WAKE_BELL, the own side's; set by the owner after the check. */
+    const struct fgv_guest_bell *guest_bell;
+    const struct fgv_host_bell *host_bell;
 };
 
 enum fgv_region_status {
@@ -166,7 +179,8 @@ const char *fgv_region_status_text(enum fgv_region_status status);
 /* True when [offset, offset+bytes) lies in the heap. No overflow for any input. */
 bool fgv_region_in_heap(const struct fgv_region *region, uint64_t offset, uint64_t bytes);
 
-/* Guest: tells the daemon that a client changed state; the state was written before. */
+/* Guest: tells the daemon that a client changed state; the state was written before. Under FGV_WAKE_BELL it rings, if
+ * it has a bell. */
 void fgv_announce(const struct fgv_region *region);
 /* Host: waits until the announcements differ from `seen`, for at most `timeout_ns` or until a signal; returns their
  * number now. */
@@ -187,6 +201,8 @@ struct fgv_client_layout {
     uint32_t chunk_bytes;
     char program[FGV_PROGRAM_BYTES]; /* NUL-terminated, only printable characters left */
     uint32_t pid;
+    bool has_bell;
+    uint32_t bell_vector; /* any number at all: to be bounded by how many the host has */
 };
 
 /* Host: reads a client entry once and checks every field: sizes within limits, powers of two, alignment, inside the

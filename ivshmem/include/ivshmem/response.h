@@ -52,16 +52,16 @@ int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint);
 void fgv_pool_give(struct fgv_pool *pool, uint32_t index);
 
 /*
- * Guest: waits until the state word is DONE, spinning for `spin_ns`, then parked (futex, or naps that grow from 20 us
- * to 1 ms under POLL). `keep_waiting(context, round)` is asked now and then (at least every 50 ms); false gives up and
- * returns false. The caller set the word to WAITING before the request was committed.
+ * Guest: waits until the state word is DONE, spinning for `spin_ns`, then parked (futex or bell as the region has it,
+ * naps that grow from 20 us to 1 ms under POLL). `keep_waiting(context, round)` is asked now and then (at least every
+ * 50 ms); false gives up and returns false. The caller set the word to WAITING before the request was committed.
  */
-bool fgv_slot_wait(_Atomic uint32_t *state, uint32_t wake, uint64_t spin_ns, bool (*keep_waiting)(void *, uint32_t),
-                   void *context);
+bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, uint64_t spin_ns,
+                   bool (*keep_waiting)(void *, uint32_t), void *context);
 
 /* Host: marks DONE (release) and wakes a parked owner. Returns true when it had to wake. The result and payload were
  * written before. */
-bool fgv_slot_complete(_Atomic uint32_t *state, uint32_t wake);
+bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region);
 
 /* Host: writes result and payload into slot `index` of a checked layout and completes it. A bad index is ignored and
  * counted by the caller: returns false. */

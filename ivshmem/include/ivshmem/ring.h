@@ -47,7 +47,8 @@ struct fgv_ring_control {
     uint8_t pad0[56];
     _Atomic uint64_t head; /* written by the consumer: everything before it may be overwritten */
     uint8_t pad1[56];
-    _Atomic uint32_t parked; /* the consumer sleeps, or is about to: kick it. A futex under FGV_WAKE_FUTEX */
+    _Atomic uint32_t parked; /* the consumer sleeps, or is about to: kick it. A futex under FGV_WAKE_FUTEX,
+                               the reason to ring under FGV_WAKE_BELL */
     uint8_t pad2[60];
 };
 _Static_assert(sizeof(struct fgv_ring_control) == 192, "ring control");
@@ -62,6 +63,7 @@ struct fgv_producer {
     uint64_t commit_key;
     _Atomic uint64_t head_seen; /* the shared head as some producer last saw it: saves most looks at that line */
     uint32_t wake;
+    const struct fgv_guest_bell *bell; /* under FGV_WAKE_BELL, set by the owner as what follows */
     fgv_keep_waiting_fn keep_waiting;
     void *keep_waiting_context;
 };
@@ -93,6 +95,7 @@ struct fgv_consumer {
                           is empty */
     uint64_t peeked_bytes; /* of the record last peeked and not yet released, 0 for none */
     uint32_t wake;
+    const struct fgv_host_bell *bell; /* under FGV_WAKE_BELL, set by the owner */
     uint64_t nr_records;
     uint64_t nr_bytes;
     uint64_t nr_parks;

@@ -123,11 +123,52 @@ CASE(host_register_and_copy)
 CASE(host_register_mapped)
 {
     uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CUdeviceptr device = 0;
+    CUdeviceptr device = 0, part = 0, own = device_bytes(BYTES, 1);
 
+    for (size_t i = 0; i < BYTES; i++)
+        memory[i] = (uint8_t)i;
     DO(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
-    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    if (DO(cuMemHostGetDevicePointer, &device, memory, 0) != CUDA_SUCCESS)
+        return;
+    DO(cuMemHostGetDevicePointer, &part, memory + 100, 0);
+    say_number("offset", (long long)(part - device));
+    say_bytes("untouched", memory, BYTES);
+    say("fill", fill(device, 7, 1000, NULL));
+    DO(cuStreamSynchronize, NULL);
+    say_bytes("filled", memory, BYTES);
+    memory[5] = 99;
+    DO(cuMemcpyDtoD, own, device, BYTES);
+    say_device_bytes("as the device has it", own, BYTES);
+    DO(cuMemcpyDtoH, memory, own + 64, BYTES - 64);
+    say_bytes("copied back", memory, BYTES);
     DO(cuMemHostUnregister, memory);
+    say_bytes("afterwards", memory, BYTES);
+    memory[5] = 1;
+    DO(cuMemHostUnregister, memory);
+    DO(cuMemHostRegister, memory, BYTES, 0);
+    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    say("fill", fill(device, 8, 1000, NULL));
+    DO(cuMemHostUnregister, memory);
+    say_bytes("filled again", memory, BYTES);
+    munmap(memory, BYTES);
+}
+
+ALONE(host_register_mapped_when_the_context_goes)
+{
+    uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr device = 0;
+    CUcontext context = NULL;
+
+    MUST(cuCtxCreate, &context, NULL, 0, 0);
+    memset(memory, 3, BYTES);
+    MUST(cuMemHostRegister, memory, BYTES, 0);
+    DO(cuMemHostGetDevicePointer, &device, memory, 0);
+    DO(cuMemsetD8, device, 4, 100);
+    DO(cuCtxSynchronize);
+    DO(cuCtxDestroy, context);
+    say_bytes("still there", memory, BYTES);
+    memory[0] = 9;
+    say_bytes("and the program's", memory, BYTES);
     munmap(memory, BYTES);
 }
 

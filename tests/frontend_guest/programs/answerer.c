@@ -204,10 +204,12 @@ static void serve(const struct fgv_consumed *record)
     case FGV_CALL_blob_append:
         blob(header->call, fixed, fixed + sizeof(struct fgv_request_blob_append));
         return;
-    case FGV_CALL_cuModuleLoadDataEx:
+    case FGV_CALL_cuModuleLoadDataEx: {
+        struct fgv_reply_cuModuleLoadDataEx reply = {.verdict = CUDA_SUCCESS};
         printf("image bytes %" PRIu64 " done %" PRIu64 " sum %" PRIx64 "\n", blob_bytes, blob_done, blob_sum);
-        answer(record, blob_bytes == blob_done ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE, NULL, 0);
+        answer(record, blob_bytes == blob_done ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE, &reply, sizeof(reply));
         return;
+    }
     case FGV_CALL_cuModuleGetFunction:
         function_get(record, fixed, fixed + sizeof(struct fgv_request_cuModuleGetFunction));
         return;

@@ -1,0 +1,119 @@
+"""Ends work that does not end: a worker whose work has kept other vGPUs from the GPU for too long is ended, and nobody else.
+
+Workers publish since when none of their work has ended. Of those the one that stands still for the longest is to blame: on a device that
+works on one kernel after the other, what everybody else has queued behind it stands still as well. Its time counts from when another vGPU
+wants the GPU, too; while nobody does, a kernel may run for ever. At half of the limit there is a warning, in the log and in the status; at
+the limit its worker is ended.
+
+Wrong when: a worker that its guest took over publishes what is not so. The grant is taken from it all the same (`grants.py`), and a device
+that preempts shares its time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backend_host.worker.control import ControlPage, WorkerReading, WorkerState
+
+_LOOKS_IN_LIMIT = 20
+_LOOK_MAX_S = 1.0
+
+log = logging.getLogger("fairgv.watchdog")
+
+
+@dataclass(frozen=True)
+class Late:
+    """A worker that was warned of: others have waited for its work for so long."""
+
+    slot: int
+    late_ns: int
+
+
+@dataclass
+class _Suspect:
+    """Whose work stands still while others want the GPU."""
+
+    slot: int
+    pid: int
+    stalled_since_ns: int
+    wanted_since_ns: int
+    is_warned: bool = False
+    is_ended: bool = False
+
+    def late_ns(self, now_ns: int) -> int:
+        return now_ns - max(self.stalled_since_ns, self.wanted_since_ns)
+
+
+class Watchdog:
+    """One thread over one control page. `end` is called with the slot of a worker that is to be ended."""
+
+    def __init__(self, page: ControlPage, limit_ns: int, end: Callable[[int], None]) -> None:
+        self._page = page
+        self._limit_ns = limit_ns
+        self._end = end
+        self._suspect: _Suspect | None = None
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._is_stopping.set()
+        self._thread.join()
+
+    def late(self) -> Sequence[Late]:
+        """Those that were warned of and have not gone on since."""
+        suspect = self._suspect
+        if suspect is None or not suspect.is_warned:
+            return ()
+        return (Late(suspect.slot, suspect.late_ns(time.monotonic_ns())),)
+
+    def _run(self) -> None:
+        period_s = min(self._limit_ns / 1e9 / _LOOKS_IN_LIMIT, _LOOK_MAX_S)
+        while not self._is_stopping.wait(period_s):
+            self.look(self._page.workers(), time.monotonic_ns())
+
+    def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
+        """One look at all workers; what the thread does again and again."""
+        blamed = _blamed([worker for worker in workers if worker.state is WorkerState.SERVING])
+        if blamed is None:
+            self._suspect = None
+            return
+        suspect = self._suspect
+        if suspect is None or (suspect.slot, suspect.pid) != (blamed.slot, blamed.pid):
+            suspect = _Suspect(blamed.slot, blamed.pid, blamed.stalled_since_ns, now_ns)
+        if suspect.stalled_since_ns != blamed.stalled_since_ns:
+            suspect = _Suspect(blamed.slot, blamed.pid, blamed.stalled_since_ns, suspect.wanted_since_ns)
+        self._suspect = suspect
+        self._judge(suspect, blamed, now_ns)
+
+    def _judge(self, suspect: _Suspect, worker: WorkerReading, now_ns: int) -> None:
+        late_ns = suspect.late_ns(now_ns)
+        if late_ns >= self._limit_ns and not suspect.is_ended:
+            suspect.is_ended = True
+            log.error(
+                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended",
+                *(worker.vgpu, worker.program, late_ns / 1e9, worker.pid),
+            )
+            self._end(worker.slot)
+        elif late_ns >= self._limit_ns // 2 and not suspect.is_warned:
+            suspect.is_warned = True
+            log.warning(
+                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; at %.1f s its worker %d is ended",
+                *(worker.vgpu, worker.program, late_ns / 1e9, self._limit_ns / 1e9, worker.pid),
+            )
+
+
+def _blamed(workers: Sequence[WorkerReading]) -> WorkerReading | None:
+    """The worker whose work has stood still for the longest, if another vGPU wants the GPU."""
+    stalled = [worker for worker in workers if worker.stalled_since_ns]
+    if not stalled:
+        return None
+    longest = min(stalled, key=lambda worker: worker.stalled_since_ns)
+    wanting = (worker for worker in workers if worker.is_waiting or worker.stalled_since_ns)
+    return longest if any(worker.vgpu != longest.vgpu for worker in wanting) else None

@@ -1,0 +1,128 @@
+/*
+ * Large launches in parts, so that the GPU can be handed over within one.
+ *
+ * A kernel of more blocks than a threshold is launched by way of a variant of it (cuda_api/ptx/variants), which is made
+ * from the PTX of its image when it is first needed: variant.c. parts.c
+ * carries the launch out.
+ */
+#ifndef BACKEND_HOST_SLICING_H
+#define BACKEND_HOST_SLICING_H
+
+#include "cuda_api/driver.h"
+#include "serve.h"
+#include "whole.h"
+
+struct fgv_context;
+struct fgv_handle;
+
+#define FGV_MAX_PARTS_IN_FLIGHT   2u
+#define FGV_MAX_VARIANT_CONSTANTS 64u
+
+/* cffi: begin */
+enum fgv_slicing_mode { FGV_SLICING_OFF = 0, FGV_SLICING_BOXES = 1, FGV_SLICING_PERSISTENT = 2 };
+
+/* As the host's operator wants it. */
+struct fgv_slicing_settings {
+    uint32_t mode;
+    uint64_t threshold_blocks; /* larger launches go in parts */
+    uint64_t least_blocks;     /* of a part */
+    uint64_t part_ns;          /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
+    uint64_t run_blocks;       /* after so many a persistent kernel stops by itself; 0: when it is told to */
+};
+
+/* What Python is asked for, and its answer: the text stays until it is asked again. */
+struct fgv_variant_wish {
+    uint32_t owner_kind; /* enum fgv_handle_kind: a module, or a library */
+    uint64_t owner;
+    const char *kernel;
+    uint32_t mode;
+    int32_t capability; /* of the device: 90 for 9.0 */
+    const char *text;
+    const char *constants; /* names, each with its terminating zero */
+    uint32_t nr_constants;
+    int32_t why_whole;
+};
+
+/* Called from the loop. What goes wrong in any of them means that kernels run whole. */
+struct fgv_variant_maker {
+    void (*keep)(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
+    void (*forget)(uint32_t owner_kind, uint64_t owner);
+    void (*make)(struct fgv_variant_wish *wish);
+};
+struct fgv_worker;
+void fgv_worker_set_slicing(struct fgv_worker *worker, const struct fgv_slicing_settings *settings,
+                            const struct fgv_variant_maker *maker);
+/* For `make`: where a variable of the original lies in global memory, 0: the driver knows none. */
+uint64_t fgv_variant_address(const char *name);
+/* cffi: end */
+
+/* A constant is copied from the original before each launch: the program may have changed it. */
+struct fgv_variant_constant {
+    CUdeviceptr from, to;
+    size_t bytes;
+};
+
+struct fgv_variant {
+    struct fgv_context *context;
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr state; /* of a persistent one: u64 counter, u64 limit */
+    uint32_t mode;
+    uint32_t descriptor_offset;
+    bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */
+    uint64_t block_ns_1024; /* 1024 times what a block takes of the device, 0: unknown */
+    uint32_t nr_constants;
+    struct fgv_variant_constant constants[];
+};
+
+/* A box of a grid that is on the device. */
+struct fgv_part {
+    uint64_t seq, nr_blocks, submitted_ns;
+};
+
+/* The launch that goes in parts, one at a time: its request stays at the head of the backlog until the last is out. */
+struct fgv_parts {
+    struct fgv_variant *variant; /* NULL: there is none */
+    uint32_t next[3];            /* the first block that is not submitted */
+    uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
+    bool has_begun;
+    bool is_let_go;      /* something before it does not end: all that is left is submitted at once */
+    uint64_t stream;     /* the guest's number */
+    uint64_t stopped_ns; /* a persistent kernel was told to stop, 0: it was not */
+    struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
+    uint32_t nr_in_flight;
+    uint64_t done_ns; /* when the last part was seen to end */
+};
+
+/* variant.c */
+void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
+void fgv_image_forget(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner);
+/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. */
+struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why);
+void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant);
+/* The context is about to be destroyed. */
+void fgv_variants_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+
+/* parts.c */
+/* Whether this launch, which has its turn, goes in parts from now on. A large one that does not is counted, with the
+ * reason. `runs`: it is no part of a graph. */
+bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
+
+enum fgv_parts_state {
+    FGV_PARTS_MORE,  /* not now */
+    FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
+    FGV_PARTS_WHOLE, /* the variant cannot be launched: it has its turn to go whole */
+};
+/* Submits what may be submitted now of the launch that was taken. */
+enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
+                                      const struct fgv_request *request, CUresult *result);
+/* Whether this is a look at the stream of the launch that goes in parts: its work is not done. */
+bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
+/* Whether a persistent kernel is on the device. */
+bool fgv_parts_can_stop(const struct fgv_worker *worker);
+/* Tells it to stop, if there is one. */
+void fgv_parts_stop(struct fgv_worker *worker);
+/* Tells a persistent kernel to stop when the turn is over. */
+void fgv_parts_poll(struct fgv_worker *worker);
+
+#endif

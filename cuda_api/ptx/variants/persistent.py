@@ -1,0 +1,258 @@
+"""
+The variant whose blocks take their numbers from a counter until the numbers run out or they are told to stop.
+
+Fewer blocks are launched than the grid has, as many as fit the device, say. Each of them, again and again: one thread reads counter and
+limit, and stops if the limit is reached, else takes the next number and tells the others the index that belongs to it; all run the kernel's
+body. To stop a running kernel the limit is set to 0; launched again with the same counter it goes on where it was. No number is lost, none is
+run twice. Blocks on multiprocessors outside of a given range end at once.
+
+The body is a loop's body now, so where a thread of the kernel ended it goes to the loop's end and waits there for the others of its block,
+which also keeps shared memory from the next block until all are done with this one. In the kernel, threads that have ended count for no
+barrier; here they still run. If some may end while others have barriers before them, every barrier of the body becomes a vote: threads at a
+barrier of the kernel vote that the block is not over, threads at the loop's end that it is, and when all say so it is; until then those at
+the end take part in each barrier again.
+
+Wrong when: an asynchronous copy that nobody waited for lands when the next block has begun. Units with such copies are refused, cp.async is
+waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from cuda_api.ptx.syntax import (
+    Address,
+    Alias,
+    Block,
+    Function,
+    Guard,
+    Instruction,
+    Integer,
+    Label,
+    Module,
+    Name,
+    Operand,
+    Pragma,
+    Statement,
+    Variable,
+)
+from cuda_api.ptx.variants import index
+from cuda_api.ptx.variants.ending import Body, body_of
+from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, alone
+from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
+from cuda_api.ptx.variants.used import used_by
+from cuda_api.ptx.variants.walk import instructions, rewritten
+from cuda_api.whole import Whole
+
+DESCRIPTOR_BYTES = 32
+"""u64 blocks, u32 grid[3], u32 first_multiprocessor, u32 end_multiprocessor; the grid has `blocks` blocks, less than 2^32."""
+_BLOCKS_BYTES, _GRID_BYTES, _FIRST_BYTES, _END_BYTES = 0, 8, 20, 24
+STATE = f"{PREFIX}state"
+"""The module's own variable u64 counter, u64 limit: so a variant runs one grid at a time."""
+_HAS_BLOCK_BYTES = 12
+
+_ASYNCHRONOUS = frozenset(("mbarrier", "wgmma", "setmaxnreg", "griddepcontrol", "alloca", "stacksave", "tensormap"))
+_VOTING_TARGET = 70
+"""The first architecture on which threads of a warp may stand at different barrier instructions."""
+
+_Item = Function | Variable | Alias | Pragma
+
+_HEAD, _TOLD, _DONE = f"{PREFIX}next", f"{PREFIX}told", f"{PREFIX}done"
+_IN_BODY, _IS_OVER, _TEST = (Name(f"%{PREFIX}{name}") for name in ("body", "over", "test"))
+_STATE, _COUNTER, _LIMIT, _BLOCKS, _NUMBER = (
+    Name(f"%{PREFIX}{name}") for name in ("state", "counter", "limit", "blocks", "number")
+)
+_WORD, _OTHER, _HAS_BLOCK = (Name(f"%{PREFIX}{name}") for name in ("word", "other", "has"))
+_PREDICATES, _LONGS, _WORDS = (
+    (_IN_BODY, _IS_OVER, _TEST),
+    (_STATE, _COUNTER, _LIMIT, _BLOCKS, _NUMBER),
+    (_WORD, _OTHER, _HAS_BLOCK),
+)
+
+
+def persist_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) -> Module:
+    """As `slice_kernel`, with this variant's descriptor. Raises RunsWholeError."""
+    own = alone(module, used_by(module, kernel).names, addresses)
+    for function in own.functions:
+        _check_units(function)
+    body = body_of(own, kernel)
+    if body.votes and _architecture(module) < _VOTING_TARGET:
+        raise RunsWholeError(Whole.EARLY_RETURNS, f"barriers of {kernel} for a target before sm_70")
+    items = [_item(item, kernel, body) for item in own.items]
+    state = Variable("global", "b64", STATE, alignment=16, dimensions=(2,), linkage="visible")
+    return index.with_block_words(replace(own, items=(state, *items)))
+
+
+def _item(item: _Item, kernel: str, body: Body) -> _Item:
+    if not isinstance(item, Function):
+        return item
+    if item.name == kernel:
+        return _entry(item, body)
+    if body.votes and item.body is not None:
+        item = _with_votes(item, item.body)
+    return index.from_shared(item) if index.reads_index(item) else item
+
+
+def _architecture(module: Module) -> int:
+    found = [re.match(r"sm_(\d+)", target) for target in module.targets]
+    return max((int(match[1]) for match in found if match), default=0)
+
+
+def _check_units(function: Function) -> None:
+    for instruction in instructions(function.body or Block(())):
+        if (
+            instruction.opcode in _ASYNCHRONOUS
+            or instruction.opcode.startswith("tcgen05")
+            or (instruction.opcode == "cp" and "bulk" in instruction.modifiers)
+        ):
+            raise RunsWholeError(Whole.ASYNCHRONOUS_UNITS, f"{function.name}: {instruction.spelling}")
+        if instruction.opcode == "exit" and not function.is_entry:
+            raise RunsWholeError(Whole.EARLY_RETURNS, f"{function.name} ends its thread")
+
+
+def _entry(function: Function, body: Body) -> Function:
+    assert function.body is not None
+    own = Block(tuple(_without_end(function.body.statements)))
+    statements: tuple[Statement, ...] = (
+        *_declarations(),
+        *_begin(votes=body.votes),
+        Label(_HEAD),
+        *_take_number(),
+        *_go_on(votes=body.votes),
+        rewritten(own, lambda instruction: _in_loop(instruction, votes=body.votes)),
+        Label(_DONE),
+        *_copies_are_done(function.body),
+        *_gather(votes=body.votes),
+        Instruction("bra", ("uni",), (Name(_HEAD),)),
+    )
+    return replace(
+        function,
+        parameters=(*function.parameters, descriptor(DESCRIPTOR_BYTES)),
+        body=Block(statements),
+    )
+
+
+def _without_end(statements: tuple[Statement, ...]) -> Iterable[Statement]:
+    """What follows the body does what a return at its end does."""
+    last = statements[-1] if statements else None
+    is_return = isinstance(last, Instruction) and last.opcode in ("ret", "exit") and last.guard is None
+    return statements[:-1] if is_return else statements
+
+
+def _copies_are_done(body: Block) -> Iterator[Instruction]:
+    if any(item.opcode == "cp" and "async" in item.modifiers for item in instructions(body)):
+        yield Instruction("cp", ("async", "wait_all"), ())
+
+
+def _declarations() -> Iterator[Variable]:
+    yield from index.registers()
+    for names, kind in ((_PREDICATES, "pred"), (_LONGS, "b64"), (_WORDS, "b32")):
+        yield from (Variable("reg", kind, name.text) for name in names)
+
+
+def _begin(*, votes: bool) -> Iterator[Instruction]:
+    yield Instruction("mov", ("u32",), (_WORD, Name("%smid")))
+    for offset_bytes, comparison in ((_FIRST_BYTES, "lt"), (_END_BYTES, "ge")):
+        yield load_word(_OTHER, offset_bytes)
+        yield Instruction("setp", (comparison, "u32"), (_TEST, _WORD, _OTHER))
+        yield Instruction("exit", (), (), Guard(_TEST.text))
+    yield Instruction("mov", ("u64",), (_STATE, Name(STATE)))
+    yield load_word(_BLOCKS, _BLOCKS_BYTES, "u64")
+    yield from load_sizes(_GRID_BYTES)
+    if votes:
+        yield Instruction("setp", ("ne", "u32"), (_IN_BODY, Integer(0), Integer(0)))
+
+
+def _gather(*, votes: bool) -> Iterator[Instruction]:
+    """Goes on when every thread of the block is here."""
+    if not votes:
+        yield Instruction("bar", ("sync",), (Integer(0),))
+        return
+    yield Instruction("setp", ("eq", "u32"), (_TEST, Integer(0), Integer(0)))
+    yield Instruction("barrier", ("red", "and", "pred"), (_IS_OVER, Integer(0), _TEST))
+    yield Instruction("bra", (), (Name(_DONE),), Guard(_IS_OVER.text, is_negated=True))
+    yield Instruction("bar", ("warp", "sync"), (Integer(0xFFFFFFFF),))
+
+
+def _take_number() -> Iterator[Statement]:
+    """By the first thread: the next number and its index, or word 3 of BLOCK stays 0. Leads to _TOLD, as the others go at once."""
+    yield Instruction("mov", ("u32",), (_WORD, Name("%tid", "x")))
+    for axis in AXES[1:]:
+        yield Instruction("mov", ("u32",), (_OTHER, Name("%tid", axis)))
+        yield Instruction("or", ("b32",), (_WORD, _WORD, _OTHER))
+    yield Instruction("setp", ("ne", "u32"), (_TEST, _WORD, Integer(0)))
+    yield _to_told(_TEST)
+    yield Instruction("st", ("shared", "u32"), (Address(Name(BLOCK), _HAS_BLOCK_BYTES), Integer(0)))
+    for offset_bytes, value in ((8, _LIMIT), (0, _COUNTER)):
+        yield Instruction("ld", ("volatile", "global", "u64"), (value, Address(_STATE, offset_bytes)))
+    yield Instruction("setp", ("ge", "u64"), (_TEST, _COUNTER, _LIMIT))
+    yield _to_told(_TEST)
+    yield Instruction("atom", ("global", "add", "u64"), (_NUMBER, Address(_STATE), Integer(1)))
+    yield Instruction("setp", ("ge", "u64"), (_TEST, _NUMBER, _BLOCKS))
+    yield _to_told(_TEST)
+    yield from _index_of_number()
+    yield from index.stores(index.INDEX_BYTES)
+    yield from index.stores(index.SIZE_BYTES)
+    yield Instruction("st", ("shared", "u32"), (Address(Name(BLOCK), _HAS_BLOCK_BYTES), Integer(1)))
+    yield Label(_TOLD)
+
+
+def _to_told(test: Name) -> Instruction:
+    return Instruction("bra", (), (Name(_TOLD),), Guard(test.text))
+
+
+def _index_of_number() -> Iterator[Instruction]:
+    """x fastest, as the device counts blocks."""
+    x, y, z = (index.index_register(axis) for axis in AXES)
+    width, height = index.size_register("x"), index.size_register("y")
+    steps: tuple[tuple[str, tuple[Operand, ...]], ...] = (
+        ("div", (_OTHER, _WORD, width)),
+        ("rem", (x, _WORD, width)),
+        ("div", (z, _OTHER, height)),
+        ("rem", (y, _OTHER, height)),
+    )
+    yield Instruction("cvt", ("u32", "u64"), (_WORD, _NUMBER))
+    for opcode, operands in steps:
+        yield Instruction(opcode, ("u32",), operands)
+
+
+def _go_on(*, votes: bool) -> Iterator[Instruction]:
+    """With the index that the first thread told; without one the block is at its end, all of it."""
+    yield Instruction("barrier" if votes else "bar", ("sync",), (Integer(0),))
+    yield Instruction("ld", ("shared", "u32"), (_HAS_BLOCK, Address(Name(BLOCK), _HAS_BLOCK_BYTES)))
+    yield Instruction("setp", ("eq", "u32"), (_TEST, _HAS_BLOCK, Integer(0)))
+    yield Instruction("exit", (), (), Guard(_TEST.text))
+    for place, axis in enumerate(AXES):
+        address = Address(Name(BLOCK), index.INDEX_BYTES + 4 * place)
+        yield Instruction("ld", ("shared", "u32"), (index.index_register(axis), address))
+
+
+def _in_loop(instruction: Instruction, *, votes: bool) -> Iterable[Statement]:
+    if instruction.opcode in ("ret", "exit"):
+        return (Instruction("bra", (), (Name(_DONE),), instruction.guard),)
+    changed = index.in_registers(instruction)
+    return _voting(changed) if votes else (changed,)
+
+
+def _with_votes(function: Function, body: Block) -> Function:
+    """A function that is called, with registers of its own for the vote."""
+    begin: tuple[Statement, ...] = (
+        *(Variable("reg", "pred", name.text) for name in (_IN_BODY, _IS_OVER)),
+        Instruction("setp", ("ne", "u32"), (_IN_BODY, Integer(0), Integer(0))),
+    )
+    return replace(function, body=Block((*begin, *rewritten(body, _voting).statements)))
+
+
+def _voting(instruction: Instruction) -> Iterable[Statement]:
+    """A barrier of all threads, as a vote that the block is not over."""
+    is_barrier = (
+        instruction.opcode in ("bar", "barrier")
+        and "sync" in instruction.modifiers
+        and "warp" not in instruction.modifiers
+    )
+    if not is_barrier or len(instruction.operands) > 1:
+        return (instruction,)
+    vote = Instruction("barrier", ("red", "and", "pred"), (_IS_OVER, Integer(0), _IN_BODY), instruction.guard)
+    return (vote,)

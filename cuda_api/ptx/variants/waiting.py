@@ -1,0 +1,128 @@
+"""
+Loops that wait for other blocks.
+
+Such a loop reads what another block writes, by an access that is made for that (volatile, acquiring, atomic), and goes on or ends by what it
+found. Decoupled look-back, stream-K, grid barriers made by hand and queues between kernels all have one. Three loops look alike and wait for
+nobody: compare and swap that tries again with what it found, counters that are only ever counted on, and polling of the own block's shared
+memory.
+
+Wrong when: a loop polls with plain loads, which PTX's memory model leaves undefined; or hides the flag in memory between the load and the
+branch. In the other direction: a lock is taken for waiting, though whoever holds it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cuda_api.ptx.syntax import Block, Instruction, Integer, Name
+from cuda_api.ptx.variants.flow import Loop, Piece, loops_of, pieces_of
+from cuda_api.ptx.variants.walk import instructions, names_of
+
+_STRONG = frozenset(("volatile", "relaxed", "acquire", "mmio", "cv"))
+_OWN_SPACES = frozenset(("param", "const", "local", "shared"))
+_COUNTING = frozenset(("add", "inc", "dec", "and", "or", "xor", "min", "max"))
+_FENCES = frozenset(("membar", "fence", "nanosleep"))
+_WITHOUT_RESULT = frozenset(("st", "red", "bra", "brx", "bar", "barrier", "membar", "fence", "prefetch", "nanosleep"))
+
+
+def waits(body: Block, waiting_functions: frozenset[str] = frozenset()) -> bool:
+    """Whether some loop of a function waits; calls of `waiting_functions`, which read such memory, count as reads of it."""
+    if not any(_may_read_others(item, waiting_functions) for item in instructions(body)):
+        return False
+    pieces = pieces_of(body)
+    return any(_loop_waits(pieces, loop, waiting_functions) for loop in loops_of(pieces))
+
+
+def reads_others(body: Block) -> bool:
+    """Whether a function reads what other blocks may write, so that a loop around a call of it may wait."""
+    return any(_reads(item, [item]) for item in instructions(body))
+
+
+def _may_read_others(instruction: Instruction, waiting_functions: frozenset[str]) -> bool:
+    if instruction.opcode == "call":
+        return any(name.text in waiting_functions for name in names_of(instruction.operands))
+    return instruction.opcode in ("atom", "ld", "ldu") and _is_of_others(instruction)
+
+
+def _is_of_others(instruction: Instruction) -> bool:
+    return not any(word.split("::")[0] in _OWN_SPACES for word in instruction.modifiers)
+
+
+def _loop_waits(pieces: list[Piece], loop: Loop, waiting_functions: frozenset[str]) -> bool:
+    code = [instruction for number in loop.pieces for instruction in pieces[number].code]
+    has_fence = any(item.opcode in _FENCES for item in code)
+    tainted: set[str] = set()
+    for item in code:
+        is_call = item.opcode == "call" and _may_read_others(item, waiting_functions)
+        is_fenced_load = (
+            has_fence and item.opcode in ("ld", "ldu") and _is_of_others(item) and "nc" not in item.modifiers
+        )
+        if is_call or is_fenced_load or _reads(item, code):
+            tainted |= written_by(item)
+    if not tainted:
+        return False
+    spread(tainted, code)
+    return any(_is_left_by(pieces, loop, number, tainted) for number in loop.pieces)
+
+
+def _is_left_by(pieces: list[Piece], loop: Loop, number: int, tainted: set[str]) -> bool:
+    piece = pieces[number]
+    if not piece.code or not (piece.may_end or any(target not in loop.pieces for target in piece.goes_to)):
+        return False
+    last = piece.code[-1]
+    decides = {last.guard.predicate} if last.guard is not None else set()
+    if last.opcode == "brx":
+        decides |= {name.text for name in names_of(last.operands[:1])}
+    return not tainted.isdisjoint(decides)
+
+
+def spread(tainted: set[str], code: Iterable[Instruction]) -> None:
+    """Adds to the names all that is computed from them."""
+    effects = [(_read_by(item), written_by(item)) for item in code]
+    nr_before = -1
+    while nr_before < len(tainted):
+        nr_before = len(tainted)
+        for read, written in effects:
+            if not tainted.isdisjoint(read):
+                tainted |= written
+
+
+def written_by(instruction: Instruction) -> set[str]:
+    """Registers, and arguments of calls by their names."""
+    if instruction.opcode == "st":
+        return {name.text for name in names_of(instruction.operands[:1])} if "param" in instruction.modifiers else set()
+    if instruction.opcode == "call":
+        return {name.text for name in names_of(instruction.operands)}
+    if instruction.opcode in _WITHOUT_RESULT:
+        return set()
+    return {name.text for name in names_of(instruction.operands[:1])}
+
+
+def _read_by(instruction: Instruction) -> set[str]:
+    reads = instruction.operands if instruction.opcode in _WITHOUT_RESULT | {"call"} else instruction.operands[1:]
+    names = {name.text for name in names_of(reads)}
+    return names | {instruction.guard.predicate} if instruction.guard is not None else names
+
+
+def _reads(instruction: Instruction, code: list[Instruction]) -> bool:
+    """Whether its result is another block's to decide. `code`: what the loop around it does."""
+    if instruction.opcode in ("ld", "ldu"):
+        return _is_of_others(instruction) and not _STRONG.isdisjoint(instruction.modifiers)
+    if instruction.opcode != "atom" or not _is_of_others(instruction):
+        return False
+    if "cas" in instruction.modifiers:
+        return not _tries_again(instruction, code)
+    if _COUNTING.isdisjoint(instruction.modifiers):
+        return True
+    operand = instruction.operands[2] if len(instruction.operands) > 2 else None
+    return isinstance(operand, Integer) and operand.value == 0
+
+
+def _tries_again(atomic: Instruction, code: list[Instruction]) -> bool:
+    """Whether it compares with what it found before."""
+    found, compared = atomic.operands[0], atomic.operands[2] if len(atomic.operands) > 3 else None
+    if not isinstance(found, Name) or not isinstance(compared, Name):
+        return False
+    copies = {found.text}
+    spread(copies, [item for item in code if item.opcode in ("mov", "cvt")])
+    return compared.text in copies

@@ -1,0 +1,143 @@
+"""
+Programs as guests of a host that runs every launch in parts: `python -m tests.slicing.forced [--device soft|cuda] [--conformance]`.
+
+Each of the twelve benchmark programs runs natively, and as a guest whose launches go whole, in boxes of a block or two, and persistently with
+a stop after every few blocks; what their results hash to must be the same. With --conformance all cases of the conformance suite are compared
+with native in the latter two ways as well. Prints a short table; exit status 1 when anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from backend_host.ipc import Connection
+from benchmarks.build import NAMES, build
+from tests.conformance.comparing import read_known
+from tests.conformance.running import ALL_NAMES, problems, run_both_ways
+from tests.end_to_end.host import Host, start_host, stop_host
+from tests.end_to_end.test_benchmark_programs import arguments_of
+
+WAYS: Mapping[str, Mapping[str, object]] = {
+    "whole": {"slicing": "off"},
+    "boxes": {
+        "slicing": "boxes",
+        "slicing_threshold_blocks": 0,
+        "slicing_least_blocks": 1,
+        "slicing_part_us": 0,
+    },
+    "persistent": {"slicing": "persistent", "slicing_threshold_blocks": 0, "slicing_run_blocks": 8},
+}
+VGPU = "forced"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program's results hash to, "" when it failed, and what became of its launches since the host started."""
+
+    digest: str
+    totals: dict[str, Any]
+    errors: str
+
+
+@contextmanager
+def forced_host(state_dir: Path, way: str, device: str = "soft") -> Iterator[Host]:
+    """A host whose launches all go this way; its vGPU `VGPU` stays while it lives."""
+    host = start_host(state_dir, device=device, **WAYS[way])
+    try:
+        with Connection(state_dir / "control.sock") as connection:
+            connection.ask("open", name=VGPU, weight=1, memory_bytes=0, region_bytes=0)
+            yield host
+    finally:
+        stop_host(host)
+
+
+def digest_of(errors: str) -> str:
+    """From what a benchmark program says with --digest."""
+    found = re.search(r"^digest (\w+)$", errors, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def run_program(host: Host, name: str) -> Outcome:
+    """One of the twelve, as a guest."""
+    result = host.guest(build(name), *arguments_of(name), "--digest", options=("--vgpu", VGPU))
+    [vgpu] = host.status()["vgpus"]
+    digest = digest_of(result.stderr) if result.returncode == 0 else ""
+    return Outcome(digest, vgpu["totals"], result.stderr)
+
+
+def native_digest(host: Host, name: str) -> str:
+    """The same program on the device itself."""
+    result = host.native(str(build(name)), *arguments_of(name), "--digest")
+    return digest_of(result.stderr) if result.returncode == 0 else ""
+
+
+def compare_programs(device: str, folder: Path) -> tuple[Table, bool]:
+    """All twelve; whether all hashes are the same."""
+    digests: dict[str, dict[str, str]] = {name: {} for name in NAMES}
+    notes = {}
+    for way in WAYS:
+        with forced_host(_state_dir(folder, way), way, device) as host:
+            for name in NAMES:
+                digests[name].setdefault("native", native_digest(host, name))
+                outcome = run_program(host, name)
+                digests[name][way] = outcome.digest
+            notes[way] = (
+                f"{outcome.totals['nr_sliced']} launches in {outcome.totals['nr_parts']} parts, whole {outcome.totals['whole']}"
+            )
+    table = Table("program", "native", *WAYS)
+    for name, found in digests.items():
+        each = ("same" if digest and digest == found["native"] else digest or "failed" for digest in found.values())
+        table.add_row(name, found["native"], *list(each)[1:])
+    table.caption = "\n".join(f"{way}: {note}" for way, note in notes.items())
+    return table, all(digest and digest == found["native"] for found in digests.values() for digest in found.values())
+
+
+def compare_cases(device: str, folder: Path, names: list[str]) -> list[str]:
+    """What differs between native and each of the ways in parts, of the conformance suite."""
+    known = read_known()
+    wrong = []
+    for way in ("boxes", "persistent"):
+        with forced_host(_state_dir(folder, f"cases-{way}"), way, device) as host:
+            outputs = run_both_ways(host, names, host.state_dir)
+        wrong += [f"{way}: {name}: {text}" for name in names if (text := problems(outputs, name, known, device))]
+    return wrong
+
+
+def _state_dir(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.mkdir(mode=0o711)
+    return path
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="forced", description=(__doc__ or "").strip().splitlines()[0])
+    parser.add_argument("--device", choices=("soft", "cuda"), default="soft")
+    parser.add_argument("--conformance", action="store_true", help="the conformance suite, too (minutes)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fairgv-forced-") as directory:
+        folder = Path(directory)
+        folder.chmod(0o711)
+        table, is_same = compare_programs(options.device, folder)
+        Console(width=140).print(table)
+        wrong = compare_cases(options.device, folder, ALL_NAMES) if options.conformance else []
+    for text in wrong:
+        print(text)
+    if options.conformance:
+        print(f"{len(ALL_NAMES)} cases twice, {len(wrong)} differ")
+    return 0 if is_same and not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
