@@ -69,12 +69,12 @@ def measure(setting: Setting, way: str) -> Round:
                 sys.exit("spin did not start")
         for _ in range(setting.nr_hogs):
             ends.enter_context(_pinned([sys.executable, "-c", HOG], setting.core))
-        begin_s = time.time() + LEAD_S
+        begin_s = time.monotonic() + LEAD_S
         for child in programs:
             assert child.stdin is not None
-            child.stdin.write(f"{begin_s:.6f} {begin_s + setting.window_s:.6f}\n")
+            child.stdin.write(f"{max(0.0, begin_s - time.monotonic()):.6f} {setting.window_s:.6f}\n")
             child.stdin.flush()
-        time.sleep(max(0.0, begin_s + setting.window_s - time.time()))
+        time.sleep(max(0.0, begin_s + setting.window_s - time.monotonic()))
         vgpus = _vgpus(state_dir)
         kernels = tuple(int(json.loads(child.communicate()[0])["kernels"]) for child in programs)
         boosts = tuple(int(vgpus[f"vgpu-{index}"]["coscheduling"]["nr_boosts"]) for index in range(len(programs)))

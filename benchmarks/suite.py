@@ -51,9 +51,10 @@ SUITES: Mapping[str, Suite] = {
         Entry("loops", "loops --seconds 0.2 --repetitions 1", 0.9, "soft"),
     )),
     "full-1": Suite(9.0, (
-        Entry("overhead", "overhead --seconds 0.8 --repetitions 2", 6.4),
-        Entry("accounting", "accounting --seconds 3", 1.3),
-        Entry("work-conserving", "work-conserving --seconds 3 --repetitions 1", 1.2),
+        Entry("overhead", "overhead --seconds 0.6 --repetitions 2", 5.2),
+        Entry("accounting", "accounting --seconds 2.5", 1.2),
+        Entry("work-conserving", "work-conserving --seconds 2.5 --repetitions 1", 1.0),
+        Entry("slicing", "slicing", 1.6),
     )),
     "full-2": Suite(9.0, (
         Entry("mmr-three", "mmr --seconds 3.5 --repetitions 2 --policy fair,first-come", 2.8),

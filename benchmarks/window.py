@@ -44,7 +44,9 @@ def run_together(session: Session, workloads: Sequence[Workload], window_s: floa
             child.tell(f"{left_s(begin_s):.6f} {window_s:.6f}")
         before = _accounts_at(session, begin_s)
         after = _accounts_at(session, begin_s + window_s)
-        time.sleep(left_s(begin_s + window_s + session.lead_s / 5))  # guests begin as late as they were told
+        time.sleep(
+            left_s(begin_s + window_s + session.lead_s / 2)
+        )  # guests may have begun later than they were told to
         for child in running:
             child.tell("end")
         outputs = [

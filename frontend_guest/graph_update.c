@@ -15,6 +15,7 @@
 struct update {
     struct update *next;
     uint64_t exec, node, root;
+    uint64_t child;   /* of a child graph node: each that fitted is known for itself, since programs alternate */
     uint64_t context; /* that was current */
     uint64_t shape;   /* nr_shapes then */
     bool has_params;  /* else it was only enabled or disabled */
@@ -30,21 +31,27 @@ static struct update **bucket_of(uint64_t node)
     return &buckets[node % NR_BUCKETS];
 }
 
+static uint64_t child_of(const CUgraphNodeParams *params)
+{
+    return params->type == CU_GRAPH_NODE_TYPE_GRAPH ? (uint64_t)(uintptr_t)params->graph.graph : 0;
+}
+
 /* Under the lock. */
-static struct update *find(uint64_t exec, uint64_t node)
+static struct update *find(uint64_t exec, uint64_t node, uint64_t child)
 {
     struct update *update = *bucket_of(node);
-    while (update != NULL && (update->node != node || update->exec != exec))
+    while (update != NULL && (update->node != node || update->exec != exec || update->child != child))
         update = update->next;
     return update;
 }
 
-static struct update *find_or_add(uint64_t exec, uint64_t node)
+static struct update *find_or_add(uint64_t exec, uint64_t node, uint64_t child)
 {
-    struct update *update = find(exec, node);
+    struct update *update = find(exec, node, child);
     if (update == NULL && (update = calloc(1, sizeof(*update))) != NULL) {
         update->exec = exec;
         update->node = node;
+        update->child = child;
         update->next = *bucket_of(node);
         *bucket_of(node) = update;
     }
@@ -142,7 +149,7 @@ static bool is_same(const struct update *was, const CUgraphNodeParams *is)
     case CU_GRAPH_NODE_TYPE_HOST:
         return true;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return is->graph.graph == was->params.graph.graph && is->graph.ownership == was->params.graph.ownership &&
+        return is->graph.ownership == was->params.graph.ownership &&
                was->shape == atomic_load_explicit(&nr_shapes, memory_order_relaxed);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return is->eventWait.event == was->params.eventWait.event;
@@ -156,7 +163,7 @@ static bool is_same(const struct update *was, const CUgraphNodeParams *is)
 bool fgv_update_is_sound(uint64_t exec, uint64_t node, const CUgraphNodeParams *params)
 {
     pthread_mutex_lock(&lock);
-    const struct update *update = find(exec, node);
+    const struct update *update = find(exec, node, child_of(params));
     const bool is_known = update != NULL;
     const struct update was = is_known ? *update : (struct update){0};
     pthread_mutex_unlock(&lock);
@@ -166,7 +173,7 @@ bool fgv_update_is_sound(uint64_t exec, uint64_t node, const CUgraphNodeParams *
 void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgraphNodeParams *params)
 {
     pthread_mutex_lock(&lock);
-    struct update *update = find_or_add(exec, node);
+    struct update *update = find_or_add(exec, node, child_of(params));
     if (update != NULL) {
         update->root = root;
         update->context = fgv_thread.current;
@@ -182,9 +189,7 @@ void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgr
 /* root 0: nobody said where the node is. */
 static bool is_of_graph(const struct update *update, uint64_t graph)
 {
-    return update->root == graph || update->root == 0 ||
-           (update->params.type == CU_GRAPH_NODE_TYPE_GRAPH &&
-            (uint64_t)(uintptr_t)update->params.graph.graph == graph);
+    return update->root == graph || update->root == 0 || update->child == graph;
 }
 
 static void forget(const uint64_t *exec, const uint64_t *node, const uint64_t *root)
@@ -251,7 +256,7 @@ void fgv_after_cuGraphKernelNodeCopyAttributes(CUresult result, CUgraphNode dst,
 static bool may_be_disabled(uint64_t exec, uint64_t node)
 {
     pthread_mutex_lock(&lock);
-    const struct update *update = find(exec, node);
+    const struct update *update = find(exec, node, 0);
     bool may_be = update != NULL && (!update->has_params || update->params.type == CU_GRAPH_NODE_TYPE_KERNEL ||
                                      update->params.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
                                      update->params.type == CU_GRAPH_NODE_TYPE_MEMSET);
@@ -280,7 +285,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
     result = fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
-        find_or_add(exec, node);
+        find_or_add(exec, node, 0);
         pthread_mutex_unlock(&lock);
     }
     return result;

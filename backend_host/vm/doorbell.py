@@ -30,6 +30,7 @@ from ivshmem.bells import Bells, BellsError
 
 _MAX_PATH_BYTES = 107
 _BACKLOG = 4
+_END_S = 5.0
 
 log = logging.getLogger("fairgv.doorbells")
 
@@ -49,7 +50,7 @@ class Doorbells:
         self._folder = folder
         self._identity = identity
         self._servers: dict[str, _Server] = {}
-        self._ended: list[subprocess.Popen[bytes]] = []
+        self._left: list[subprocess.Popen[bytes]] = []
 
     def socket_path(self, name: str) -> Path:
         """Where QEMU finds the server of this region."""
@@ -102,22 +103,20 @@ class Doorbells:
             return
         server.bells.end()
         if server.process is not None:
-            self._ended.append(server.process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.process.wait(_END_S)
         for path in (self.socket_path(name), self._control_path(name)):
             path.unlink(missing_ok=True)
-        self._reap()
 
     def close(self) -> None:
         """For a daemon that stops: servers with a guest go on, the others end by themselves."""
         for server in self._servers.values():
             server.bells.close()
+        self._left = [server.process for server in self._servers.values() if server.process is not None]
         self._servers.clear()
 
     def _control_path(self, name: str) -> Path:
         return self._folder / f"{name}.control"
-
-    def _reap(self) -> None:
-        self._ended = [process for process in self._ended if process.poll() is None]
 
     def _launch(self, name: str, region_bytes: int, owner: RegionOwner) -> _Server:
         self._folder.mkdir(mode=0o711, exist_ok=True)

@@ -35,7 +35,7 @@
 #include "whole.h"
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 4u
+#define FGV_CONTROL_VERSION 5u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -126,16 +126,13 @@ struct fgv_control {
     _Atomic uint32_t daemon_pid;
     uint64_t reserved1;
     struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
-    uint8_t pad2[16];
-    struct fgv_worker_set running; /* workers with work on the device, with the grant or without */
-    uint8_t pad3[32];
-    /* Looked at once for each hand-over. */
+    _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
+    uint8_t pad2[12];
+    struct fgv_worker_set running;     /* workers with work on the device, with the grant or without */
     struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
-    _Atomic uint32_t boost_bell;       /* Futex of the daemon's booster: changes when the GPU goes to such a vGPU */
-    uint8_t pad4[28];
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 320 + 64 * 128 + 256 * 384, "control page");
+_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 384, "control page");
 
 #endif

@@ -60,7 +60,6 @@ static uint64_t wanted_blocks(const struct fgv_worker *worker, const struct fgv_
     if (worker->parts.is_let_go) {
         return worker->parts.nr_blocks_left;
     }
-
     uint64_t enough = variant->block_ns_1024 == 0 ? 0 : worker->slicing.part_ns * 1024 / variant->block_ns_1024;
     uint64_t wanted = worker->slicing.least_blocks > enough ? worker->slicing.least_blocks : enough;
     return wanted > 0 ? wanted : 1;

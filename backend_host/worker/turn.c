@@ -42,6 +42,7 @@
 #define FGV_MIN_QUEUED         2u                  /* so that the device has the next one when it ends one */
 #define FGV_MIN_QUEUED_ALONE   32u                 /* kernels of several streams may run side by side */
 #define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
+#define FGV_MAX_STALLS         10u
 #define FGV_MARKS_IN_QUEUE     4u
 #define FGV_LEAD_NS UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
 /* What is left then may be done late: the device gives the next one a time slice of its own first. */
@@ -214,15 +215,24 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
- * newcomer wait, for seconds when they are long ones that cannot go in parts. */
+ * newcomer wait, for seconds when they are long ones that cannot go in parts. What runs now tells of a long one before
+ * it has ended. */
 static bool fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
-    uint32_t nr = fitting(worker, FGV_ALONE_NS, worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_MIN_QUEUED);
-    if (!stream || worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
+    if (!stream || worker->nr_unfinished < FGV_MIN_QUEUED) {
+        return true;
+    }
+    uint64_t running_ns = fgv_clock_ns() - worker->last_finish_ns;
+    uint64_t each_ns = running_ns > worker->mean_ns ? running_ns : worker->mean_ns;
+    uint64_t nr = worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / each_ns;
+    uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
+    uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
+    nr = nr < least ? least : nr;
+    if (worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
         return true;
     }
     worker->mark_interval = 1;
-    return fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS;
+    return false;
 }
 
 bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)

@@ -106,10 +106,11 @@ class Overhead(Experiment):
                 for what, workload in pairs:
                     reporter.doing(workload.label)
                     with reporter.tolerating(workload.label):
-                        yield {**what, **both.timed(workload, options.seconds), "repetition": repetition}
+                        yield {**what, **both.timed(workload, options.seconds, repetition), "repetition": repetition}
                 if "operations" in options.parts:
                     reporter.doing("single operations")
-                    yield {"kind": "operations", "repetition": repetition, "values": both.operations(options)}
+                    with reporter.tolerating("single operations"):
+                        yield {"kind": "operations", "repetition": repetition, "values": both.operations(options)}
             if options.has_profile:
                 yield from profiles(both, options, reporter)
 
@@ -167,14 +168,13 @@ class Both:
     def __init__(self, native: Session, guest: Session) -> None:
         self.native, self.guest = native, guest
 
-    def timed(self, workload: Workload, seconds: float) -> Record:
-        """Throughputs of one pair."""
+    def timed(self, workload: Workload, seconds: float, repetition: int) -> Record:
+        """Throughputs of one pair; every other time the guest is first."""
         arguments = [*workload.arguments, "--seconds", f"{seconds:g}"]
-        reports = [
-            parse_report(run(side, 0, workload.path(), arguments).checked(workload.program))
-            for side in (self.native, self.guest)
-        ]
-        native, guest = map(throughput, reports)
+        sides = (self.native, self.guest) if repetition % 2 == 0 else (self.guest, self.native)
+        reports = [parse_report(run(side, 0, workload.path(), arguments).checked(workload.program)) for side in sides]
+        first, second = map(throughput, reports)
+        native, guest = (first, second) if repetition % 2 == 0 else (second, first)
         if native <= 0 or guest <= 0:
             raise ProgramFailedError(f"nothing was done within {seconds:g} s")
         return {"unit": unit_of(reports[0]), "size": reports[0].get("size"), "native": native, "guest": guest}
@@ -320,7 +320,7 @@ def _profile(document: Document) -> Grid | None:
     rows = []
     for record in records(document, "profile"):
         theirs = paper()["table3"][record["program"]]
-        cells = [f"{record['kernel_us']:.0f}", f"{theirs['kernel_us']:g}"]
+        cells = [f"{record['kernel_us']:.0f}", f"{theirs['kernel_us']:.0f}"]
         for key in ("total", "asynchronous", "synchronous"):
             cells += [f"{record[key]:.2f}", f"{theirs[key]:.2f}"]
         cells += ["yes" if is_so else "no" for is_so in (record["synchronous"] > INTERACTIVE, theirs["interactive"])]

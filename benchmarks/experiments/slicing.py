@@ -1,7 +1,7 @@
-"""What slicing costs (Table 4 of the paper), and what it gives.
+"""What slicing costs and what it gives (Table 4 of the paper).
 
-Cost: the time of a large product of matrices in so many parts over its time whole, for two sizes, by events on the program's stream. Beside it
-stands the persistent variant, which nobody stops.
+Cost: the time of a large product of matrices in so many parts, over its time whole, for two sizes, by events on the program's stream. Beside it
+stand the persistent variant, which nobody stops here, and the product natively.
 
 Gain: how long a vGPU that wakes waits for a small kernel while another one runs a long one, whole, in parts of the default length, and
 persistently, beside the same alone.
@@ -11,40 +11,34 @@ the programs run, and nothing more.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from backend_host.cli import start_in_background, wait_for_end
-from backend_host.config import PACKAGE_ROOT, load_config
-from backend_host.ipc import Connection
 from benchmarks.build import build
 from benchmarks.document import Document, Record, records
-from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter
+from benchmarks.errors import ProgramFailedError
+from benchmarks.experiment import Experiment, Reporter, setting
 from benchmarks.grid import Grid
-from benchmarks.paper import Finding
+from benchmarks.guests import NATIVE, Setting, open_session, run
+from benchmarks.paper import Finding, paper
+from benchmarks.workloads import parse_report
+from scheduler.registry import DEFAULT_POLICY
 
-PARTS = (64, 128, 256, 512, 1024, 4096)
-"""As in the paper's table."""
-PERCENTS = (50, 90, 99)
-LEAST_BLOCKS = 1500
-"""Of a part that the paper calls large enough."""
-WAYS: dict[str, dict[str, object]] = {
+MEASURED = ("costs", "waits")
+WAYS: Mapping[str, Mapping[str, object]] = {
     "whole": {"slicing": "off"},
     "in parts": {"slicing": "boxes", "slicing_threshold_blocks": 1000},
     "persistent": {"slicing": "persistent", "slicing_threshold_blocks": 1000},
 }
-_START_S = 300.0
+PERCENTS = (50, 90, 99)
+LIMIT_S = 300.0
+LEAST_BLOCKS = 1500
+"""Of a part: with as many the paper finds a slowdown below 5 %."""
 
 
 @dataclass(frozen=True)
@@ -62,157 +56,167 @@ class Sizes:
 
 
 SIZES = {
-    "cuda": Sizes((600, 900), PARTS, 5, (40_000_000, 50), 1500, 300, 20_000),
+    "cuda": Sizes((600, 900), (64, 128, 256, 512, 1024, 4096), 5, (40_000_000, 50), LEAST_BLOCKS, 300, 20_000),
     "soft": Sizes((16, 24), (4, 16, 64), 2, (2_000, 20), 2, 10, 20_000),
 }
 
 
-@contextmanager
-def _daemon(device: str, settings: dict[str, object]) -> Iterator[list[str]]:
-    """A command prefix that runs a program as a guest of a daemon of its own."""
-    with tempfile.TemporaryDirectory(prefix="fairgv-bench-") as directory:
-        state_dir = Path(directory)
-        state_dir.chmod(0o711)  # workers of another user pass through
-        start_in_background(load_config(None, state_dir=state_dir, device=device, **settings))
-        try:
-            yield [sys.executable, "-m", "backend_host.run", "--state-dir", directory, "--vgpu"]
-        finally:
-            with Connection(state_dir / "control.sock") as connection:
-                pid = int(connection.ask("stop")["pid"])
-            wait_for_end(pid)
+@dataclass(frozen=True)
+class Way:
+    """How a product runs. `parts`: 1 whole, 0 persistent, -1 natively; each part was told to have `least_blocks`."""
 
+    parts: int
+    least_blocks: int
+    daemon: Mapping[str, object]
 
-def _json_of(command: Sequence[str]) -> dict[str, Any]:
-    result = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE_ROOT, check=False)
-    if result.returncode != 0:
-        raise ProgramFailedError(f"{' '.join(command)}: {result.stderr.strip()}")
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
-
-
-def _seconds(program: Path, device: str, blocks: int, nr_rounds: int, **settings: object) -> float:
-    """Median of a product's rounds."""
-    with _daemon(device, settings) as guest:
-        told = _json_of([*guest, "one", "--", str(program), "multiply", str(blocks), str(nr_rounds)])
-    return float(statistics.median(told["seconds"]))
-
-
-def _costs(program: Path, device: str, sizes: Sizes, blocks: int) -> Iterator[Record]:
-    """One size: whole, in each number of parts, persistently. Parts are 0 for the last."""
-    whole_s = _seconds(program, device, blocks, sizes.nr_rounds, slicing="off")
-    kind: Record = {"kind": "cost", "blocks": blocks}
-    yield {**kind, "parts": 1, "least_blocks": blocks * blocks, "seconds": whole_s, "slowdown": 0.0}
-    for parts in sizes.parts:
-        least = -(-blocks * blocks // parts)
-        settings = {"slicing_threshold_blocks": 1, "slicing_least_blocks": least, "slicing_part_us": 0}
-        seconds = _seconds(program, device, blocks, sizes.nr_rounds, slicing="boxes", **settings)
-        yield {**kind, "parts": parts, "least_blocks": least, "seconds": seconds, "slowdown": seconds / whole_s - 1}
-    seconds = _seconds(program, device, blocks, sizes.nr_rounds, slicing="persistent", slicing_threshold_blocks=1)
-    yield {**kind, "parts": 0, "least_blocks": blocks * blocks, "seconds": seconds, "slowdown": seconds / whole_s - 1}
-
-
-def _alone(program: Path, device: str, sizes: Sizes) -> Record:
-    with _daemon(device, WAYS["whole"]) as guest:
-        told = _json_of([*guest, "wakes", "--", str(program), "wake", str(sizes.nr_wakes), str(sizes.sleep_us)])
-    return {"kind": "wait", "way": "alone", "us": told["us"], "others_s": 0.0}
-
-
-def _wait(program: Path, device: str, sizes: Sizes, way: str) -> Record:
-    """Beside a long kernel of another vGPU."""
-    settings = {"slicing_least_blocks": sizes.least_blocks, **WAYS[way]}
-    with _daemon(device, settings) as guest:
-        long = [*guest, "long", "--", str(program), "spin", *map(str, sizes.spin)]
-        child = subprocess.Popen(long, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PACKAGE_ROOT)
-        assert child.stdout is not None
-        try:
-            if child.stdout.readline() != "ready\n":
-                raise ProgramFailedError("the long kernel did not start")
-            wake = [*guest, "wakes", "--", str(program), "wake", str(sizes.nr_wakes), str(sizes.sleep_us)]
-            told = _json_of(wake)
-            output, _ = child.communicate(timeout=_START_S)
-        finally:
-            child.kill()
-            child.wait()
-    return {"kind": "wait", "way": way, "us": told["us"], "others_s": float(json.loads(output)["first_s"])}
+    @property
+    def system(self) -> str:
+        """For `open_session`."""
+        return NATIVE if self.parts < 0 else DEFAULT_POLICY
 
 
 class Slicing(Experiment):
     """`fairgv-bench slicing`."""
 
     name = "slicing"
-    summary = "slowdown by kernel slicing (Table 4), and waits beside a long kernel"
+    summary = "what launches in parts cost, and what others gain (Table 4)"
     repetitions = 1
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """One of the two measurements."""
-        parser.add_argument("--only", choices=("costs", "waits"), help="one of the two measurements")
+        """Which of both."""
+        parser.add_argument("--only", choices=MEASURED, help="one of the two measurements")
 
     def nr_records(self, options: argparse.Namespace) -> int:
-        """Costs, then waits."""
+        """One for each way of each size, and for each way to wait."""
         sizes = SIZES[options.device]
-        nr_costs = len(sizes.blocks) * (len(sizes.parts) + 2) if options.only != "waits" else 0
-        return int(options.repetitions) * (nr_costs + (len(WAYS) + 1 if options.only != "costs" else 0))
+        costs = sum(len(_ways(blocks, sizes)) for blocks in sizes.blocks)
+        return int(
+            options.repetitions * (costs * (options.only != "waits") + (1 + len(WAYS)) * (options.only != "costs"))
+        )
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
-        """Each size, then each way."""
-        sizes, program = SIZES[options.device], build("large")
-        for _ in range(options.repetitions):
+        """Costs, then waits."""
+        settings, sizes = setting(options), SIZES[options.device]
+        for repetition in range(options.repetitions):
             for blocks in sizes.blocks if options.only != "waits" else ():
-                reporter.doing(f"{blocks} x {blocks} blocks in parts")
-                with reporter.tolerating(f"{blocks} x {blocks} blocks"):
-                    yield from _costs(program, options.device, sizes, blocks)
-            for way in ("alone", *WAYS) if options.only != "costs" else ():
-                reporter.doing(f"a small kernel: {way}")
-                with reporter.tolerating(f"a small kernel: {way}"):
-                    yield (
-                        _alone(program, options.device, sizes)
-                        if way == "alone"
-                        else _wait(program, options.device, sizes, way)
-                    )
+                for way in _ways(blocks, sizes):
+                    reporter.doing(f"{blocks} x {blocks} blocks, {_parts(way.parts)}")
+                    with reporter.tolerating(f"{blocks} x {blocks} blocks, {_parts(way.parts)}"):
+                        seconds = _seconds(blocks, way, settings, sizes.nr_rounds)
+                        found = {"blocks": blocks, "parts": way.parts, "least_blocks": way.least_blocks}
+                        yield {"kind": "cost", **found, "seconds": seconds, "repetition": repetition}
+            for name in ("alone", *WAYS) if options.only != "costs" else ():
+                reporter.doing(f"a small kernel, the other's {name}")
+                with reporter.tolerating(f"a small kernel, the other's {name}"):
+                    yield {**_wait(name, settings, sizes), "repetition": repetition}
 
     def grids(self, document: Document) -> list[Grid]:
         """Costs and waits."""
-        costs = tuple(
-            (
-                f"{record['blocks']} x {record['blocks']}",
-                str(record["parts"] or "persistent"),
-                str(record["least_blocks"]),
-                f"{record['seconds']:.4g}",
-                f"{100 * record['slowdown']:.1f}",
-            )
-            for record in records(document, "cost")
-        )
-        waits = tuple(
-            (record["way"], f"{record['others_s']:.3g}", *(f"{np.percentile(record['us'], p):.0f}" for p in PERCENTS))
-            for record in records(document, "wait")
-        )
-        found = [
-            Grid("A product of matrices in parts", ("blocks", "parts", "blocks of a part", "s", "slowdown %"), costs),
-            Grid(
-                "A small kernel while another vGPU runs a long one",
-                ("the long one", "of s", "us, median", *(f"{percent} %" for percent in PERCENTS[1:])),
-                waits,
-            ),
-        ]
-        return [grid for grid in found if grid.rows]
+        return [grid for grid in (_costs(document), _waits(document)) if grid is not None]
 
     def findings(self, document: Document) -> list[Finding]:
-        """The greatest slowdown by parts that are not too small."""
-        seen = [
-            r["slowdown"] for r in records(document, "cost") if r["parts"] > 1 and r["least_blocks"] >= LEAST_BLOCKS
+        """The greatest slowdown by parts that are as large as the paper wants them."""
+        slowdowns = [
+            slowdown
+            for (_, parts, least), slowdown in _slowdowns(document).items()
+            if parts > 1 and least >= LEAST_BLOCKS
         ]
-        return [Finding("slicing", "parts of at least 1,500 blocks", 100 * max(seen))] if seen else []
+        return [Finding("slicing", "", 100 * max(slowdowns))] if slowdowns else []
 
     def plot(self, document: Document, figure: Any) -> None:
-        """Slowdown over the number of parts, a line for each size."""
-        costs = [record for record in records(document, "cost") if record["parts"] > 1]
-        if not costs:
-            raise NotMeasurableError("no cost was measured")
+        """Slowdown over the blocks of a part, the paper's beside it."""
         axes = figure.subplots()
-        for blocks in dict.fromkeys(record["blocks"] for record in costs):
-            mine = [record for record in costs if record["blocks"] == blocks]
-            slowdowns = [100 * record["slowdown"] for record in mine]
-            axes.plot([record["parts"] for record in mine], slowdowns, marker="o", label=f"{blocks} x {blocks} blocks")
-        axes.set(xscale="log", xlabel="parts", ylabel="slowdown, %")
-        axes.grid(alpha=0.3)
-        axes.legend()
+        found = _slowdowns(document)
+        for blocks in dict.fromkeys(blocks for blocks, _, _ in found):
+            points = {least: 100 * each for (of, parts, least), each in found.items() if of == blocks and parts > 0}
+            axes.plot(list(points), list(points.values()), "o-", label=f"{blocks} x {blocks}")
+        for size, table in paper()["table4"].items():
+            theirs = {int(least): percent for least, percent in table["slowdown_percent"].items()}
+            axes.plot(list(theirs), list(theirs.values()), "s:", color="gray", label=f"paper, {size}")
+        axes.set(xscale="log", xlabel="thread blocks of a part", ylabel="slowdown, %")
+        axes.legend(fontsize="small")
+
+
+def _ways(blocks: int, sizes: Sizes) -> list[Way]:
+    found = [Way(-1, blocks * blocks, {}), Way(1, blocks * blocks, {"slicing": "off"})]
+    for parts in sizes.parts:
+        least = -(-blocks * blocks // parts)
+        daemon = {"slicing_threshold_blocks": 1, "slicing_least_blocks": least, "slicing_part_us": 0}
+        found.append(Way(parts, least, {"slicing": "boxes", **daemon}))
+    return [*found, Way(0, blocks * blocks, {"slicing": "persistent", "slicing_threshold_blocks": 1})]
+
+
+def _seconds(blocks: int, way: Way, settings: Setting, nr_rounds: int) -> float:
+    """Median of a product's rounds."""
+    with open_session(way.system, replace(settings, daemon=way.daemon)) as session:
+        arguments = ["multiply", str(blocks), str(nr_rounds)]
+        told = parse_report(run(session, 0, build("large"), arguments).checked("large"))
+    return float(statistics.median(told["seconds"]))
+
+
+def _wait(name: str, settings: Setting, sizes: Sizes) -> Record:
+    """What each small launch takes, in us, alone or beside a long one of another vGPU; that one takes `others_s`."""
+    daemon = {"slicing_least_blocks": sizes.least_blocks, **WAYS.get(name, WAYS["whole"])}
+    small = ["wake", str(sizes.nr_wakes), str(sizes.sleep_us)]
+    with open_session(DEFAULT_POLICY, replace(settings, daemon=daemon), (1, 1)) as session:
+        if name == "alone":
+            told = parse_report(run(session, 1, build("large"), small).checked("large"))
+            return {"kind": "wait", "way": name, "us": told["us"], "others_s": None}
+        other = session.start(0, build("large"), ["spin", *map(str, sizes.spin)])
+        try:
+            if (line := other.read_line(time.monotonic() + LIMIT_S)) != "ready":
+                raise ProgramFailedError(f"large said: {line}")
+            told = parse_report(run(session, 1, build("large"), small).checked("large"))
+            others = parse_report(other.finish(LIMIT_S).checked("large"))
+        finally:
+            other.stop()
+    return {"kind": "wait", "way": name, "us": told["us"], "others_s": others["first_s"]}
+
+
+def _parts(parts: int) -> str:
+    return {-1: "native", 0: "persistent", 1: "whole"}.get(parts, str(parts))
+
+
+def _medians(document: Document) -> dict[tuple[int, int, int], float]:
+    """Seconds by blocks of an edge, parts and blocks of a part."""
+    found: dict[tuple[int, int, int], list[float]] = {}
+    for record in records(document, "cost"):
+        found.setdefault((record["blocks"], record["parts"], record["least_blocks"]), []).append(record["seconds"])
+    return {key: statistics.median(each) for key, each in found.items()}
+
+
+def _slowdowns(document: Document) -> dict[tuple[int, int, int], float]:
+    """Over the same product whole, less 1; none where that was not measured."""
+    medians = _medians(document)
+    whole = {blocks: seconds for (blocks, parts, _), seconds in medians.items() if parts == 1}
+    return {key: seconds / whole[key[0]] - 1 for key, seconds in medians.items() if key[0] in whole}
+
+
+def _costs(document: Document) -> Grid | None:
+    slowdowns = _slowdowns(document)
+    rows = []
+    for key, seconds in _medians(document).items():
+        blocks, parts, least = key
+        theirs = paper()["table4"].get(f"{blocks}x{blocks}", {"slowdown_percent": {}})["slowdown_percent"]
+        nearest = next((f"{percent:.1f}" for of, percent in theirs.items() if abs(int(of) - least) <= 1), "-")
+        slowdown = f"{100 * slowdowns[key]:+.1f}" if key in slowdowns else "-"
+        beside = nearest if parts > 0 else "-"
+        rows.append((f"{blocks} x {blocks}", _parts(parts), str(least), f"{seconds:.4g}", slowdown, beside))
+    if not rows:
+        return None
+    columns = ("blocks", "parts", "blocks of a part", "s", "slowdown %", "paper, Table 4")
+    return Grid("A product of matrices in parts", columns, tuple(rows), ("Slowdown: against the same product whole.",))
+
+
+def _waits(document: Document) -> Grid | None:
+    rows = []
+    for name in dict.fromkeys(record["way"] for record in records(document, "wait")):
+        mine = [record for record in records(document, "wait") if record["way"] == name]
+        us = [each for record in mine for each in record["us"]]
+        other = statistics.median(record["others_s"] or 0 for record in mine)
+        figures = (f"{np.percentile(us, percent):.0f}" for percent in PERCENTS)
+        rows.append((name, f"{other:.3g}" if other else "-", *figures))
+    if not rows:
+        return None
+    columns = ("the other's kernel", "of s", "us, median", "90 %", "99 %")
+    return Grid("What a small kernel takes beside a long one", columns, tuple(rows))

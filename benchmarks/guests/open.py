@@ -2,8 +2,8 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend_host.config import load_config
@@ -26,6 +26,8 @@ class Setting:
     guests: str = "process"
     slice_ms: float | None = None
     region_bytes: int = 256 << 20
+    daemon: Mapping[str, object] = field(default_factory=dict)
+    """Further settings of the daemon, by their names in `Config`."""
 
 
 @contextlib.contextmanager
@@ -54,6 +56,7 @@ def open_session(
             slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
             region_bytes=setting.region_bytes,
             adopt="attached",
+            **setting.daemon,
         )
         if setting.guests == "vm":
             with machine_session(config, weights, programs) as machines:

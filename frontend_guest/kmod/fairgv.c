@@ -55,7 +55,7 @@ struct fgv {
     struct kref kref;
     struct miscdevice misc;
     int number;
-    char name[16];
+    char name[24];
     struct pci_dev *pdev;
     void __iomem *registers;
     phys_addr_t start;

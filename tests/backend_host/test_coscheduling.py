@@ -26,7 +26,7 @@ SLICE_NS = 6_000_000
 TURN_NS = 10_000_000
 ASKER_OFFSET, CLIENT_BYTES = 200, 320  # of a client entry
 ANSWERS_OFFSET = 32  # of nr_round_trips in a worker's slot
-BELL_OFFSET = 288  # of boost_bell in the control page
+BELL_OFFSET = 176  # of boost_bell in the control page
 UUID = "5e9f6a2c-4d3b-4f10-9d3e-0d4c6e1f7a21"
 EMULATOR = """
 import sys, threading

@@ -148,6 +148,26 @@ def test_a_fault_is_that_of_all_contexts(served: Served) -> None:
     assert served.gpu_ns() - before < LONG_NS // 2, "nothing was submitted"
 
 
+def test_who_is_alone_queues_few_long_kernels_of_a_stream(served: Served, kernels: Kernels) -> None:
+    """So a newcomer waits for two of them, not for all."""
+
+    def nr_launches() -> int:
+        reading = served.host.control.worker(served.worker.slot)
+        assert reading is not None
+        return reading.nr_launches
+
+    before = served.gpu_ns()
+    kernels.late(1, ns=12 * LONG_NS)
+    wait_until(lambda: served.gpu_ns() - before > LONG_NS, "it is seen to be long")
+    for value in range(2, 12):
+        kernels.late(value, ns=1)
+    kernels.guest.ok("cuMemGetInfo_v2")  # goes by what waits
+    assert nr_launches() <= 2
+    kernels.guest.ok("cuCtxSynchronize")
+    assert nr_launches() == 11
+    assert kernels.value() == 11
+
+
 def test_a_context_that_is_unknown(served: Served) -> None:
     guest = served.primary()
     for unknown in (SECOND, STREAM, 1, 2**64 - 1):

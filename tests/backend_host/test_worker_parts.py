@@ -20,6 +20,7 @@ from tests.backend_host.worker_harness import (
     kernel_image,
     make_region,
 )
+from tests.end_to_end.host import wait_until
 
 PTX = """
 .version 7.0
@@ -244,8 +245,12 @@ def test_the_gpu_is_handed_over_within_a_launch(host: Host, region: Region, sett
         other = Kernels(Served(host, other_region))
         other.count(1)
         other.guest.ok("cuCtxSynchronize")
+        host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
+        host.control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
+        nr_parts = kernels.reading().nr_parts
         kernels.count(LARGE, 4 * LONG_NS)
         long = kernels.guest.begin("cuCtxSynchronize")
+        wait_until(lambda: kernels.reading().nr_parts > nr_parts, "it has begun")
         other.count(1)
         assert other.words(1) == expected(nr_blocks=1)
         assert not kernels.guest.is_answered(long)

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.cli import main
 from benchmarks.experiments import EXPERIMENTS
+from benchmarks.experiments.slicing import SIZES, Sizes
 
 PNG = b"\x89PNG"
 SHORT = ("--device", "soft", "--seconds", "0.2", "--repetitions", "1")
@@ -90,6 +91,20 @@ def test_accounting(tmp_path: Path) -> None:
     [mixture] = of_kind(document, "mixture")
     assert len(mixture["errors"]) == 2
     assert mixture["gaps_us"]
+
+
+def test_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smallest = Sizes((4,), (4,), 1, (200, 20), 2, 2, 1000)
+    monkeypatch.setitem(SIZES, "soft", smallest)
+    document = measured(tmp_path, "slicing")
+    assert document["failures"] == []
+    assert [record["parts"] for record in of_kind(document, "cost")] == [-1, 1, 4, 0]
+    assert all(record["seconds"] > 0 for record in of_kind(document, "cost"))
+    waits = {record["way"]: record for record in of_kind(document, "wait")}
+    assert list(waits) == ["alone", "whole", "in parts", "persistent"]
+    for name, record in waits.items():
+        assert len(record["us"]) == 2
+        assert (record["others_s"] is None) == (name == "alone")
 
 
 def test_loops(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ def test_table_3_has_the_twelve_programs_and_adds_up() -> None:
     assert set(table) == set(NAMES)
     for name, row in table.items():
         assert row["asynchronous"] + row["synchronous"] == pytest.approx(row["total"], abs=0.02), name
-        # The paper calls histogram not interactive although it has more than 10 synchronous calls in 10 ms.
-        assert row["interactive"] == (row["synchronous"] > 10) or name == "histogram"
+        assert row["interactive"] == (row["synchronous"] > 10), name
 
 
 def test_table_2_has_the_errors_that_its_times_give() -> None:

@@ -9,8 +9,8 @@ from tests.conformance.build import build_driver
 from tests.end_to_end.host import Host
 
 NR_STEPS = 40
-MAX_UPDATES_WAITED_FOR = 1
-"""Of one node: the first."""
+MAX_UPDATES_WAITED_FOR = 2
+"""Of one node: the first, and the first with each of two child graphs."""
 UPDATES = [f"cuGraphExec{kind}NodeSetParams" for kind in ("Memcpy", "Memset", "Host", "ChildGraph")]
 UPDATES += ["cuGraphExecKernelNodeSetParams_v2", "cuGraphNodeSetEnabled"]
 

@@ -65,6 +65,9 @@ def rows_of_source(device: PackedDevice, architecture: str = "sm_75") -> Iterato
     for function in parse(text).functions:
         if function.is_entry and len(function.parameters) == 3:
             yield compare(kernels, function.name, launches)
+    nr_taken = kernels.runs_on_no_multiprocessor("indices", launches[0])
+    wrong = (f"{nr_taken} blocks ran",) if nr_taken else ()
+    yield Row("indices on no multiprocessor", "", f"{nr_taken} blocks", wrong)
     kernels.close()
 
 

@@ -1,5 +1,5 @@
-// Kernels whose parts must give what the whole gives: (out, in, n), a grid of any shape, blocks of 64 threads in 1 or 2 dimensions.
-// `out` has a word for each thread of the grid, and 64 words behind them that all blocks count in.
+// Kernels whose parts must give what the whole gives: (out, in, n), a grid of any shape, blocks of 64 threads in 1 or 2
+// dimensions. `out` has a word for each thread of the grid, and 64 words behind them that all blocks count in.
 
 #include <stdio.h>
 
@@ -29,7 +29,8 @@ __device__ word number(void)
 
 extern "C" __global__ void indices(word *out, const word *in, word n)
 {
-    out[number()] = blockIdx.x + 1000 * blockIdx.y + 1000000 * blockIdx.z + gridDim.x * 7 + gridDim.y * 77 + gridDim.z * 777 + in[n % 16];
+    out[number()] = blockIdx.x + 1000 * blockIdx.y + 1000000 * blockIdx.z + gridDim.x * 7 + gridDim.y * 77 +
+                    gridDim.z * 777 + in[n % 16];
 }
 
 extern "C" __global__ void early_return(word *out, const word *in, word n)
@@ -156,9 +157,7 @@ extern "C" __global__ void prints(word *out, const word *in, word n)
     out[number()] = 2;
 }
 
-extern "C" __global__ void nothing(void)
-{
-}
+extern "C" __global__ void nothing(void) {}
 
 // None of these has a variant.
 

@@ -84,7 +84,9 @@ CASE(graph_updated_over_and_over)
     int calls[2] = {0};
     struct graph made = graph_make(memory, copied, calls);
     struct step step;
+    CUgraph other;
 
+    MUST(cuGraphClone, &other, made.child);
     for (unsigned int i = 0; i < NR_STEPS; i++) {
         CUDA_MEMCPY3D copy = copying(copied + i * NR, memory + (i & 1) * NR * 4, NR);
         CUDA_MEMSET_NODE_PARAMS set = setting(copied + i * NR, i);
@@ -95,7 +97,7 @@ CASE(graph_updated_over_and_over)
         MUST(cuGraphExecMemcpyNodeSetParams, made.executable, made.copy, &copy, made.context);
         MUST(cuGraphExecMemsetNodeSetParams, made.executable, made.set, &set, made.context);
         MUST(cuGraphExecHostNodeSetParams, made.executable, made.host, &host);
-        MUST(cuGraphExecChildGraphNodeSetParams, made.executable, made.inner, made.child);
+        MUST(cuGraphExecChildGraphNodeSetParams, made.executable, made.inner, i & 1 ? made.child : other);
         MUST(cuGraphNodeSetEnabled, made.executable, made.set, i % 3 != 0);
         MUST(cuGraphLaunch, made.executable, NULL);
     }
