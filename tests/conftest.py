@@ -5,6 +5,7 @@ What a shell or `nohup` has ignored or blocked for a background job stays so in 
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
+def _group(place: Path) -> str:
+    """Tests of one group run in one process. `place`: of a file, from the folder of all tests."""
+    return "vm" if place.parts[0] == "vm" else str(place)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, a file's tests stay in one process, for what they share; those that boot machines all do, and begin, as they take longest."""
+    """Those that boot machines begin, as they take longest."""
+    items.sort(key=lambda item: _group(item.path.relative_to(HERE)) != "vm")
 
-    def group(item: pytest.Item) -> str:
-        place = item.path.relative_to(HERE)
-        return "vm" if place.parts[0] == "vm" else str(place)
 
-    items.sort(key=lambda item: group(item) != "vm")
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, a file's tests stay in one process, for what they share, and those that boot machines do all together."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there only when it is used
+
+    class Groups(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(Path(nodeid.partition("::")[0]).relative_to(HERE.name))
+
+    return Groups(config, log)

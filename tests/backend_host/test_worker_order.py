@@ -297,6 +297,8 @@ def test_a_kernel_that_outlives_its_slice_is_not_waited_for_where_the_device_pre
         make_region() as second,
     ):
         long, other = (Kernels(Served(host, region).primary()) for region in (first, second))
+        for vgpu in (0, 1):  # as a policy would: who has used less is next
+            host.control.set_standing(vgpu, 0.0, per_ns=1.0, charged_ns=0)
         long.late(1, ns=60 * NS_PER_S)
         other.late(2, ns=1000)
         wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
