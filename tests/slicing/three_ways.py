@@ -23,6 +23,8 @@ Shape = tuple[int, int, int]
 NR_SUM_WORDS = 64
 NR_IN_WORDS = 4096
 _BUFFER, _BUFFER_SIZE = 1, 2
+_PADDING = bytes(4)
+"""Between the arguments and a variant's descriptor."""
 _NOT_FOUND = "CUDA_ERROR_NOT_FOUND"
 
 
@@ -104,7 +106,7 @@ class Kernels:
         with _Out(self._device, launch) as out:
             for first, size in boxes(launch.grid, random.Random(seed)):
                 descriptor = struct.pack("<6I", *first, *launch.grid)
-                self._launch(function, launch, size, self._arguments(out, launch) + descriptor)
+                self._launch(function, launch, size, self._arguments(out, launch) + _PADDING + descriptor)
             return out.content()
 
     def persistently(self, name: str, launch: Launch, nr_blocks: int, nr_stops: int) -> bytes:
@@ -118,7 +120,7 @@ class Kernels:
                 self._device.write(state, struct.pack("<2Q", counter, limit))
                 multiprocessors = (0, 0xFFFFFFFF)
                 descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, *multiprocessors)
-                self._launch(function, launch, (nr_blocks, 1, 1), self._arguments(out, launch) + descriptor)
+                self._launch(function, launch, (nr_blocks, 1, 1), self._arguments(out, launch) + _PADDING + descriptor)
                 [counter] = struct.unpack("<Q", self._device.read(state, 8))
                 counter = min(counter, launch.nr_blocks)
             return out.content()
@@ -130,7 +132,7 @@ class Kernels:
         self._device.write(state, struct.pack("<2Q", 0, 1 << 63))
         with _Out(self._device, launch) as out:
             descriptor = struct.pack("<Q5I4x", launch.nr_blocks, *launch.grid, 5000, 0xFFFFFFFF)
-            self._launch(function, launch, (2, 1, 1), self._arguments(out, launch) + descriptor)
+            self._launch(function, launch, (2, 1, 1), self._arguments(out, launch) + _PADDING + descriptor)
             out.content()
         [taken] = struct.unpack("<Q", self._device.read(state, 8))
         return int(taken)
@@ -140,7 +142,8 @@ class Kernels:
         self._device.write(self._whole_global(name)[0], content)
 
     def _arguments(self, out: _Out, launch: Launch) -> bytes:
-        return struct.pack("<QQI4x", out.address, self._in, launch.number)
+        """To the byte: NVIDIA's driver refuses to launch with more."""
+        return struct.pack("<QQI", out.address, self._in, launch.number)
 
     def _variant(self, name: str, make: Callable[[Tree, str, Mapping[str, int]], Tree]) -> ctypes.c_void_p:
         key = (name, make.__name__)
