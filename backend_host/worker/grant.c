@@ -15,32 +15,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
-
-#define FGV_UNKICKED_NS                                                                                                \
-    UINT64_C(500000) /* a kernel that cannot wait for two words (before 5.16): the second is looked at this often */
 #define SLICE_TIME_BITS 48
 #define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
-
-uint64_t fgv_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-static void futex_wake_all(_Atomic uint32_t *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
 
 uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
 {
@@ -82,34 +60,6 @@ static bool has_waiting(struct fgv_control *control, uint32_t number)
 static bool anybody_waits(struct fgv_control *control)
 {
     return has_common(&control->waiting, &control->waiting);
-}
-
-uint32_t fgv_control_bell(struct fgv_control *control)
-{
-    return atomic_load(&control->daemon_bell);
-}
-
-void fgv_control_ring_bell(struct fgv_control *control)
-{
-    atomic_fetch_add(&control->daemon_bell, 1);
-    futex_wake_all(&control->daemon_bell);
-}
-
-uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
-{
-    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
-    for (;;) {
-        uint32_t bell = atomic_load(&control->daemon_bell);
-        uint64_t now_ns = fgv_clock_ns();
-        if (bell != seen || now_ns >= end_ns) {
-            return bell;
-        }
-        uint64_t left_ns = end_ns - now_ns;
-        struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u), .tv_nsec = (long)(left_ns % 1000000000u)};
-        if (syscall(SYS_futex, &control->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
-            return atomic_load(&control->daemon_bell); /* the caller's signal handlers want to run */
-        }
-    }
 }
 
 /* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
@@ -163,17 +113,10 @@ static uint32_t choose(struct fgv_control *control, uint32_t other_than)
     return best;
 }
 
-static void ring(struct fgv_vgpu_slot *vgpu)
-{
-    atomic_fetch_add(&vgpu->bell, 1);
-    futex_wake_all(&vgpu->bell);
-}
-
 static void ring_booster(struct fgv_control *control, struct fgv_vgpu_slot *next)
 {
     if (has_common(&next->members, &control->interactive)) {
-        atomic_fetch_add(&control->boost_bell, 1);
-        futex_wake_all(&control->boost_bell);
+        fgv_bell_ring(&control->boost_bell);
     }
 }
 
@@ -184,7 +127,7 @@ static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
     struct fgv_vgpu_slot *vgpu = vgpu_of(control, next);
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
-        ring(vgpu);
+        fgv_bell_ring(&vgpu->bell);
         ring_booster(control, vgpu);
         fgv_control_ring_bell(control);
     }
@@ -353,37 +296,6 @@ bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
     return is_in;
 }
 
-uint32_t fgv_grant_bell(const struct fgv_grantee *grantee)
-{
-    return atomic_load(&grantee->vgpu->bell);
-}
-
-/* As linux/futex.h has it, in its newer versions. */
-struct fgv_two_futexes {
-    uint64_t value;
-    uint64_t address;
-    uint32_t flags;
-    uint32_t reserved;
-};
-
-#define FGV_FUTEX_32 2u
-
-void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
-{
-    struct fgv_two_futexes words[2] = {
-        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->vgpu->bell, .flags = FGV_FUTEX_32},
-        {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGV_FUTEX_32},
-    };
-    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
-    struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000u), .tv_nsec = (long)(end_ns % 1000000000u)};
-    if (syscall(SYS_futex_waitv, words, kick ? 2 : 1, 0, &end, CLOCK_MONOTONIC) < 0 &&
-        (errno == ENOSYS || errno == EPERM)) {
-        uint64_t nap_ns = kick && timeout_ns > FGV_UNKICKED_NS ? FGV_UNKICKED_NS : timeout_ns;
-        struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u), .tv_nsec = (long)(nap_ns % 1000000000u)};
-        syscall(SYS_futex, &grantee->vgpu->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
-    }
-}
-
 /* Hands the grant on from a holder that is not to have it again, wanting it or not. */
 static bool pass_over(struct fgv_control *control, uint64_t word)
 {
@@ -479,7 +391,7 @@ void fgv_grant_alert_next(struct fgv_grantee *grantee)
 {
     struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
     if (next) {
-        ring(next);
+        fgv_bell_ring(&next->bell);
     }
 }
 

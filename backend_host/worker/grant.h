@@ -121,6 +121,9 @@ void fgv_control_ring_bell(struct fgv_control *control);
 uint64_t fgv_clock_ns(void);
 /* cffi: end */
 
+/* Changes the futex, and wakes all that sleep on it. */
+void fgv_bell_ring(_Atomic uint32_t *bell);
+
 /* How it stands with what it was charged up to now; see control.h. */
 static inline double fgv_vgpu_standing(const struct fgv_vgpu_slot *vgpu)
 {

@@ -2,9 +2,8 @@
  * The worker's life: it opens the device library, takes a client, serves its ring until the client ends, and takes
  * everything down.
  *
- * The loop never sleeps in the driver. While there is nothing to do it spins for as long as spinning has paid lately,
- * then it parks on the ring, and, while its vGPU waits for the GPU, on that bell as well. The client is looked after in
- * between: a guest that closes, or whose beat has stood still, ends the worker, and so does the daemon's word.
+ * The loop never sleeps in the driver; what it does while there is nothing to do is in rest.c. The client is looked
+ * after in between: a guest that closes, or whose beat has stood still, ends the worker, and so does the daemon's word.
  *
  * Wrong when: a call of the driver takes seconds (a large PTX image is compiled). Other threads of the same program
  * wait for it.
@@ -16,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,35 +30,10 @@
 #include "graph_memory.h"
 
 #define RECORDS_PER_ROUND 64
-/* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
- * hundred, while the driver is left alone for most of the time. */
-#define POLL_PART        128
-#define ROUNDS_UNWATCHED 16
-#define SPIN_NS          UINT64_C(20000)
-#define SPIN_MIN_NS      UINT64_C(5000)
-#define SPIN_MAX_NS      UINT64_C(200000)
-#define YIELD_AFTER_NS   UINT64_C(20000)
-#define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
-#define CROWDED_CPUS     4
-#define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
-#define DUE_MARGIN_NS    UINT64_C(60000) /* around the time that work should end it is watched without a nap */
-#define EARLY_PART       16
-#define BUSY_NAP_MIN_NS  UINT64_C(5000)
-#define BUSY_NAP_MAX_NS  UINT64_C(500000)
-/* Nothing arrived for so long: the end of what was submitted is worth an event. */
-#define MARK_AFTER_NS UINT64_C(5000)
-/* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
-#define POLL_NAP_PART   32
-#define POLL_NAP_MIN_NS UINT64_C(50000)
-#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
-#define POLL_NAP_MAX_NS UINT64_C(5000000)
-#define BELL_WORTH_NS   UINT64_C(100000)
-#define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
-#define PARK_NS         UINT64_C(100000000)
-#define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
-#define LOOK_NS         UINT64_C(50000000)
-#define SHOW_NS         UINT64_C(1000000000)
-#define END_SECONDS     10 /* a device library that takes longer to let go is left behind */
+#define ROUNDS_UNWATCHED  16
+#define LOOK_NS           UINT64_C(50000000)
+#define SHOW_NS           UINT64_C(1000000000)
+#define END_SECONDS       10 /* a device library that takes longer to let go is left behind */
 
 struct fgv_worker *fgv_the_worker;
 
@@ -110,8 +83,7 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
     }
     worker->log_level = log_level;
     worker->output = -1;
-    worker->spin_ns = SPIN_NS;
-    worker->yield_after_ns = sysconf(_SC_NPROCESSORS_ONLN) > CROWDED_CPUS ? YIELD_AFTER_NS : YIELD_CROWDED_NS;
+    fgv_rest_init(worker);
     worker->mark_interval = FGV_MARK_INTERVAL;
     fgv_host_init(worker);
     if (!fgv_output_open(worker)) {
@@ -316,149 +288,6 @@ static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
     return true;
 }
 
-static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
-{
-    return value < low ? low : value < high ? value : high;
-}
-
-/* How long to leave the device alone while it works; 0: its next end is due. */
-static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
-{
-    uint64_t due_ns = fgv_turn_due_ns(worker);
-    if (due_ns != 0 && now_ns + DUE_MARGIN_NS < due_ns) {
-        uint64_t before_ns = due_ns - DUE_MARGIN_NS - now_ns;
-        uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
-        return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
-    }
-    if (due_ns != 0 && now_ns < due_ns + DUE_MARGIN_NS) {
-        return 0;
-    }
-    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
-}
-
-/* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
- * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
-static bool is_kicked(const struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
-{
-    switch (worker->region.wake) {
-    case FGV_WAKE_FUTEX:
-        return true;
-    case FGV_WAKE_BELL:
-        return !is_held_up && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
-               atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
-    default:
-        return false;
-    }
-}
-
-/* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
-{
-    if (fgv_turn_may_change(worker)) {
-        return 0; /* about to give the grant back */
-    }
-    uint64_t poll_ns = PARK_NS;
-    if (!is_kicked(worker, poll_ns, is_held_up)) {
-        poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
-    }
-    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
-        uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
-        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
-            busy_ns = STOP_NAP_NS;
-        }
-        return busy_ns < poll_ns ? busy_ns : poll_ns;
-    }
-    if (worker->grantee.is_waiting) {
-        return BELL_NS < poll_ns ? BELL_NS : poll_ns;
-    }
-    return poll_ns;
-}
-
-static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
-{
-    uint32_t bell = fgv_grant_bell(&worker->grantee);
-    if (worker->grantee.is_waiting && fgv_grant_enter(&worker->grantee, fgv_clock_ns())) {
-        return; /* it came before we knew the bell */
-    }
-    /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
-    const bool is_parked =
-        !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
-    if (is_parked && !fgv_consumer_park_prepare(&worker->consumer)) {
-        return;
-    }
-    if (worker->grantee.is_waiting || !is_parked) {
-        worker->consumer.nr_parks++;
-        void *kick = is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->consumer.control->parked : NULL;
-        fgv_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
-        fgv_consumer_park_cancel(&worker->consumer);
-    } else {
-        fgv_consumer_park_sleep(&worker->consumer, timeout_ns);
-    }
-    atomic_store_explicit(&worker->slot->nr_parks, worker->consumer.nr_parks, memory_order_relaxed);
-}
-
-/* A moment of spinning. At first without the kernel's help; then whoever is ready to run on this core, the device
- * library's own threads say, goes first. */
-static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns)
-{
-    if (quiet_ns < worker->yield_after_ns) {
-        __builtin_ia32_pause();
-    } else {
-        sched_yield();
-    }
-}
-
-/* The GPU is about to be handed over to our vGPU, which waits for it. */
-static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
-{
-    uint32_t bell = fgv_grant_bell(&worker->grantee);
-    if (bell != worker->bell_seen) {
-        worker->bell_seen = bell;
-        worker->alerted_ns = now_ns;
-    }
-    return worker->grantee.is_waiting && now_ns - worker->alerted_ns < ALERT_NS;
-}
-
-/* One round without news: spin, or sleep. */
-static void rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
-{
-    if (worker->quiet_since_ns == 0) {
-        worker->quiet_since_ns = now_ns;
-    }
-    uint64_t quiet_ns = now_ns - worker->quiet_since_ns;
-    if (is_alerted(worker, now_ns)) {
-        pass_time(worker, quiet_ns);
-        return;
-    }
-    bool is_busy = worker->nr_unfinished != 0 || worker->first_waiter;
-    if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
-        fgv_sync_mark_all(worker);
-    }
-    uint64_t spin_ns = is_busy && worker->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->spin_ns;
-    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
-    if (timeout_ns == 0) {
-        pass_time(worker, quiet_ns);
-        return;
-    }
-    park(worker, timeout_ns, is_held_up);
-}
-
-/* The spin adapts to the gaps between what the guest sends: after a gap that spinning can bridge, it will next time,
- * and a guest that fills chunks need not pay for waking us with each; after a longer one, it is given up sooner. */
-static void news(struct fgv_worker *worker)
-{
-    if (worker->quiet_since_ns == 0) {
-        return;
-    }
-    uint64_t gap_ns = fgv_clock_ns() - worker->quiet_since_ns;
-    uint64_t wanted_ns = gap_ns < SPIN_MAX_NS / 2 ? gap_ns * 2 : worker->spin_ns / 2;
-    if (gap_ns >= SPIN_MAX_NS / 2 || wanted_ns > worker->spin_ns) {
-        worker->spin_ns = bounded(wanted_ns, SPIN_MIN_NS, SPIN_MAX_NS);
-    }
-    worker->quiet_since_ns = 0;
-    worker->next_poll_ns = 0;
-}
-
 static void loop(struct fgv_worker *worker)
 {
     uint32_t nr_hurried = 0;
@@ -470,7 +299,7 @@ static void loop(struct fgv_worker *worker)
         fgv_host_round(worker);
         if (is_record && !worker->busy && !worker->first_waiter && !worker->grantee.is_waiting &&
             worker->hosts.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
-            news(worker);
+            fgv_rest_end(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
         }
         nr_hurried = 0;
@@ -478,7 +307,7 @@ static void loop(struct fgv_worker *worker)
         if ((worker->busy || worker->first_waiter) && now_ns >= worker->next_poll_ns) {
             is_news |= fgv_sync_poll(worker, now_ns);
             is_news |= fgv_waiters_run(worker);
-            worker->next_poll_ns = worker->quiet_since_ns ? now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART : 0;
+            worker->next_poll_ns = fgv_rest_next_poll_ns(worker, now_ns);
         }
         if (worker->hosts.nr != 0) {
             is_news |= fgv_host_poll(worker);
@@ -490,9 +319,9 @@ static void loop(struct fgv_worker *worker)
             show_use(worker, now_ns);
         }
         if (is_news) {
-            news(worker);
+            fgv_rest_end(worker);
         } else if (!worker->ended) {
-            rest(worker, now_ns, is_held_up);
+            fgv_rest(worker, now_ns, is_held_up);
         }
     }
 }

@@ -345,6 +345,15 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 
+/* rest.c */
+void fgv_rest_init(struct fgv_worker *worker);
+/* One round without news: spin, or sleep. `is_held_up`: the ring holds a record that there is no room for. */
+void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up);
+/* There was news. */
+void fgv_rest_end(struct fgv_worker *worker);
+/* When the device is looked at again. */
+uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns);
+
 /* latency.c */
 /* Right before and right behind a launch; most of the time they do nothing. */
 void fgv_latency_begin(struct fgv_worker *worker, CUstream stream);
