@@ -357,7 +357,7 @@ def test_what_is_unsafe_during_captures_is_not_sent(loopback: ctypes.CDLL) -> No
 def test_a_graph_is_the_hosts_to_look_up(loopback: ctypes.CDLL) -> None:
     assert loopback.cuGraphDestroy(None) == INVALID_VALUE
     assert loopback.cuGraphDestroy(ctypes.c_void_p(0x99)) != 0
-    assert loopback.cuGraphLaunch(ctypes.c_void_p(0x99), None) != 0
+    assert loopback.cuGraphUpload(ctypes.c_void_p(0x99), None) != 0
 
 
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:
