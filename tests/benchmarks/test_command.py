@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,10 +144,16 @@ def processes_that_name(text: str) -> list[str]:
     return found
 
 
-def test_an_interrupt_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    report, places = tmp_path / "found.json", tmp_path / "tmp"
-    places.mkdir(mode=0o711)
-    tmp_path.chmod(0o711)
+@pytest.fixture
+def places() -> Iterator[Path]:
+    """A folder for temporary files, of a short name: paths of sockets end at 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
+
+
+def test_an_interrupt_loses_nothing_and_leaves_nothing(tmp_path: Path, places: Path) -> None:
+    report = tmp_path / "found.json"
     words = ["mmr", "--program", "spin", "--weights", "1:1", "--seconds", "0.2", "--repetitions", "500"]
     command = [sys.executable, "-m", "benchmarks.cli", *words, "--device", "soft", "--json", str(report)]
     environment = {**os.environ, "TMPDIR": str(places)}
