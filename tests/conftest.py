@@ -23,9 +23,14 @@ def _group(place: Path) -> str:
     return "vm" if place.parts[0] == "vm" else str(place)
 
 
+LONGEST = ["vm", "softgpu/test_compiler_programs.py"]
+"""Groups that begin, so that no process is left with one of them at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that boot machines begin, as they take longest."""
-    items.sort(key=lambda item: _group(item.path.relative_to(HERE)) != "vm")
+    """Long ones first, the others as they were."""
+    places = {group: place for place, group in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(_group(item.path.relative_to(HERE)), len(LONGEST)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -67,7 +67,7 @@ def test_a_trace_tells_names_tables_and_slots(host: Host, tmp_path: Path) -> Non
     tables = {entry["table"]: entry["found"] for entry in entries if "table" in entry}
     assert True in tables.values()
     missing = {entry["missing"] for entry in entries if "missing" in entry}
-    assert all(name.startswith("cu") for name in missing)
+    assert [name for name in missing if name and not name.startswith("cu")] == []  # the runtime asks for "" as well
     slots = [entry for entry in entries if entry.get("call", "").endswith("]")]
     assert slots
     assert {entry["call"][:8] for entry in slots} <= {table[:8] for table in tables}
