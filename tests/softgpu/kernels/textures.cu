@@ -1,5 +1,9 @@
 /* Textures and surfaces as instructions: what CUDA C++ has no function for is written in PTX; kernels in which threads
  * wait for each other read as others do; what is outside traps, what is stale is caught. */
+#include <initializer_list>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "check.cuh"
 
 __global__ void queries(cudaTextureObject_t texture, cudaSurfaceObject_t surface, unsigned *out)
@@ -231,15 +235,17 @@ static void check_view()
     expect("widest", 0, widest, 1 << 28);
 }
 
-static void check_faults()
+static void check_outside()
 {
     cudaArray_t array = make_array(cudaCreateChannelDesc<int>(), 8, 6, cudaArraySurfaceLoadStore);
     outside<<<1, 1>>>(make_surface(array));
     expect("outside", 0, cudaDeviceSynchronize(), cudaErrorLaunchFailure);
-    OK(cudaDeviceReset());
+}
 
+static void check_stale()
+{
     float *out = managed<float>(1);
-    array = make_array(cudaCreateChannelDesc<float4>(), 8, 6, 0);
+    cudaArray_t array = make_array(cudaCreateChannelDesc<float4>(), 8, 6, 0);
     cudaTextureObject_t texture = make_texture(array);
     any<<<1, 1>>>(texture, out);
     OK(cudaDeviceSynchronize());
@@ -247,18 +253,34 @@ static void check_faults()
     expect("destroyed twice", 0, cudaDestroyTextureObject(texture), cudaErrorInvalidValue);
     any<<<1, 1>>>(texture, out);
     expect("stale", 0, cudaDeviceSynchronize(), cudaErrorIllegalAddress);
-    OK(cudaDeviceReset());
-    out = managed<float>(1);
+}
+
+static void check_invented()
+{
+    float *out = managed<float>(1);
     any<<<1, 1>>>(~0ull, out);
     expect("invented", 0, cudaDeviceSynchronize(), cudaErrorIllegalAddress);
-    OK(cudaDeviceReset());
+}
+
+/* A process that a kernel failed in gets no context any more: each has one of its own. */
+static bool is_right_elsewhere(void (*check)())
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        check();
+        exit(nr_wrong != 0);
+    }
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
 int main()
 {
+    for (auto check : {check_outside, check_stale, check_invented})
+        if (!is_right_elsewhere(check))
+            return 1;
     check_textures();
     check_surfaces();
     check_view();
-    check_faults();
     return finish();
 }
