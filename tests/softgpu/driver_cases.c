@@ -13,10 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda_api/prototypes.h"
+#include "driver_cases.h"
 
-#define CHECK(call) check(call, #call, __LINE__)
-#define HEADER      ".version 8.0\n.target sm_75\n.address_size 64\n"
+#define HEADER ".version 8.0\n.target sm_75\n.address_size 64\n"
 
 #define MISALIGNED(name, body)                                                                                         \
     ".visible .entry misaligned_" name "(.param .u64 out, .param .u32 shift) {\n"                                      \
@@ -83,10 +82,10 @@ static const char kernels[] = HEADER
                                                        "bar.sync 1, 64; ret;\n"
                                                        "A: bar.sync 2, 64; ret; }\n";
 
-static CUcontext context;
-static CUmodule module;
+CUcontext context;
+CUmodule module;
 
-static void check(CUresult result, const char *call, int line)
+void check(CUresult result, const char *call, int line)
 {
     const char *name = "?";
 
@@ -97,7 +96,7 @@ static void check(CUresult result, const char *call, int line)
     exit(1);
 }
 
-static void say(const char *what, CUresult result)
+void say(const char *what, CUresult result)
 {
     const char *name = "?";
 
@@ -106,13 +105,13 @@ static void say(const char *what, CUresult result)
     fflush(stdout);
 }
 
-static void say_text(const char *text)
+void say_text(const char *text)
 {
     puts(text);
     fflush(stdout);
 }
 
-static void wait_for_line(void)
+void wait_for_line(void)
 {
     char line[64];
 
@@ -120,14 +119,14 @@ static void wait_for_line(void)
         exit(2);
 }
 
-static void start(void)
+void start(void)
 {
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
 }
 
-static CUfunction function(const char *name)
+CUfunction function(const char *name)
 {
     CUfunction found;
 
@@ -137,12 +136,12 @@ static CUfunction function(const char *name)
     return found;
 }
 
-static CUresult launch(const char *name, unsigned int grid, unsigned int block, void **parameters)
+CUresult launch(const char *name, unsigned int grid, unsigned int block, void **parameters)
 {
     return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, 0, NULL, parameters, NULL);
 }
 
-static CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned int block)
+CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned int block)
 {
     void *parameters[] = {&out, &value};
 
@@ -150,7 +149,7 @@ static CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, uns
 }
 
 /* Fills an array and looks at it; the exit code of most cases. */
-static int works(void)
+int works(void)
 {
     unsigned int *host = calloc(10000, sizeof(*host));
     CUdeviceptr out;
@@ -248,67 +247,6 @@ static int case_alone(const char *argument)
     return 0;
 }
 
-static int case_fault(const char *argument)
-{
-    CUfunction empty;
-    CUdeviceptr out;
-
-    (void)argument;
-    start();
-    empty = function("empty");
-    CHECK(cuMemAlloc_v2(&out, 4096));
-    CHECK(fill(out, 7, 2, 1024)); /* the second block writes past the end */
-    say("synchronize", cuCtxSynchronize());
-    say("allocate", cuMemAlloc_v2(&out, 4096));
-    say("launch", cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    CHECK(cuDevicePrimaryCtxReset_v2(0));
-    say("retain", cuDevicePrimaryCtxRetain(&context, 0));
-    return 0;
-}
-
-/* The contexts of a process fail together. */
-static int case_two_contexts(const char *argument)
-{
-    CUcontext other, more;
-    CUdeviceptr freed;
-
-    (void)argument;
-    start();
-    CHECK(cuCtxCreate_v2(&other, 0, 0));
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuMemAlloc_v2(&freed, 4096));
-    CHECK(cuMemFree_v2(freed));
-    CHECK(fill(freed, 1, 1, 1));
-    say("first", cuCtxSynchronize());
-    CHECK(cuCtxSetCurrent(other));
-    say("second", cuCtxSynchronize());
-    say("third", cuCtxCreate_v2(&more, 0, 0));
-    CHECK(cuCtxDestroy_v2(other));
-    say("destroyed", cuCtxSetCurrent(other));
-    return 0;
-}
-
-static int case_trap(const char *argument)
-{
-    (void)argument;
-    start();
-    CHECK(launch("stop", 3, 33, NULL));
-    say("synchronize", cuCtxSynchronize());
-    return 0;
-}
-
-static int case_deadlock(const char *argument)
-{
-    CUdeviceptr out = 0;
-    void *parameters[] = {&out};
-
-    (void)argument;
-    start();
-    CHECK(launch("divergent", 1, 32, parameters));
-    say("synchronize", cuCtxSynchronize());
-    return 0;
-}
-
 static int case_fibers(const char *argument)
 {
     unsigned int nr = 100, host[256];
@@ -388,33 +326,6 @@ static int case_fork(const char *argument)
     }
     waitpid(child, &status, 0);
     return status ? 1 : works();
-}
-
-static void *program_fault(void *unused)
-{
-    *(volatile int *)0x18 = 1;
-    return unused;
-}
-
-static void on_program_fault(int signal)
-{
-    (void)signal;
-    say_text("the program's own handler");
-    _exit(0);
-}
-
-/* A fault of the program goes to its own handler, whether that came before our first kernel or after. */
-static int case_own_fault(const char *argument)
-{
-    if (!strcmp(argument, "before"))
-        signal(SIGSEGV, on_program_fault);
-    start();
-    works();
-    if (!strcmp(argument, "after"))
-        signal(SIGSEGV, on_program_fault);
-    works();
-    program_fault(NULL);
-    return 1;
 }
 
 static void *streams_main(void *unused)
@@ -558,24 +469,6 @@ static int case_two_devices(const char *argument)
         return 1;
     CHECK(cuDevicePrimaryCtxReset_v2(1));
     say("again", cuDevicePrimaryCtxRetain(&second, 1));
-    return 0;
-}
-
-/* Accesses that are not aligned to their size, by the kernel of this name. */
-static int case_misaligned(const char *name)
-{
-    CUdeviceptr out;
-    unsigned int shift = 0;
-    void *parameters[] = {&out, &shift};
-
-    start();
-    CHECK(cuMemAlloc_v2(&out, 4096));
-    CHECK(launch(name, 2, 64, parameters));
-    CHECK(cuCtxSynchronize());
-    shift = 2;
-    CHECK(launch(name, 2, 64, parameters));
-    say(name, cuCtxSynchronize());
-    say("later", cuMemAlloc_v2(&out, 4096));
     return 0;
 }
 

@@ -18,13 +18,14 @@ TIMEOUT_S = 120
 
 def _build(target: str, library: Path, cases: Path, *flags: str) -> None:
     subprocess.run(["make", "-s", "-C", str(ROOT / "softgpu"), f"PYTHON={sys.executable}", target], check=True)
-    source = Path(__file__).with_name("driver_cases.c")
-    if cases.exists() and cases.stat().st_mtime > max(source.stat().st_mtime, library.stat().st_mtime):
+    sources = sorted(Path(__file__).parent.glob("driver_cases*"))
+    if cases.exists() and cases.stat().st_mtime > max(path.stat().st_mtime for path in (*sources, library)):
         return
     cases.parent.mkdir(parents=True, exist_ok=True)
     unfinished = cases.with_suffix(f".{os.getpid()}")
     command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", *flags]
-    command += ["-I", str(ROOT / "cuda_api" / "include"), "-o", str(unfinished), str(source), str(library)]
+    command += ["-I", str(ROOT / "cuda_api" / "include"), "-o", str(unfinished)]
+    command += [str(source) for source in sources if source.suffix == ".c"] + [str(library)]
     subprocess.run(command, check=True)
     unfinished.replace(cases)
 

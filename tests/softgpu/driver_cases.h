@@ -1,0 +1,32 @@
+/* What the cases of softgpu's driver have in common: see driver_cases.c. */
+#ifndef TESTS_SOFTGPU_DRIVER_CASES_H
+#define TESTS_SOFTGPU_DRIVER_CASES_H
+
+#include "cuda_api/prototypes.h"
+
+#define CHECK(call) check(call, #call, __LINE__)
+
+/* The primary context of the first device, and the module of the kernels in it once one was asked for. */
+extern CUcontext context;
+extern CUmodule module;
+
+void check(CUresult result, const char *call, int line);
+void say(const char *what, CUresult result);
+void say_text(const char *text);
+void wait_for_line(void);
+void start(void);
+CUfunction function(const char *name);
+CUresult launch(const char *name, unsigned int grid, unsigned int block, void **parameters);
+CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned int block);
+/* Fills an array and looks at it; the exit code of most cases. */
+int works(void);
+
+/* driver_cases_faults.c */
+int case_fault(const char *argument);
+int case_two_contexts(const char *argument);
+int case_trap(const char *argument);
+int case_deadlock(const char *argument);
+int case_own_fault(const char *argument);
+int case_misaligned(const char *argument);
+
+#endif
