@@ -135,6 +135,15 @@ class Attempts:
             self._tell.failed(f"{mixed.label}, {system}: {error}")
         return None
 
+    def under_each(
+        self, mixed: Mixture, setting: Setting, window_s: float
+    ) -> Iterator[tuple[str, tuple[Outcome, ...]]]:
+        """Every system that can be had, with its outcomes."""
+        for system in list(self.systems):
+            outcomes = self.together(system, mixed, setting, window_s)
+            if outcomes is not None:
+                yield system, outcomes
+
 
 def compare(
     mixtures: Sequence[Mixture], compared: Sequence[str], options: argparse.Namespace, setting: Setting, tell: Reporter
@@ -159,17 +168,15 @@ def _under_each(
     setting: Setting,
     repetition: int,
 ) -> Iterator[Record]:
-    for system in list(attempts.systems):
-        outcomes = attempts.together(system, mixed, setting, options.seconds)
-        if outcomes is not None:
-            yield {
-                "kind": "together",
-                "mixture": mixed.label,
-                "system": system,
-                "repetition": repetition,
-                "window_s": options.seconds,
-                "guests": shares(mixed, outcomes, baselines),
-            }
+    for system, outcomes in attempts.under_each(mixed, setting, options.seconds):
+        yield {
+            "kind": "together",
+            "mixture": mixed.label,
+            "system": system,
+            "repetition": repetition,
+            "window_s": options.seconds,
+            "guests": shares(mixed, outcomes, baselines),
+        }
 
 
 @dataclass(frozen=True)

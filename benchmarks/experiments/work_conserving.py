@@ -71,18 +71,16 @@ class WorkConserving(Experiment):
                 for percent in options.sleep_percent:
                     sleep_us = KERNEL_US * QUEUE * percent / (100 - percent)
                     mixed = Mixture(f"sleep of {percent:g} %", (1, 1), (busy, spin(KERNEL_US, QUEUE, sleep_us)))
-                    for system in list(attempts.systems):
-                        outcomes = attempts.together(system, mixed, settings, options.seconds)
-                        if outcomes is not None:
-                            yield {
-                                "kind": "utilisation",
-                                "program": busy.label,
-                                "sleep_percent": percent,
-                                "system": system,
-                                "repetition": repetition,
-                                "parts": _parts(outcomes, [baselines.guest[each] for each in both.workloads]),
-                                "parts_native": _parts(outcomes, [baselines.native[each] for each in both.workloads]),
-                            }
+                    for system, outcomes in attempts.under_each(mixed, settings, options.seconds):
+                        yield {
+                            "kind": "utilisation",
+                            "program": busy.label,
+                            "sleep_percent": percent,
+                            "system": system,
+                            "repetition": repetition,
+                            "parts": _parts(outcomes, [baselines.guest[each] for each in both.workloads]),
+                            "parts_native": _parts(outcomes, [baselines.native[each] for each in both.workloads]),
+                        }
 
     def grids(self, document: Document) -> list[Grid]:
         """One row for each sleep and system."""
