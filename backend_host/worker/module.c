@@ -199,46 +199,52 @@ CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fg
     return result;
 }
 
+CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+                           CUdeviceptr *address, size_t *bytes)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    if (owner_kind == FGV_HANDLE_LIBRARY) {
+        return driver->cuLibraryGetGlobal ? driver->cuLibraryGetGlobal(address, bytes, owner, name)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return driver->cuModuleGetGlobal_v2 ? driver->cuModuleGetGlobal_v2(address, bytes, owner, name)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* What a guest names: the request's payload is the variable's name. */
+static CUresult find_named(struct fgv_worker *worker, const struct fgv_request *request,
+                           enum fgv_handle_kind owner_kind, uint64_t number, uint32_t name_bytes,
+                           struct fgv_reply_cuModuleGetGlobal_v2 *answer)
+{
+    char name[FGV_MAX_NAME_BYTES + 1];
+    void *owner;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (!copy_name(request, name_bytes, name)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, owner_kind, number, &owner);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_variable_find(worker, owner_kind, owner, name, &address, &bytes);
+    }
+    *answer = (struct fgv_reply_cuModuleGetGlobal_v2){.address = address, .bytes = bytes};
+    return result;
+}
+
 CUresult fgv_serve_cuModuleGetGlobal_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuModuleGetGlobal_v2 *fixed = request->fixed;
-    struct fgv_reply_cuModuleGetGlobal_v2 *answer = reply;
-    char name[FGV_MAX_NAME_BYTES + 1];
-    void *module;
-    CUdeviceptr address = 0;
-    size_t bytes = 0;
-    if (!copy_name(request, fixed->name_bytes, name)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuModuleGetGlobal_v2
-                     ? worker->driver.cuModuleGetGlobal_v2(&address, &bytes, module, name)
-                     : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    answer->address = address;
-    answer->bytes = bytes;
-    return result;
+    return find_named(worker, request, FGV_HANDLE_MODULE, fixed->module, fixed->name_bytes, reply);
 }
 
 CUresult fgv_serve_cuLibraryGetGlobal(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryGetGlobal *fixed = request->fixed;
     struct fgv_reply_cuLibraryGetGlobal *answer = reply;
-    char name[FGV_MAX_NAME_BYTES + 1];
-    void *library;
-    CUdeviceptr address = 0;
-    size_t bytes = 0;
-    if (!copy_name(request, fixed->name_bytes, name)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
-    if (result == CUDA_SUCCESS) {
-        result = worker->driver.cuLibraryGetGlobal ? worker->driver.cuLibraryGetGlobal(&address, &bytes, library, name)
-                                                   : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    answer->address = address;
-    answer->bytes = bytes;
+    struct fgv_reply_cuModuleGetGlobal_v2 found = {0};
+    CUresult result = find_named(worker, request, FGV_HANDLE_LIBRARY, fixed->library, fixed->name_bytes, &found);
+    answer->address = found.address;
+    answer->bytes = found.bytes;
     return result;
 }
 

@@ -48,25 +48,16 @@ static struct fgv_handle *owner_of(struct fgv_worker *worker, struct fgv_handle 
     return handle;
 }
 
-static CUresult find_variable(struct fgv_worker *worker, const struct fgv_handle *owner, const char *name,
-                              CUdeviceptr *address, size_t *bytes)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    if (owner->kind == FGV_HANDLE_LIBRARY) {
-        return driver->cuLibraryGetGlobal ? driver->cuLibraryGetGlobal(address, bytes, owner->native, name)
-                                          : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return driver->cuModuleGetGlobal_v2 ? driver->cuModuleGetGlobal_v2(address, bytes, owner->native, name)
-                                        : CUDA_ERROR_NOT_SUPPORTED;
-}
-
 static const struct fgv_handle *owner_in_making;
 
 uint64_t fgv_variant_address(const char *name)
 {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    return find_variable(fgv_the_worker, owner_in_making, name, &address, &bytes) == CUDA_SUCCESS ? address : 0;
+    return fgv_variable_find(fgv_the_worker, owner_in_making->kind, owner_in_making->native, name, &address, &bytes) ==
+                   CUDA_SUCCESS
+               ? address
+               : 0;
 }
 
 static const char *name_of(struct fgv_worker *worker, const struct fgv_handle *handle)
@@ -98,7 +89,8 @@ static bool pair_constants(struct fgv_worker *worker, const struct fgv_handle *o
     for (uint32_t i = 0; i < variant->nr_constants; i++) {
         struct fgv_variant_constant *constant = &variant->constants[i];
         size_t bytes = 0;
-        if (find_variable(worker, owner, names, &constant->from, &constant->bytes) != CUDA_SUCCESS ||
+        if (fgv_variable_find(worker, owner->kind, owner->native, names, &constant->from, &constant->bytes) !=
+                CUDA_SUCCESS ||
             worker->driver.cuModuleGetGlobal_v2(&constant->to, &bytes, variant->module, names) != CUDA_SUCCESS ||
             bytes != constant->bytes) {
             return false;

@@ -329,8 +329,11 @@ static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_
 /* turn.c */
 /* Whether one more submission fits into the driver's queue. */
 bool fgv_turn_has_room(const struct fgv_worker *worker);
-/* Whether one more submission may be made now, to this stream (NULL: nobody knows to which). */
-bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
+/* Whether one more submission may be made now. */
+bool fgv_turn_begin(struct fgv_worker *worker);
+/* So much is queued that it matters in which streams: then the stream is to be asked too. */
+bool fgv_turn_is_deep(const struct fgv_worker *worker);
+bool fgv_turn_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight. */
@@ -415,6 +418,9 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
 CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
 
 /* module.c */
+/* A variable of a module or a library, in the current context. */
+CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+                           CUdeviceptr *address, size_t *bytes);
 struct fgv_kernel {
     uint32_t nr_parameters;
     uint32_t parameter_bytes;
