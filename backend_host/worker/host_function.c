@@ -265,7 +265,7 @@ static bool poll_one(struct fgv_worker *worker, struct fgv_host *host)
     struct fgv_hosts *hosts = &worker->hosts;
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
     if (state == FGV_HOST_RETURNED && host->order != 0) {
-        if (atomic_load(&host->is_followed) && !fgv_turn_begin(worker, NULL)) {
+        if (atomic_load(&host->is_followed) && !fgv_turn_begin(worker)) {
             hosts->wants_turn = true;
             return false;
         }

@@ -236,7 +236,8 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         worker->is_gated = true;
         return false;
     }
-    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker, stream_of(worker, parsed)))) {
+    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker) ||
+                 (fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream_of(worker, parsed))))) {
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {

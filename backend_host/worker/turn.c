@@ -217,25 +217,32 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
 /* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
  * newcomer wait, for seconds when they are long ones that cannot go in parts. What runs now tells of a long one before
  * it has ended. */
-static bool fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+static uint64_t most_in_stream(const struct fgv_worker *worker)
 {
-    if (!stream || worker->nr_unfinished < FGV_MIN_QUEUED) {
-        return true;
-    }
-    uint64_t running_ns = fgv_clock_ns() - worker->last_finish_ns;
+    uint64_t running_ns = worker->polled_ns > worker->last_finish_ns ? worker->polled_ns - worker->last_finish_ns : 0;
     uint64_t each_ns = running_ns > worker->mean_ns ? running_ns : worker->mean_ns;
     uint64_t nr = worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / each_ns;
     uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
     uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
-    nr = nr < least ? least : nr;
-    if (worker->nr_unfinished < nr || fgv_nr_in_stream(stream) < nr) {
+    return nr < least ? least : nr;
+}
+
+bool fgv_turn_is_deep(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished >= FGV_MIN_QUEUED && !fgv_grant_others_wait(&worker->grantee) &&
+           worker->nr_unfinished >= most_in_stream(worker);
+}
+
+bool fgv_turn_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    if (!stream || fgv_nr_in_stream(stream) < most_in_stream(worker)) {
         return true;
     }
     worker->mark_interval = 1;
     return false;
 }
 
-bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
+bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
@@ -258,7 +265,7 @@ bool fgv_turn_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
         end_tail(worker, fgv_clock_ns());
     }
     if (!fgv_grant_others_wait(grantee)) {
-        return worker->nr_unfinished < allowance_unwaited(worker) && fits_stream(worker, stream);
+        return worker->nr_unfinished < allowance_unwaited(worker);
     }
     worker->shared_ns = fgv_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
