@@ -202,11 +202,12 @@ CUresult fgv_call_post(struct fgv_call *call)
 }
 
 /* A program that asked for blocking waits (cudaDeviceScheduleBlockingSync) wants its CPU for other things. */
-static uint64_t spin_ns(void)
+static struct fgv_spin spin_of(const struct fgv_call *call)
 {
     const struct fgv_context *context = fgv_thread.context;
     bool blocks = context != NULL && (context->flags & (uint32_t)CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
-    return blocks ? 0 : fgv_guest.spin_ns;
+    struct fgv_habit *waits = fgv_guest.waits[call->response];
+    return (struct fgv_spin){blocks ? 0 : fgv_guest.spin_ns, &waits[call->number % FGV_NR_WAITS], &fgv_guest.oversleep};
 }
 
 /* Whose turn at a CPU is worth something when the answer comes: the host may see to it that it has one. */
@@ -234,7 +235,8 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, spin_ns(), fgv_client_keep_waiting, NULL))
+    const struct fgv_spin spin = spin_of(call);
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL))
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     CUresult result = (CUresult)slot->result;
     fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);

@@ -53,7 +53,8 @@ void fgv_chunk_arm(uint32_t chunk)
 CUresult fgv_chunk_wait(uint32_t chunk)
 {
     struct fgv_chunk *state = &fgv_guest.chunks[chunk];
-    if (!fgv_slot_wait(&state->state, &fgv_guest.region, fgv_guest.spin_ns, fgv_client_keep_waiting, NULL))
+    const struct fgv_spin spin = {fgv_guest.spin_ns, &fgv_guest.chunk_waits[chunk], &fgv_guest.oversleep};
+    if (!fgv_slot_wait(&state->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL))
         return fgv_client_lost();
     return (CUresult)state->result;
 }

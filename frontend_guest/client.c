@@ -26,9 +26,12 @@
 #include "log.h"
 #include "thread.h"
 
+/* Spinning at one go, at most. Where guest and worker have no CPU each, it takes the time away from who answers. */
+#define SPIN_NS           UINT64_C(1000000)
+#define SPIN_CROWDED_CPUS 4
 #define SPIN_WAKE_NS      UINT64_C(50000)
 #define SPIN_POLL_NS      UINT64_C(200000)
-#define SPIN_ONE_CPU_PART 10u                   /* with one CPU, whoever spins keeps the other from answering */
+#define SPIN_ONE_CPU_PART 10u
 #define WORKER_LOST_NS    UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
 #define READY_NAP_NS      200000
 #define READY_MOST_NS     UINT64_C(120000000000) /* a worker that needs longer than this to start will never */
@@ -51,6 +54,13 @@ static _Atomic uint64_t head_seen_ns;
 
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso_handle);
 extern void *__dso_handle;
+
+static uint64_t spin_most_ns(const struct fgv_guest *guest)
+{
+    const long nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint64_t crowded_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
+    return nr_cpus > SPIN_CROWDED_CPUS ? SPIN_NS : nr_cpus > 1 ? crowded_ns : crowded_ns / SPIN_ONE_CPU_PART;
+}
 
 static uint64_t now_ns(void)
 {
@@ -139,9 +149,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         fgv_find_release(&guest->region, &guest->bells);
         return result;
     }
-    guest->spin_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-        guest->spin_ns /= SPIN_ONE_CPU_PART;
+    guest->spin_ns = spin_most_ns(guest);
     opened_by = getpid();
     if (!fgv_beat_start(guest->client)) {
         fgv_log_cause(FGV_CAUSE_SYSTEM, "cannot start the thread that keeps this program known to the host");

@@ -18,6 +18,8 @@
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
 
+#define FGV_NR_WAITS 8u
+
 struct fgv_guest {
     struct fgv_region region;
     struct fgv_bells bells;    /* where region.guest_bell is not NULL */
@@ -33,7 +35,10 @@ struct fgv_guest {
     struct fgv_chunk *chunks;
     uint8_t *arena;
     uint64_t arena_offset; /* in the region */
-    uint64_t spin_ns;
+    uint64_t spin_ns;           /* at one go, at most */
+    struct fgv_habit oversleep; /* of all threads */
+    struct fgv_habit waits[FGV_MAX_RESPONSES][FGV_NR_WAITS]; /* of the thread that keeps the slot, by kinds of calls */
+    struct fgv_habit chunk_waits[FGV_MAX_CHUNKS];
     struct fgv_facts facts;
     uint32_t nr_devices;                     /* that the program sees */
     uint32_t devices[FGV_FACTS_MAX_DEVICES]; /* ordinal in the program -> index in the facts, and on the wire */

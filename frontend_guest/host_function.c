@@ -155,7 +155,8 @@ static void run(const struct post *post)
 static void *functions_run(void *unused)
 {
     (void)unused;
-    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, 0, is_served, NULL)) {
+    const struct fgv_spin never = {.most_ns = 0};
+    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &never, is_served, NULL)) {
         const struct post post = *(const struct post *)(const void *)mailbox->payload;
         run(&post);
         /* release: what the function wrote is seen by whatever goes on now */

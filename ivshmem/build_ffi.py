@@ -130,7 +130,13 @@ void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
 uint32_t fgv_face_host_state(const struct fgv_region *region);
 uint64_t fgv_face_beat(const struct fgv_region *region);
 uint64_t fgv_face_host_beat(const struct fgv_region *region);
+struct fgv_face_habit {
+    uint64_t mean_ns, deviation_ns;
+};
+void fgv_face_habit_note(struct fgv_face_habit *habit, uint64_t sample_ns);
 bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting, void *context);
+bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
+    struct fgv_face_habit *oversleep);
 bool fgv_face_slot_complete(void *state, uint32_t wake);
 """
 
@@ -162,7 +168,23 @@ static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv
                                void *context)
 {
     const struct fgv_region region = {.wake = wake};
-    return fgv_slot_wait((_Atomic uint32_t *)state, &region, spin_ns, keep_waiting, context);
+    const struct fgv_spin spin = {.most_ns = spin_ns};
+    return fgv_slot_wait((_Atomic uint32_t *)state, &region, &spin, keep_waiting, context);
+}
+struct fgv_face_habit {
+    uint64_t mean_ns, deviation_ns;
+};
+_Static_assert(sizeof(struct fgv_face_habit) == sizeof(struct fgv_habit), "habit");
+static void fgv_face_habit_note(struct fgv_face_habit *habit, uint64_t sample_ns)
+{
+    fgv_habit_note((struct fgv_habit *)habit, sample_ns);
+}
+static bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
+                                      struct fgv_face_habit *oversleep)
+{
+    const struct fgv_region region = {.wake = wake};
+    const struct fgv_spin spin = {spin_ns, (struct fgv_habit *)wait, (struct fgv_habit *)oversleep};
+    return fgv_slot_wait((_Atomic uint32_t *)state, &region, &spin, NULL, NULL);
 }
 static bool fgv_face_slot_complete(void *state, uint32_t wake)
 {

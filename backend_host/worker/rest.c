@@ -18,7 +18,10 @@
 #define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
 #define CROWDED_CPUS     4
 #define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
-#define DUE_MARGIN_NS    UINT64_C(60000) /* around the time that work should end it is watched without a nap */
+/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain. */
+#define OVERSLEEP_NS           UINT64_C(60000) /* until it is known */
+#define WATCH_MOST_NS          UINT64_C(500000)
+#define WATCH_MOST_CROWDED_NS  UINT64_C(60000)
 #define EARLY_PART       16
 #define BUSY_NAP_MIN_NS  UINT64_C(5000)
 #define BUSY_NAP_MAX_NS  UINT64_C(500000)
@@ -37,12 +40,31 @@
 void fgv_rest_init(struct fgv_worker *worker)
 {
     worker->spin_ns = SPIN_NS;
-    worker->yield_after_ns = sysconf(_SC_NPROCESSORS_ONLN) > CROWDED_CPUS ? YIELD_AFTER_NS : YIELD_CROWDED_NS;
+    const bool is_crowded = sysconf(_SC_NPROCESSORS_ONLN) <= CROWDED_CPUS;
+    worker->yield_after_ns = is_crowded ? YIELD_CROWDED_NS : YIELD_AFTER_NS;
+    worker->watch_most_ns = is_crowded ? WATCH_MOST_CROWDED_NS : WATCH_MOST_NS;
+}
+
+static uint64_t watch_ns(const struct fgv_worker *worker)
+{
+    uint64_t late_ns = fgv_habit_mean_ns(&worker->oversleep);
+    late_ns = late_ns == 0 ? OVERSLEEP_NS : late_ns + fgv_habit_spread_ns(&worker->oversleep);
+    late_ns += fgv_habit_mean_ns(&worker->due_error) + fgv_habit_spread_ns(&worker->due_error);
+    return late_ns < worker->watch_most_ns ? late_ns : worker->watch_most_ns;
+}
+
+static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t now_ns)
+{
+    const uint64_t margin_ns = watch_ns(worker);
+    return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
 }
 
 uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    return worker->quiet_since_ns ? now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART : 0;
+    if (worker->quiet_since_ns == 0 || is_due(worker, fgv_turn_due_ns(worker), now_ns)) {
+        return 0;
+    }
+    return now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART;
 }
 
 static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
@@ -54,13 +76,13 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
 {
     uint64_t due_ns = fgv_turn_due_ns(worker);
-    if (due_ns != 0 && now_ns + DUE_MARGIN_NS < due_ns) {
-        uint64_t before_ns = due_ns - DUE_MARGIN_NS - now_ns;
+    if (is_due(worker, due_ns, now_ns)) {
+        return 0;
+    }
+    if (due_ns > now_ns) {
+        uint64_t before_ns = due_ns - watch_ns(worker) - now_ns;
         uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
         return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
-    }
-    if (due_ns != 0 && now_ns < due_ns + DUE_MARGIN_NS) {
-        return 0;
     }
     return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
 }
@@ -169,7 +191,12 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
         pass_time(worker, quiet_ns);
         return;
     }
+    uint64_t begun_ns = fgv_clock_ns();
     park(worker, timeout_ns, is_held_up);
+    uint64_t slept_ns = fgv_clock_ns() - begun_ns;
+    if (slept_ns > timeout_ns) {
+        fgv_habit_note(&worker->oversleep, slept_ns - timeout_ns);
+    }
 }
 
 /* The spin adapts to the gaps between what the guest sends: after a gap that spinning can bridge, it will next time,

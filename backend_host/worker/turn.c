@@ -29,9 +29,7 @@
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGV_PAUSE_DEVIATIONS                                                                                           \
-    4                        /* a pause is longer than its mean by more than so many mean deviations once in a while */
-#define FGV_MIN_SLICE_PART 8 /* of the slice: before that much of it, short pauses are waited out */
+#define FGV_MIN_SLICE_PART    8 /* of the slice: before that much of it, short pauses are waited out */
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
@@ -79,6 +77,10 @@ static void charge(struct fgv_worker *worker, uint64_t now_ns)
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
 {
     if (nr != 0 && now_ns > worker->last_finish_ns) {
+        uint64_t due_ns = worker->last_finish_ns + worker->mean_ns * nr;
+        if (worker->mean_ns != 0) {
+            fgv_habit_note(&worker->due_error, now_ns > due_ns ? now_ns - due_ns : due_ns - now_ns);
+        }
         uint64_t sample_ns = (now_ns - worker->last_finish_ns) / nr;
         worker->mean_ns = mean_with(worker->mean_ns, sample_ns);
         worker->last_finish_ns = now_ns;
@@ -99,9 +101,7 @@ static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = now_ns - worker->pause_since_ns;
     gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
-    uint64_t off_ns = gap_ns > worker->gap_ns ? gap_ns - worker->gap_ns : worker->gap_ns - gap_ns;
-    worker->gap_deviation_ns = mean_with(worker->gap_deviation_ns, off_ns);
-    worker->gap_ns = mean_with(worker->gap_ns, gap_ns);
+    fgv_habit_note(&worker->gap, gap_ns);
     worker->pause_since_ns = 0;
 }
 
@@ -121,10 +121,11 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
         return FGV_IDLE_NS;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    if (worker->gap_ns == 0 || worker->gap_ns > worker->burst_ns || worker->gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
+    uint64_t gap_ns = fgv_habit_mean_ns(&worker->gap);
+    if (gap_ns == 0 || gap_ns > worker->burst_ns || gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    uint64_t most_ns = worker->gap_ns + FGV_PAUSE_DEVIATIONS * worker->gap_deviation_ns;
+    uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->gap);
     if (most_ns <= FGV_SWITCH_NS) {
         return FGV_SWITCH_NS; /* that long is never worse than twice the best */
     }

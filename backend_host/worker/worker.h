@@ -22,6 +22,7 @@
 #include "grant.h"
 #include "host_function.h"
 #include "ivshmem/bell.h"
+#include "ivshmem/habit.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -222,8 +223,8 @@ struct fgv_worker {
     uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
     uint64_t burst_since_ns;   /* work in flight without a pause since then */
     uint64_t burst_ns;         /* mean length of that */
-    uint64_t gap_ns;           /* mean length of its pauses, 0: unknown */
-    uint64_t gap_deviation_ns; /* mean distance from that */
+    struct fgv_habit gap;      /* length of its pauses */
+    struct fgv_habit due_error; /* how far from what fgv_turn_due_ns says submissions end */
     struct fgv_backlog backlog;
 
     struct fgv_slicing_settings slicing;
@@ -241,6 +242,8 @@ struct fgv_worker {
 
     uint64_t spin_ns;
     uint64_t yield_after_ns;
+    uint64_t watch_most_ns;     /* before and after the time when something should end */
+    struct fgv_habit oversleep; /* by how much naps come out longer */
     uint64_t quiet_since_ns;
     uint64_t next_poll_ns;
     uint64_t beat, beat_changed_ns;

@@ -100,6 +100,7 @@ static double run_producer(struct fgv_producer *producer, struct shared *shared,
                            uint64_t nr)
 {
     const struct fgv_region region = {.wake = producer->wake};
+    const struct fgv_spin spin = {.most_ns = UINT64_C(1000000000)};
     uint64_t spent = 0;
     uint64_t begun = now_ns();
     for (uint64_t i = 0; i < nr; i++) {
@@ -112,7 +113,7 @@ static double run_producer(struct fgv_producer *producer, struct shared *shared,
         if (mode == BURSTS && is_waiting)
             spent += now_ns() - begun;
         if (is_waiting)
-            fgv_slot_wait(&shared->response.state, &region, UINT64_C(1000000000), NULL, NULL);
+            fgv_slot_wait(&shared->response.state, &region, &spin, NULL, NULL);
     }
     return (double)(mode == BURSTS ? spent : now_ns() - begun) / (double)nr;
 }

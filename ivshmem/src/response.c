@@ -14,10 +14,15 @@
 #endif
 #include "ivshmem/response.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "ivshmem/bell.h"
 #include "wait.h"
+
+#define FGV_OVERSLEEP_NS   UINT64_C(50000) /* until it is known: a thread's timer slack, as Linux begins with */
+#define FGV_YIELD_AFTER_NS UINT64_C(20000) /* from then on whoever is ready to run on this core goes first */
+#define FGV_NEW_HABIT_PART 4u
 
 void fgv_pool_init(struct fgv_pool *pool, uint32_t nr)
 {
@@ -71,13 +76,50 @@ void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
     atomic_fetch_or_explicit(&pool->free[index / 64], UINT64_C(1) << (index % 64), memory_order_release);
 }
 
-/* One sleep of a waiting owner that saw `seen` in the word. */
-static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen, uint64_t *nap_ns)
+/* When a waiting owner spins, in ns from the start of its wait: at first, for as long as a sleep would last beyond its
+ * time, and around the time when such waits end. */
+struct spins {
+    uint64_t first_ns, from_ns, to_ns;
+};
+
+static struct spins plan(const struct fgv_spin *spin)
+{
+    if (spin->wait == NULL)
+        return (struct spins){.first_ns = spin->most_ns};
+    const uint64_t known_ns = fgv_habit_mean_ns(spin->oversleep);
+    const uint64_t sleep_ns = known_ns == 0 ? FGV_OVERSLEEP_NS : known_ns + fgv_habit_spread_ns(spin->oversleep);
+    struct spins spins = {.first_ns = sleep_ns < spin->most_ns ? sleep_ns : spin->most_ns};
+    const uint64_t end_ns = fgv_habit_mean_ns(spin->wait);
+    if (end_ns != 0) {
+        uint64_t margin_ns = sleep_ns + fgv_habit_spread_ns(spin->wait);
+        margin_ns = margin_ns < spin->most_ns / 2 ? margin_ns : spin->most_ns / 2;
+        spins.from_ns = end_ns > margin_ns ? end_ns - margin_ns : 0;
+        spins.to_ns = end_ns + margin_ns;
+    }
+    return spins;
+}
+
+/* After a much longer wait, that of a module's loading say, shorter ones are not spoilt for long. */
+static void note_wait(struct fgv_habit *wait, uint64_t waited_ns)
+{
+    if (waited_ns < fgv_habit_mean_ns(wait) / FGV_NEW_HABIT_PART)
+        fgv_habit_set(wait, waited_ns, waited_ns);
+    else
+        fgv_habit_note(wait, waited_ns);
+}
+
+static const struct fgv_guest_bell *working_bell(const struct fgv_region *region)
 {
     const struct fgv_guest_bell *bell = region->wake == FGV_WAKE_BELL ? region->guest_bell : NULL;
-    if (region->wake != FGV_WAKE_FUTEX && (bell == NULL || !fgv_guest_bell_works(bell))) {
-        fgv_nap(*nap_ns);
-        *nap_ns = fgv_nap_longer(*nap_ns);
+    return bell != NULL && fgv_guest_bell_works(bell) ? bell : NULL;
+}
+
+/* One sleep of a waiting owner that saw `seen` in the word. */
+static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen, uint64_t timeout_ns)
+{
+    const struct fgv_guest_bell *bell = working_bell(region);
+    if (region->wake != FGV_WAKE_FUTEX && bell == NULL) {
+        fgv_nap(timeout_ns);
         return;
     }
     /* Before the word is parked: an interrupt for it counts from here on. */
@@ -91,38 +133,67 @@ static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region,
         seen = FGV_SLOT_PARKED;
     }
     if (bell == NULL)
-        fgv_futex_wait(state, seen, FGV_ASK_NS);
+        fgv_futex_wait(state, seen, timeout_ns);
     else if (atomic_load_explicit(state, memory_order_relaxed) != FGV_SLOT_DONE)
-        fgv_guest_bell_wait(bell, nr_rung, FGV_ASK_NS);
+        fgv_guest_bell_wait(bell, nr_rung, timeout_ns);
 }
 
-bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, uint64_t spin_ns,
+/* Sleeps until the next time to spin, and learns by how much that comes out longer. */
+static uint64_t sleep_until_spin(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen,
+                                 const struct fgv_spin *spin, const struct spins *spins, uint64_t begun_ns,
+                                 uint64_t now_ns)
+{
+    const uint64_t waited_ns = now_ns - begun_ns;
+    const bool is_woken = region->wake == FGV_WAKE_FUTEX || working_bell(region) != NULL;
+    const uint64_t left_ns = waited_ns < spins->from_ns ? spins->from_ns - waited_ns : FGV_ASK_NS;
+    const uint64_t most_ns = is_woken ? FGV_ASK_NS : fgv_nap_after(waited_ns);
+    const uint64_t timeout_ns = left_ns < most_ns ? left_ns : most_ns;
+    sleep_once(state, region, seen, timeout_ns);
+    const uint64_t slept_ns = fgv_now_ns() - now_ns;
+    if (spin->oversleep != NULL && slept_ns > timeout_ns)
+        fgv_habit_note(spin->oversleep, slept_ns - timeout_ns);
+    return now_ns + slept_ns;
+}
+
+static bool spin_once(const _Atomic uint32_t *state, uint64_t waited_ns)
+{
+    for (uint32_t i = 0; i < FGV_PAUSES_PER_CLOCK; i++) {
+        /* Acquire, here and below: pairs with the exchange in fgv_slot_complete; result and payload were written before
+         * it. */
+        if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
+            return true;
+        fgv_cpu_pause();
+    }
+    if (waited_ns >= FGV_YIELD_AFTER_NS)
+        sched_yield();
+    return false;
+}
+
+bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, const struct fgv_spin *spin,
                    bool (*keep_waiting)(void *, uint32_t), void *context)
 {
-    /* Acquire, here and below: pairs with the exchange in fgv_slot_complete; result and payload were written before it.
-     */
     if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
         return true;
+    const struct spins spins = plan(spin);
     const uint64_t begun_ns = fgv_now_ns();
     struct fgv_patience patience = {.asked_ns = begun_ns, .keep_waiting = keep_waiting, .context = context};
     uint64_t now_ns = begun_ns;
-    uint64_t nap_ns = FGV_NAP_MIN_NS;
     for (;;) {
-        bool is_spinning = now_ns - begun_ns < spin_ns;
-        for (uint32_t i = 0; is_spinning && i < FGV_PAUSES_PER_CLOCK; i++) {
-            if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
-                return true;
-            fgv_cpu_pause();
-        }
-        uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
-        if (seen == FGV_SLOT_DONE)
-            return true;
+        const uint64_t waited_ns = now_ns - begun_ns;
+        const bool is_spinning =
+            waited_ns < spins.first_ns || (waited_ns >= spins.from_ns && waited_ns < spins.to_ns);
+        const bool is_seen = is_spinning && spin_once(state, waited_ns);
+        const uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
+        if (is_seen || seen == FGV_SLOT_DONE)
+            break;
         if (!fgv_patience_lasts(&patience, now_ns))
             return false;
-        if (!is_spinning)
-            sleep_once(state, region, seen, &nap_ns);
-        now_ns = fgv_now_ns();
+        now_ns = is_spinning ? fgv_now_ns()
+                             : sleep_until_spin(state, region, seen, spin, &spins, begun_ns, now_ns);
     }
+    if (spin->wait != NULL)
+        note_wait(spin->wait, fgv_now_ns() - begun_ns);
+    return true;
 }
 
 bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region)

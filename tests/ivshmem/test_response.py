@@ -1,6 +1,7 @@
 """Slots, chunks and pools."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -96,6 +97,51 @@ def test_a_waiting_owner_is_answered(wake: Wake, spin_ns: int) -> None:
         assert lib.fgv_face_slot_wait(word, int(wake), spin_ns, ffi.NULL, ffi.NULL)
         completer.join()
         assert word[0] == DONE
+
+
+def wait_learnt(wake: Wake, spin_ns: int, wait: Any, oversleep: Any, length_s: float) -> None:
+    """One wait whose answer comes after `length_s`, at the earliest."""
+    word = ffi.new("uint32_t *", WAITING)
+
+    def complete() -> None:
+        time.sleep(length_s)
+        lib.fgv_face_slot_complete(word, int(wake))
+
+    completer = threading.Thread(target=complete)
+    completer.start()
+    assert lib.fgv_face_slot_wait_learnt(word, int(wake), spin_ns, wait, oversleep)
+    completer.join()
+    assert word[0] == DONE
+
+
+@pytest.mark.parametrize("wake", list(Wake))
+@pytest.mark.parametrize("spin_ns", [0, 50_000, 1_000_000])
+def test_waits_are_learnt(wake: Wake, spin_ns: int) -> None:
+    wait, oversleep = ffi.new("struct fgv_face_habit *"), ffi.new("struct fgv_face_habit *")
+    for _ in range(10):
+        wait_learnt(wake, spin_ns, wait, oversleep, 0.02)
+    assert wait.mean_ns > 0.9 * 0.02 * SECOND, "the completer may begin before the wait, by what a thread's start takes"
+    if wake is not Wake.FUTEX:
+        assert oversleep.mean_ns > 0, "naps are never exact"
+
+
+@pytest.mark.parametrize("wake", list(Wake))
+@pytest.mark.parametrize("known", [1, 10**6, 10**15, 2**63])
+def test_what_was_learnt_wrongly_keeps_nobody_waiting(wake: Wake, known: int) -> None:
+    for deviation in (0, known // 2, 2**62):
+        wait = ffi.new("struct fgv_face_habit *", (known, deviation))
+        oversleep = ffi.new("struct fgv_face_habit *", (known, deviation))
+        wait_learnt(wake, 1_000_000, wait, oversleep, 0.002)
+        assert wait.mean_ns < known or known < 10**8
+
+
+def test_a_habit_is_mean_and_mean_deviation() -> None:
+    habit = ffi.new("struct fgv_face_habit *")
+    seen = []
+    for sample in (400, 400, 800, 0):
+        lib.fgv_face_habit_note(habit, sample)
+        seen.append((habit.mean_ns, habit.deviation_ns))
+    assert seen == [(400, 400), (400, 300), (500, 325), (375, 368)]
 
 
 @pytest.mark.parametrize("wake", list(Wake))

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ivshmem/habit.h"
 #include "ivshmem/region.h"
 
 #define FGV_RESPONSE_BYTES         512u
@@ -52,11 +53,22 @@ int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint);
 void fgv_pool_give(struct fgv_pool *pool, uint32_t index);
 
 /*
- * Guest: waits until the state word is DONE, spinning for `spin_ns`, then parked (futex or bell as the region has it,
- * naps that grow from 20 us to 1 ms under POLL). `keep_waiting(context, round)` is asked now and then (at least every
- * 50 ms); false gives up and returns false. The caller set the word to WAITING before the request was committed.
+ * How a waiting owner spins. `most_ns`: at one go, at most. `wait`: how long waits like this one last, `oversleep`: by
+ * how much sleeps here come out longer than they should; both are learnt, and both NULL where `most_ns` is all. Then
+ * spinning has two occasions: at first, for as long as a sleep would cost, and around the time when the wait should
+ * end.
  */
-bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, uint64_t spin_ns,
+struct fgv_spin {
+    uint64_t most_ns;
+    struct fgv_habit *wait, *oversleep;
+};
+
+/*
+ * Guest: waits until the state word is DONE, spinning as `spin` says, otherwise parked (futex or bell as the region has
+ * it, naps of 20 us to 1 ms under POLL). `keep_waiting(context, round)` is asked now and then (at least every 50 ms);
+ * false gives up and returns false. The caller set the word to WAITING before the request was committed.
+ */
+bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, const struct fgv_spin *spin,
                    bool (*keep_waiting)(void *, uint32_t), void *context);
 
 /* Host: marks DONE (release) and wakes a parked owner. Returns true when it had to wake. The result and payload were
