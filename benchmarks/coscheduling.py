@@ -72,7 +72,7 @@ def measure(setting: Setting, way: str) -> Round:
         begin_s = time.monotonic() + LEAD_S
         for child in programs:
             assert child.stdin is not None
-            child.stdin.write(f"{max(0.0, begin_s - time.monotonic()):.6f} {setting.window_s:.6f}\n")
+            child.stdin.write(f"{max(0.0, begin_s - time.monotonic()):.6f} {setting.window_s:.6f} 0\n")
             child.stdin.flush()
         time.sleep(max(0.0, begin_s + setting.window_s - time.monotonic()))
         vgpus = _vgpus(state_dir)

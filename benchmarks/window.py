@@ -1,9 +1,14 @@
-"""All guests at once, counted in one window: each works before it and after it, so that all disturb each other throughout."""
+"""All guests at once, counted in one window: each works before it and after it, so that all disturb each other throughout.
+
+What is done towards both ends of the window may count less and less: benchmarks/programs/common.h says how. Guests take turns of the length
+of a slice, and one whose turn the window cuts off would else seem to have got less.
+"""
 
 import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from benchmarks.errors import ProgramFailedError
@@ -18,19 +23,28 @@ END_LIMIT_S = 120.0
 SETTLE_PART = 1 / 8
 """Of the window: so long all run before it begins."""
 
+NR_LOOKS = 20
+"""At the accounts, in each edge of a window."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one guest did in the window: `throughput` in its program's unit; what the daemon charged, and turns, None natively."""
+    """What one guest did in the window: `throughput` in its program's unit; what the daemon charged, for use and for holding, and turns.
+
+    None natively. Launches per second and charges per second are those of the window that counts; turns are those of the whole.
+    """
 
     throughput: float
     report: dict[str, Any]
     charged_s: float | None
+    held_s: float | None
     nr_grants: int | None
-    nr_launches: int | None
+    nr_launches: float | None
 
 
-def run_together(session: Session, workloads: Sequence[Workload], window_s: float) -> tuple[Outcome, ...]:
+def run_together(
+    session: Session, workloads: Sequence[Workload], window_s: float, edge_s: float = 0.0
+) -> tuple[Outcome, ...]:
     """One outcome for each workload, which is run in the guest of the same number. ProgramFailedError."""
     with contextlib.ExitStack() as stack:
         running = []
@@ -45,9 +59,9 @@ def run_together(session: Session, workloads: Sequence[Workload], window_s: floa
         # What a program used before the others came is made up for before the window, not in it.
         begin_s = time.monotonic() + session.lead_s + window_s * SETTLE_PART
         for child in running:
-            child.tell(f"{left_s(begin_s):.6f} {window_s:.6f}")
-        before = _accounts_at(session, begin_s)
-        after = _accounts_at(session, begin_s + window_s)
+            child.tell(f"{left_s(begin_s):.6f} {window_s:.6f} {edge_s:.6f}")
+        before = _looks(session, begin_s, edge_s)
+        after = _looks(session, begin_s + window_s - edge_s, edge_s)
         time.sleep(
             left_s(begin_s + window_s + session.lead_s / 2)
         )  # guests may have begun later than they were told to
@@ -57,20 +71,30 @@ def run_together(session: Session, workloads: Sequence[Workload], window_s: floa
             child.finish(END_LIMIT_S).checked(workload.program)
             for child, workload in zip(running, workloads, strict=True)
         ]
-    return tuple(
-        _outcome(output, before[index : index + 1], after[index : index + 1]) for index, output in enumerate(outputs)
-    )
+    return tuple(_outcome(output, before, after, index) for index, output in enumerate(outputs))
 
 
-def _accounts_at(session: Session, at_s: float) -> tuple[Account, ...]:
-    time.sleep(left_s(at_s))
-    return session.accounts()
+def _looks(session: Session, begin_s: float, edge_s: float) -> list[tuple[Account, ...]]:
+    """The accounts, again and again from then on, until the edge is over."""
+    looks = []
+    for number in range(NR_LOOKS if edge_s else 1):
+        time.sleep(left_s(begin_s + edge_s * number / NR_LOOKS))
+        looks.append(session.accounts())
+    return looks
 
 
-def _outcome(output: str, before: Sequence[Account], after: Sequence[Account]) -> Outcome:
+def _outcome(
+    output: str, before: Sequence[tuple[Account, ...]], after: Sequence[tuple[Account, ...]], index: int
+) -> Outcome:
     report = parse_report(output)
-    if not before:
-        return Outcome(throughput(report), report, None, None, None)
-    charged_s = (after[0].used_ns - before[0].used_ns) / 1e9
-    turns, launches = after[0].nr_grants - before[0].nr_grants, after[0].nr_launches - before[0].nr_launches
-    return Outcome(throughput(report), report, charged_s, turns, launches)
+    if not before[0]:
+        return Outcome(throughput(report), report, None, None, None, None)
+
+    def grown(attribute: str) -> float:
+        begun, ended = (fmean(getattr(look[index], attribute) for look in looks) for looks in (before, after))
+        return ended - begun
+
+    turns = after[-1][index].nr_grants - before[0][index].nr_grants
+    return Outcome(
+        throughput(report), report, grown("used_ns") / 1e9, grown("held_ns") / 1e9, turns, grown("nr_launches")
+    )

@@ -18,6 +18,9 @@ from scheduler.registry import DEFAULT_POLICY
 ALONE_PART = 0.5
 """Of the window, for each program alone."""
 
+EDGE_PART = 0.25
+"""Of the window, for each of its edges."""
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -64,14 +67,14 @@ def mixture(program: str, options: argparse.Namespace) -> Mixture:
 def alone(workload: Workload, system: str, setting: Setting, window_s: float) -> Outcome:
     """The program with the device to itself."""
     with open_session(system, setting, (1,), [workload.path()]) as session:
-        return run_together(session, [workload], window_s)[0]
+        return run_together(session, [workload], window_s, window_s * EDGE_PART)[0]
 
 
 def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...]:
     """All guests at once."""
     programs = list(dict.fromkeys(workload.path() for workload in mixed.workloads))
     with open_session(system, setting, mixed.weights, programs) as session:
-        return run_together(session, mixed.workloads, window_s)
+        return run_together(session, mixed.workloads, window_s, window_s * EDGE_PART)
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ def shares(mixed: Mixture, outcomes: Sequence[Outcome], baselines: Baselines) ->
             "alone": baselines.guest[workload],
             "alone_native": baselines.native[workload],
             "charged_s": outcome.charged_s,
+            "held_s": outcome.held_s,
             "nr_grants": outcome.nr_grants,
         }
         for weight, workload, outcome in zip(mixed.weights, mixed.workloads, outcomes, strict=True)

@@ -158,4 +158,6 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
     with Connection(state_dir / "control.sock") as connection:
         vgpus: dict[str, Any] = {vgpu["name"]: vgpu for vgpu in connection.ask("status")["vgpus"]}
     found = (vgpus[name] for name in names)
-    return tuple(Account(each["used_ns"], each["nr_grants"], each["totals"]["nr_launches"]) for each in found)
+    return tuple(
+        Account(each["used_ns"], each["held_ns"], each["nr_grants"], each["totals"]["nr_launches"]) for each in found
+    )

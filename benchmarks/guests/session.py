@@ -13,9 +13,10 @@ RUN_LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Account:
-    """One vGPU's, so far: GPU time charged, turns, and what its programs launched."""
+    """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, and what its programs launched."""
 
     used_ns: int
+    held_ns: int
     nr_grants: int
     nr_launches: int
 

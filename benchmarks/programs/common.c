@@ -25,12 +25,12 @@ struct options {
 struct outcome {
     double first_round_s, seconds;
     double work;      /* of one round, in the benchmark's unit */
-    double nr_rounds; /* whole ones, but for those at the edges of a window */
+    double nr_rounds; /* whole ones, but for those at the edges of a window, or in parts of it that count less */
 };
 
 /* When rounds count, by this process's monotonic clock; told by whoever started all programs of a benchmark. */
 struct window {
-    double begin_s, end_s;
+    double begin_s, end_s, edge_s;
     atomic_bool is_known, is_over;
 };
 
@@ -236,13 +236,14 @@ static void time_rounds(const struct options *options, void (*run_round)(void), 
 static void *follow_window(void *argument)
 {
     struct window *window = argument;
-    double lead_s, length_s;
+    double lead_s, length_s, edge_s;
     char *line = NULL;
     size_t line_size = 0;
-    if (getline(&line, &line_size, stdin) >= 0 && sscanf(line, "%lf %lf", &lead_s, &length_s) == 2 && lead_s >= 0 &&
-        lead_s <= longest_lead_s && length_s > 0) {
+    if (getline(&line, &line_size, stdin) >= 0 && sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) == 3 &&
+        lead_s >= 0 && lead_s <= longest_lead_s && length_s > 0 && edge_s >= 0 && edge_s <= length_s / 2) {
         window->begin_s = now_s() + lead_s;
         window->end_s = window->begin_s + length_s;
+        window->edge_s = edge_s;
         window->is_known = true;
         ssize_t nr_read = getline(&line, &line_size, stdin);
         (void)nr_read; /* a line or the end: both say that nobody waits for more rounds */
@@ -250,6 +251,19 @@ static void *follow_window(void *argument)
     window->is_over = true;
     free(line);
     return NULL;
+}
+
+/* How much of the time until then counts, were there no second edge. */
+static double counted_after(double passed_s, double edge_s)
+{
+    double within_s = fmin(fmax(passed_s, 0), edge_s);
+    return (edge_s > 0 ? within_s * within_s / (2 * edge_s) : 0) + fmax(passed_s - edge_s, 0);
+}
+
+static double counted_until(const struct window *window, double at_s)
+{
+    return counted_after(at_s - window->begin_s, window->edge_s) -
+           counted_after(at_s - (window->end_s - window->edge_s), window->edge_s);
 }
 
 /* Rounds before and after the window are made as well, so that the programs of a benchmark disturb each other
@@ -268,15 +282,15 @@ static void time_window(void (*run_round)(void), struct outcome *outcome)
         double end_s = now_s();
         if (window.is_known)
             outcome->nr_rounds +=
-                fmax(0, fmin(end_s, window.end_s) - fmax(begin_s, window.begin_s)) / fmax(end_s - begin_s, DBL_MIN);
+                (counted_until(&window, end_s) - counted_until(&window, begin_s)) / fmax(end_s - begin_s, DBL_MIN);
         begin_s = end_s;
     }
     if (!window.is_known)
-        benchmark_fail(
-            "a window is two numbers on standard input: when it begins, in s from now, and how long it lasts");
+        benchmark_fail("a window is three numbers on standard input: when it begins, in s from now, how long it lasts, "
+                       "and how much of that each edge takes, half of it at most");
     if (now_s() < window.end_s)
         benchmark_fail("ended before its window did");
-    outcome->seconds = window.end_s - window.begin_s;
+    outcome->seconds = counted_until(&window, window.end_s);
     pthread_join(follower, NULL);
 }
 

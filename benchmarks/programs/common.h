@@ -6,9 +6,13 @@
  * NAME.h holds what the two declare to each other.
  *
  * --together: all programs of a benchmark count rounds in the same window, while each of them works before and after
- * it. A program says "ready" after its first round, reads "LEAD LENGTH" from its standard input, in how many seconds
- * the window begins and how many it lasts, and works on until another line comes or the input ends. A round at the
- * window's edge counts by its part inside.
+ * it. A program says "ready" after its first round, reads "LEAD LENGTH EDGE" from its standard input, in how many
+ * seconds the window begins, how many it lasts and how many of them its edges take, and works on until another line
+ * comes or the input ends.
+ *
+ * Work counts fully in the middle of the window, and less and less towards both ends of it, over EDGE each: who takes
+ * turns with others has not had a turn more or less because the window ended just then. With an EDGE of 0 all counts
+ * alike. The time that counts is LENGTH - EDGE.
  */
 #ifndef BENCHMARKS_PROGRAMS_COMMON_H
 #define BENCHMARKS_PROGRAMS_COMMON_H

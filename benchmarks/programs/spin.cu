@@ -30,7 +30,12 @@
     } while (0)
 
 struct window {
-    double begin_s, end_s;
+    double begin_s, end_s, edge_s;
+};
+
+struct count {
+    unsigned long long first, last; /* kernels ended when the window began, and when it ended */
+    double nr;                      /* that count */
 };
 
 struct span {
@@ -45,6 +50,7 @@ struct record {
 
 static const unsigned long long nr_spans = 1 << 19;
 static const double longest_lead_s = 3600; /* more is no lead, but a time of the day */
+static const double step_s = 0.001;        /* between looks at what has ended, in an edge */
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -85,35 +91,53 @@ static void sleep_until(double at_s)
 /* Where the window lies, asked from whoever started all programs; false when that was no window. */
 static bool ask(struct window *window)
 {
-    double lead_s, length_s;
+    double lead_s, length_s, edge_s;
     char line[128];
     printf("ready\n");
     fflush(stdout);
-    if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf", &lead_s, &length_s) != 2 ||
-        !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0))
+    if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) != 3 ||
+        !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0) || !(edge_s >= 0 && edge_s <= length_s / 2))
         return false;
     window->begin_s = seconds_now() + lead_s;
     window->end_s = window->begin_s + length_s;
+    window->edge_s = edge_s;
     return true;
 }
 
-/* How many kernels had ended at the window's edges. */
-static void count(struct window window, const volatile struct record *record, unsigned long long edges[2])
+/* How many kernels had ended in the mean of an edge. */
+static double mean_ended(double begin_s, double end_s, const volatile struct record *record)
 {
-    sleep_until(window.begin_s);
-    edges[0] = record->nr_ended;
-    sleep_until(window.end_s);
-    edges[1] = record->nr_ended;
+    double sum = 0;
+    long nr = 0;
+    do {
+        sum += (double)record->nr_ended;
+        nr++;
+        sleep_until(begin_s + (double)nr * step_s);
+    } while (seconds_now() < end_s);
+    return sum / (double)nr;
 }
 
-static void write_log(const char *path, const struct record *record, const unsigned long long edges[2])
+/* As common.h says: what ended between the mean of the first edge and that of the last. */
+static struct count count(struct window window, const volatile struct record *record)
 {
-    if (record->nr_ended - edges[0] > nr_spans) {
+    struct count counted;
+    sleep_until(window.begin_s);
+    counted.first = record->nr_ended;
+    double begun = mean_ended(window.begin_s, window.begin_s + window.edge_s, record);
+    sleep_until(window.end_s - window.edge_s);
+    counted.nr = mean_ended(window.end_s - window.edge_s, window.end_s, record) - begun;
+    counted.last = record->nr_ended;
+    return counted;
+}
+
+static void write_log(const char *path, const struct record *record, struct count counted)
+{
+    if (record->nr_ended - counted.first > nr_spans) {
         fprintf(stderr, "spin: more kernels than the log holds, %llu\n", nr_spans);
         exit(2);
     }
     FILE *file = fopen(path, "wb");
-    for (unsigned long long i = edges[0]; file != NULL && i < edges[1]; i++)
+    for (unsigned long long i = counted.first; file != NULL && i < counted.last; i++)
         fwrite(&record->spans[i % nr_spans], sizeof(struct span), 1, file);
     if (file == NULL || fclose(file) != 0) {
         perror(path);
@@ -178,13 +202,13 @@ int main(int argc, char **argv)
     CHECK(cudaDeviceSynchronize());
 
     std::atomic<bool> is_over(false);
-    struct window window = {seconds_now(), seconds_now() + window_s};
+    struct window window = {seconds_now(), seconds_now() + window_s, 0};
     bool has_window = true;
-    unsigned long long edges[2];
+    struct count counted;
     std::thread counter([&] {
         has_window = !is_together || ask(&window);
         if (has_window)
-            count(window, record, edges);
+            counted = count(window, record);
         if (is_together && has_window)
             wait_for_word();
         is_over = true;
@@ -200,13 +224,13 @@ int main(int argc, char **argv)
     counter.join();
     if (!has_window) {
         fprintf(stderr,
-                "spin: a window is two numbers on standard input: when it begins, in s from now, and how long it "
-                "lasts\n");
+                "spin: a window is three numbers on standard input: when it begins, in s from now, how long it lasts, "
+                "and how much of that each edge takes, half of it at most\n");
         return 2;
     }
     if (log != NULL)
-        write_log(log, record, edges);
-    printf("{\"kernels\": %llu, \"kernel_us\": %g, \"seconds\": %g}\n", edges[1] - edges[0], kernel_us,
-           window.end_s - window.begin_s);
+        write_log(log, record, counted);
+    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us,
+           window.end_s - window.begin_s - window.edge_s);
     return 0;
 }

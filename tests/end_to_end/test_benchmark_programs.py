@@ -147,32 +147,35 @@ def told(cases: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-def test_a_window_counts_its_own_rounds_alone(cases: Path) -> None:
+@pytest.mark.parametrize("edge_s", [0, 0.05, 0.1])
+def test_a_window_counts_its_own_rounds_alone(cases: Path, edge_s: float) -> None:
     with running([cases, "--json", "--together"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        child.stdin.write("0.05 0.2\n")
+        child.stdin.write(f"0.05 0.2 {edge_s}\n")
         child.stdin.flush()
         time.sleep(0.3)  # the window itself
         output, _ = child.communicate("end\n", timeout=TIMEOUT_S)
     assert child.returncode == 0
     report = json.loads(output)
-    assert report["seconds"] == pytest.approx(0.2, rel=1e-6)
+    assert report["seconds"] == pytest.approx(0.2 - edge_s, rel=1e-6)
     assert report["rounds"] > 0
-    assert report["throughput"] == pytest.approx(2 * report["rounds"] / 0.2, rel=1e-6)
+    assert report["throughput"] == pytest.approx(2 * report["rounds"] / report["seconds"], rel=1e-6)
 
 
-@pytest.mark.parametrize("text", ["", "now\n", "-1 2\n", "0 0\n", "1763000000 1763000003\n"])
+@pytest.mark.parametrize(
+    "text", ["", "now\n", "-1 2 0\n", "0 0 0\n", "0 2\n", "0 2 1.1\n", "0 2 -1\n", "1763000000 1763000003 0\n"]
+)
 def test_what_is_no_window_is_refused(cases: Path, text: str) -> None:
     result = told(cases, text)
     assert result.returncode == 2
     assert result.stdout == "ready\n"
-    assert "a window is two numbers" in result.stderr
+    assert "a window is three numbers" in result.stderr
 
 
 def test_an_end_before_that_of_the_window_is_no_result(cases: Path) -> None:
-    result = told(cases, "0 600\nend\n")
+    result = told(cases, "0 600 100\nend\n")
     assert result.returncode == 2
     assert "ended before its window did" in result.stderr
 
