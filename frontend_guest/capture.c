@@ -295,6 +295,15 @@ static CUresult begin_send(uint64_t stream, CUgraph graph, const CUgraphNode *no
     return fgv_call_wait(&call, NULL, 0);
 }
 
+/* Whether a capture began in the stream. */
+static bool is_begun(uint64_t stream)
+{
+    pthread_mutex_lock(&lock);
+    bool found = *capture_find(stream) != NULL;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, const CUgraphNode *nodes,
                       const CUgraphEdgeData *edges, size_t nr)
 {
@@ -306,10 +315,7 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, 
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
-    pthread_mutex_lock(&lock);
-    bool is_capturing = *capture_find(wire) != NULL;
-    pthread_mutex_unlock(&lock);
-    if (is_capturing)
+    if (is_begun(wire))
         return CUDA_ERROR_ILLEGAL_STATE;
     result = capture_add(wire, mode, graph != NULL);
     if (result != CUDA_SUCCESS)
@@ -355,12 +361,12 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
-    if (phGraph == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *phGraph = NULL;
     uint64_t wire = fgv_stream_wire(hStream);
     if (wire == FGV_STREAM_INVALID)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (phGraph == NULL)
+        return is_begun(wire) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+    *phGraph = NULL;
     const bool is_others = is_of_another_thread(wire);
     if (is_others) /* which ends it, and nobody has its graph */
         tell_broken(wire, fgv_thread.current);

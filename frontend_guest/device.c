@@ -62,12 +62,13 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
     CUresult result = fgv_device_check(dev);
     if (result != CUDA_SUCCESS)
         return result;
-    if (name == NULL || len <= 0)
+    const size_t room = (unsigned)len; /* NVIDIA's driver takes -1 for a lot, too */
+    if (name == NULL || room == 0)
         return CUDA_ERROR_INVALID_VALUE;
     const char *known = fgv_device_facts((uint32_t)dev)->name;
     size_t length = strnlen(known, sizeof(fgv_device_facts(0)->name));
-    if (length > (size_t)len - 1)
-        length = (size_t)len - 1;
+    if (length > room - 1)
+        length = room - 1;
     memcpy(name, known, length);
     name[length] = '\0';
     return CUDA_SUCCESS;
@@ -193,10 +194,10 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 /* A thing of Windows: the driver for Linux has none to give. */
 CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 {
-    (void)luid;
-    (void)deviceNodeMask;
     CUresult result = fgv_device_check(dev);
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    return luid == NULL || deviceNodeMask == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
@@ -274,7 +275,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
         result = fgv_device_check(dstDevice);
     if (result != CUDA_SUCCESS)
         return result;
-    if (srcDevice == dstDevice)
+    if (value != NULL && srcDevice == dstDevice)
         return CUDA_ERROR_INVALID_DEVICE;
     if (value == NULL || (unsigned)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
         (unsigned)attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)

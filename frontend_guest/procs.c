@@ -12,7 +12,7 @@ static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t fla
     if (symbol == NULL || pfn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if ((flags & ~known) != 0 || flags == known)
+    if ((flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     fgv_proc proc = fgv_proc_find(symbol, version, flags, status);
     *pfn = (void *)fgv_trace_proc(proc);

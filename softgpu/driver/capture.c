@@ -375,11 +375,10 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (result)
         return result;
     capture = stream->capture;
-    if (!phGraph)
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    *phGraph = NULL;
-    if (!capture)
-        return sgp_leave(CUDA_ERROR_ILLEGAL_STATE);
+    if (phGraph)
+        *phGraph = NULL;
+    if (!capture || !phGraph)
+        return sgp_leave(capture ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE);
     if (capture->origin != stream)
         return sgp_leave(invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread())

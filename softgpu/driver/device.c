@@ -208,9 +208,9 @@ SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 
     if (result)
         return result;
-    if (!name || len <= 0)
+    if (!name || !len)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    snprintf(name, (size_t)len, "%s", DEVICE_NAME);
+    snprintf(name, len < 0 ? sizeof(DEVICE_NAME) : (size_t)len, "%s", DEVICE_NAME);
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -237,9 +237,9 @@ SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CU
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    (void)luid;
-    (void)deviceNodeMask;
-    return result ? result : sgp_leave(CUDA_ERROR_NOT_SUPPORTED); /* an affair of Windows */
+    if (result)
+        return result;
+    return sgp_leave(luid && deviceNodeMask ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE); /* Windows' affair */
 }
 
 SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
@@ -374,7 +374,7 @@ SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
     other = sgp_device_find(dstDevice);
     if (!other)
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-    if (other == device)
+    if (value && other == device)
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
     if (!value || (unsigned int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
         attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)

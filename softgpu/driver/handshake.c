@@ -120,7 +120,7 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
     int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     fgv_proc found;
 
-    if (!symbol || !pfn || flags >= both)
+    if (!symbol || !pfn || (flags & ~both))
         return CUDA_ERROR_INVALID_VALUE;
     found = fgv_proc_find(symbol, cudaVersion, flags, &status);
     *pfn = (void *)found;
