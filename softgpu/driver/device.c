@@ -239,7 +239,8 @@ SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CU
 
     if (result)
         return result;
-    return sgp_leave(luid && deviceNodeMask ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE); /* Windows' affair */
+    return sgp_leave(luid && deviceNodeMask ? CUDA_ERROR_NOT_SUPPORTED
+                                            : CUDA_ERROR_INVALID_VALUE); /* Windows' affair */
 }
 
 SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
