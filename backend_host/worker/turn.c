@@ -29,7 +29,7 @@
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGV_MIN_SLICE_PART    8 /* of the slice: before that much of it, short pauses are waited out */
+#define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
@@ -216,13 +216,14 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
- * newcomer wait, for seconds when they are long ones that cannot go in parts. What runs now tells of a long one before
- * it has ended. */
+ * newcomer wait, for seconds when they are long ones that cannot go in parts. An end that is overdue tells of a long
+ * one before it has ended. */
 static uint64_t most_in_stream(const struct fgv_worker *worker)
 {
+    uint64_t due_ns = fgv_turn_due_ns(worker);
+    uint64_t overdue_ns = due_ns != 0 && worker->polled_ns > due_ns ? worker->polled_ns - due_ns : 0;
     uint64_t running_ns = worker->polled_ns > worker->last_finish_ns ? worker->polled_ns - worker->last_finish_ns : 0;
-    uint64_t each_ns = running_ns > worker->mean_ns ? running_ns : worker->mean_ns;
-    uint64_t nr = worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / each_ns;
+    uint64_t nr = worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / (worker->mean_ns + overdue_ns);
     uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
     uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
     return nr < least ? least : nr;

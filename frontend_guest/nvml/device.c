@@ -189,6 +189,20 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int 
     return NVML_SUCCESS;
 }
 
+/* Memory is copied between devices by the host, not by the devices. Of a device and itself all is well. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index,
+                                                nvmlGpuP2PStatus_t *status)
+{
+    struct fgv_device_facts facts;
+    nvmlReturn_t result = nvml_device_facts(device, &facts);
+    if (result == NVML_SUCCESS)
+        result = nvml_device_facts(peer, &facts);
+    if (result != NVML_SUCCESS || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
+        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    *status = device == peer ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+}
+
 static nvmlReturn_t none(nvmlDevice_t device, unsigned int *value)
 {
     struct fgv_device_facts facts;

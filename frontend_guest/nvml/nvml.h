@@ -61,6 +61,10 @@ typedef struct {
     unsigned int gpu, memory; /* per cent */
 } nvmlUtilization_t;
 
+/* Kinds of access between devices have numbers below this. */
+#define NVML_P2P_CAPS_INDEX_UNKNOWN 5u
+typedef enum { NVML_P2P_STATUS_OK = 0, NVML_P2P_STATUS_NOT_SUPPORTED = 5 } nvmlGpuP2PStatus_t;
+
 typedef struct {
     char busIdLegacy[16]; /* "0000:01:00.0" */
     unsigned int domain, bus, device;

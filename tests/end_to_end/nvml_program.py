@@ -86,6 +86,11 @@ def identity(device: ctypes.c_void_p) -> dict[str, Any]:
         "versions": [text(nvml.nvmlSystemGetDriverVersion), text(nvml.nvmlSystemGetNVMLVersion)],
         "same_handles": by_uuid.value == by_pci.value == device.value,
         "mig": [current.value, pending.value],
+        "peer": [
+            (nvml.nvmlDeviceGetP2PStatus(device, device, index, ctypes.byref(current)), current.value)
+            for index in (0, 4, 5)
+        ],
+        "no_status": nvml.nvmlDeviceGetP2PStatus(device, device, 0, None),
         "small": nvml.nvmlDeviceGetName(device, small, 3),
         "temperature": nvml.nvmlDeviceGetTemperature(device, 0, ctypes.byref(current)),
         "no_device": nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(by_uuid)),

@@ -74,6 +74,8 @@ def test_it_agrees_with_cuda(host: Host) -> None:
         assert all(said["versions"])
         assert said["same_handles"]
         assert said["mig"] == [0, 0]
+        assert said["peer"] == [[0, 0], [0, 0], [INVALID_ARGUMENT, 0]]
+        assert said["no_status"] == INVALID_ARGUMENT
         assert said["small"] == INSUFFICIENT_SIZE
         assert said["temperature"] == NOT_SUPPORTED
         assert (said["no_device"], said["bad_handle"]) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
