@@ -189,7 +189,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int 
     return NVML_SUCCESS;
 }
 
-/* Memory is copied between devices by the host, not by the devices. Of a device and itself all is well. */
+/* Memory is copied between devices by the host, not by the devices. NVIDIA's says the same of a device and itself. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index,
                                                 nvmlGpuP2PStatus_t *status)
 {
@@ -199,7 +199,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_
         result = nvml_device_facts(peer, &facts);
     if (result != NVML_SUCCESS || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *status = device == peer ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    *status = NVML_P2P_STATUS_NOT_SUPPORTED;
     return NVML_SUCCESS;
 }
 

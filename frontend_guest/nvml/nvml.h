@@ -63,7 +63,7 @@ typedef struct {
 
 /* Kinds of access between devices have numbers below this. */
 #define NVML_P2P_CAPS_INDEX_UNKNOWN 5u
-typedef enum { NVML_P2P_STATUS_OK = 0, NVML_P2P_STATUS_NOT_SUPPORTED = 5 } nvmlGpuP2PStatus_t;
+typedef enum { NVML_P2P_STATUS_NOT_SUPPORTED = 5 } nvmlGpuP2PStatus_t;
 
 typedef struct {
     char busIdLegacy[16]; /* "0000:01:00.0" */

@@ -74,7 +74,7 @@ def test_it_agrees_with_cuda(host: Host) -> None:
         assert all(said["versions"])
         assert said["same_handles"]
         assert said["mig"] == [0, 0]
-        assert said["peer"] == [[0, 0], [0, 0], [INVALID_ARGUMENT, 0]]
+        assert said["peer"] == [[0, 5], [0, 5], [INVALID_ARGUMENT, 5]]
         assert said["no_status"] == INVALID_ARGUMENT
         assert said["small"] == INSUFFICIENT_SIZE
         assert said["temperature"] == NOT_SUPPORTED
