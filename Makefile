@@ -32,7 +32,7 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 test: setup
-	@$(BIN)/python -m pytest -q -m 'not gpu' -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -m 'not gpu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build
