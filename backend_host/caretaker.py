@@ -15,9 +15,10 @@ from backend_host.errors import FairGVError
 from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
 from ivshmem.bells import Bells
-from ivshmem.region import BEAT_LOST_SECONDS, Client, ClientState, HostState, Region
+from ivshmem.region import BEAT_LOST_SECONDS, BEAT_SECONDS, Client, ClientState, HostState, Region
 
-_LOOK_S = 0.1
+_LOOK_S = 0.8 * BEAT_SECONDS
+"""Without an announcement: each look is a beat, too."""
 _LOOK_PAUSE_S = 0.002
 """Between two looks at least: a guest that announces without a pause would otherwise keep the daemon busy."""
 _LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
@@ -135,8 +136,8 @@ class Caretaker:
                 self._nr_failures += 1
                 if self._nr_failures & (self._nr_failures - 1) == 0:  # the 1st, 2nd, 4th, 8th: a guest may be the cause
                     log.exception("%s: looking after the region failed; trying again", self._owner.name)
-            self._is_stopping.wait(_LOOK_PAUSE_S)
-            self._region.wait_announce(_LOOK_S)
+            if self._region.wait_announce(_LOOK_S):
+                self._is_stopping.wait(_LOOK_PAUSE_S)
 
     def look(self, now_ns: int) -> None:
         """One look at the region and at the workers that ended; what the thread does at each announcement."""
