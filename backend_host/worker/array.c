@@ -55,36 +55,60 @@ static void attach(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_
     fgv_handle_find(worker, kind, number)->object = array;
 }
 
-CUresult fgv_serve_cuArray3DCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
+                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels, void **native)
 {
-    const struct fgv_request_cuArray3DCreate_v2 *fixed = request->fixed;
-    (void)reply;
-    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = fixed->width,
-                                                .Height = fixed->height,
-                                                .Depth = fixed->depth,
-                                                .Format = (CUarray_format)fixed->format,
-                                                .NumChannels = fixed->nr_channels,
-                                                .Flags = fixed->flags};
-    struct fgv_array *array;
-    CUarray native;
-    if (!worker->driver.cuArray3DCreate_v2) {
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (kind == FGV_HANDLE_ARRAY) {
+        return driver->cuArray3DCreate_v2 ? driver->cuArray3DCreate_v2((CUarray *)native, descriptor)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle);
+    return driver->cuMipmappedArrayCreate
+               ? driver->cuMipmappedArrayCreate((CUmipmappedArray *)native, descriptor, nr_levels)
+               : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number,
+                       CUDA_ARRAY3D_DESCRIPTOR descriptor, uint32_t nr_levels)
+{
+    struct fgv_array *array;
+    void *native;
+    CUresult result = fgv_worker_can_bind(worker, kind, number);
     if (result == CUDA_SUCCESS) {
-        result = array_new(worker, &descriptor, 1, &array);
+        result = array_new(worker, &descriptor, nr_levels, &array);
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = worker->driver.cuArray3DCreate_v2(&native, &descriptor);
+    result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
     if (result != CUDA_SUCCESS) {
         fgv_array_delete(worker, array);
         return result;
     }
-    fgv_worker_bind(worker, FGV_HANDLE_ARRAY, fixed->handle, native);
-    attach(worker, FGV_HANDLE_ARRAY, fixed->handle, array);
+    fgv_worker_bind(worker, kind, number, native);
+    attach(worker, kind, number, array);
     return CUDA_SUCCESS;
+}
+
+#define DESCRIPTOR(request)                                                                                            \
+    ((CUDA_ARRAY3D_DESCRIPTOR){.Width = (request)->width,                                                              \
+                               .Height = (request)->height,                                                            \
+                               .Depth = (request)->depth,                                                              \
+                               .Format = (CUarray_format)(request)->format,                                            \
+                               .NumChannels = (request)->nr_channels,                                                  \
+                               .Flags = (request)->flags})
+
+CUresult fgv_serve_cuArray3DCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuArray3DCreate_v2 *fixed = request->fixed;
+    (void)reply;
+    return create(worker, FGV_HANDLE_ARRAY, fixed->handle, DESCRIPTOR(fixed), 1);
+}
+
+CUresult fgv_serve_cuMipmappedArrayCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMipmappedArrayCreate *fixed = request->fixed;
+    (void)reply;
+    return create(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle, DESCRIPTOR(fixed), fixed->nr_levels);
 }
 
 CUresult fgv_serve_cuArrayDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
@@ -101,38 +125,6 @@ CUresult fgv_serve_cuArrayDestroy(struct fgv_worker *worker, const struct fgv_re
         fgv_worker_unbind(worker, FGV_HANDLE_ARRAY, fixed->handle);
     }
     return result;
-}
-
-CUresult fgv_serve_cuMipmappedArrayCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_cuMipmappedArrayCreate *fixed = request->fixed;
-    (void)reply;
-    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = fixed->width,
-                                                .Height = fixed->height,
-                                                .Depth = fixed->depth,
-                                                .Format = (CUarray_format)fixed->format,
-                                                .NumChannels = fixed->nr_channels,
-                                                .Flags = fixed->flags};
-    struct fgv_array *array;
-    CUmipmappedArray native;
-    if (!worker->driver.cuMipmappedArrayCreate) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
-    if (result == CUDA_SUCCESS) {
-        result = array_new(worker, &descriptor, fixed->nr_levels, &array);
-    }
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = worker->driver.cuMipmappedArrayCreate(&native, &descriptor, fixed->nr_levels);
-    if (result != CUDA_SUCCESS) {
-        fgv_array_delete(worker, array);
-        return result;
-    }
-    fgv_worker_bind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle, native);
-    attach(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle, array);
-    return CUDA_SUCCESS;
 }
 
 CUresult fgv_serve_cuMipmappedArrayGetLevel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
