@@ -14,7 +14,6 @@ from tests.backend_host.worker_harness import (
     FUNCTION,
     MODULE,
     PRIMARY,
-    SOFTGPU,
     STREAM,
     Guest,
     Host,
@@ -53,24 +52,10 @@ PTX = """
 NOT_FOUND, INVALID_VALUE, INVALID_IMAGE, INVALID_HANDLE, OUT_OF_MEMORY = 500, 1, 200, 400, 2
 
 
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
-
-
 @pytest.fixture(params=[Wake.FUTEX, Wake.POLL], ids=["futex", "poll"])
 def region(request: pytest.FixtureRequest) -> Iterator[Region]:
     with make_region(wake=request.param) as region:
         yield region
-
-
-@pytest.fixture
-def served(host: Host, region: Region) -> Iterator[Served]:
-    served = Served(host, region)
-    yield served
-    served.guest.close()
 
 
 def test_a_kernel_computes(served: Served) -> None:

@@ -1,24 +1,16 @@
 """Streams that wait for a value: they keep nobody else from the GPU, are charged nothing, and go on when it comes."""
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import EVENT, PRIMARY, SOFTGPU, STREAM, Guest, Host, Served, make_region
+from tests.backend_host.worker_harness import EVENT, PRIMARY, STREAM, Guest, Host, Served, make_region
 from tests.end_to_end.host import wait_until
 
 NOT_READY, INVALID_VALUE = 600, 1
 GEQ, EQ = 0, 1
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
 
 
 def begin(host: Host, region: Region) -> tuple[Served, Guest, int]:

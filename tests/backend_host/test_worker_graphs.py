@@ -1,7 +1,6 @@
 """Captures and graphs at the worker: what costs the grant and what does not, and a guest that lies about graphs."""
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,11 @@ from tests.backend_host.worker_harness import (
     MODULE,
     NO_CHUNK,
     PRIMARY,
-    SOFTGPU,
     STREAM,
     Guest,
     Host,
     Served,
     kernel_image,
-    make_region,
 )
 
 PTX = """
@@ -43,19 +40,6 @@ INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED, UNSUPPORTED, INVALIDATED = 1, 400,
 KERNEL, MEMCPY, HOST_NODE, EMPTY, CONDITIONAL = 0, 1, 3, 5, 13
 ON_HOST, ON_DEVICE = 1, 2
 NODES, ROOTS, EDGES, DEPENDENCIES = 0, 1, 2, 3
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def region() -> Iterator[Region]:
-    with make_region() as region:
-        yield region
 
 
 @pytest.fixture

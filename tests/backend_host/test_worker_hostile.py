@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -160,13 +159,6 @@ def attack(host: Host, seed: int, nr_rounds: int) -> None:
         assert after is not None
         assert (after.memory_bytes, after.nr_workers, after.nr_waiting) == (0, 0, 0)
         assert host.control.holder().vgpu is None
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -3,7 +3,6 @@
 import contextlib
 import struct
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -64,19 +63,6 @@ NS_PER_S = 1_000_000_000
 NR_PARTS = 64
 
 
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def region() -> Iterator[Region]:
-    with make_region() as region:
-        yield region
-
-
 class Kernels:
     """A guest with the module loaded in its current context, and four bytes of device memory."""
 
@@ -107,13 +93,6 @@ class Kernels:
 
     def value(self, stream: int = 0) -> int:
         return int(struct.unpack("<I", self.guest.from_device(self.address, 4, stream=stream))[0])
-
-
-@pytest.fixture
-def served(host: Host, region: Region) -> Iterator[Served]:
-    served = Served(host, region)
-    yield served
-    served.guest.close()
 
 
 @pytest.fixture
