@@ -1,7 +1,6 @@
 /* Which launches go in parts: what is asked of a launch and of its kernel's variant before the first. */
 #include "grid.h"
 #include "launch.h"
-#include "worker.h"
 
 #define FGV_MAX_GRID_X  0x7fffffffu
 #define FGV_MAX_GRID_YZ 65535u

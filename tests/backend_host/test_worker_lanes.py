@@ -12,12 +12,14 @@ from tests.backend_host.test_worker_parts import (
     BOXES,
     BROKEN,
     ILLEGAL_ADDRESS,
+    LARGE,
     LONG_NS,
     PERSISTENT,
     Kernels,
     expected,
 )
 from tests.backend_host.worker_harness import EVENT, PRIMARY, ROOT, SOFTGPU, STREAM, Host, Served, make_region
+from tests.end_to_end.host import wait_until
 
 NR_BLOCKS = 48
 """Twelve parts, so that the last one goes in the lane."""
@@ -291,3 +293,30 @@ def test_what_is_in_the_lane_is_charged(logged: Logged) -> None:
     logged.count(NR_BLOCKS, LONG_NS)
     logged.wait()
     assert logged.served.gpu_ns() - before_ns >= LONG_NS * NR_PARTS * 3 // 4
+
+
+def test_the_gpu_is_handed_over_between_parts_in_both(logged: Logged) -> None:
+    """The other vGPU's kernel comes in the middle; afterwards parts go on where they were, and end as one launch."""
+    logged.learn()
+    stream = logged.create(STREAM)
+    control = logged.served.host.control
+    with make_region() as region:
+        other = Kernels(Served(logged.served.host, region))
+        other.count(1)
+        other.guest.ok("cuCtxSynchronize")
+        control.set_standing(logged.served.vgpu, 2.0, 0.0, charged_ns=0)
+        control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
+        logged.calls()
+        nr_parts = logged.reading().nr_parts
+        logged.count(LARGE, 4 * LONG_NS, STREAM)
+        wait_until(lambda: logged.reading().nr_parts > nr_parts + 1, "one part is in the lane")
+        other.count(1)
+        assert other.words(1) == expected(nr_blocks=1)
+        calls = logged.wait()
+        handed_over = calls.index(next(call for call in calls if call.name == "launch" and call.detail == 1))
+        mine = [call for call in calls if call.name == "launch" and call.detail != 1]
+        used = [call.stream for call in mine]
+        assert used == [stream, used[1]] * (LARGE // BOXES["least_blocks"] // 2)
+        assert calls.index(mine[0]) < handed_over < len(calls) - 1 - calls[::-1].index(mine[-1])
+        assert logged.words(LARGE, stream=STREAM) == expected(nr_blocks=LARGE)
+        other.guest.stop_beating()
