@@ -50,11 +50,11 @@ SUITES: Mapping[str, Suite] = {
         Entry("accounting", "accounting --programs matrixMul,scan --kernel-us 1000 --seconds 2", 0.4),
         Entry("loops", "loops --seconds 0.2 --repetitions 1", 0.9, "soft"),
     )),
-    "full-1": Suite(9.0, (
+    "full-1": Suite(9.3, (
         Entry("overhead", "overhead --seconds 0.6 --repetitions 2", 5.2),
         Entry("accounting", "accounting --seconds 2.5", 1.2),
         Entry("work-conserving", "work-conserving --seconds 2.5 --repetitions 1", 1.0),
-        Entry("slicing", "slicing", 1.6),
+        Entry("slicing", "slicing", 1.9),
     )),
     "full-2": Suite(9.0, (
         Entry("mmr-three", "mmr --seconds 3.5 --repetitions 2 --policy fair,first-come", 2.8),

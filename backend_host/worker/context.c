@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "lane.h"
 #include "worker.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
@@ -130,6 +131,7 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
     fgv_sync_drop_context(worker, context);
     fgv_variants_drop_context(worker, context);
     fgv_handles_drop_context(worker, context);
+    fgv_lanes_drop(worker, context);
     fgv_memory_drop_context(worker, context);
     fgv_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
     worker->driver.cuCtxSetCurrent(NULL);

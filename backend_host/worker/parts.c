@@ -3,10 +3,10 @@
  * too, so that the order of a stream is what it was; between two parts stands the same question as between two
  * launches: whether the turn allows one more.
  *
- * Boxes: rows of the grid, parts of a row, or planes, in the order of the blocks. Each has at least as many blocks as
- * the host's settings say, and as many more as it takes to keep the device busy for `part_ns`, by what the kernel's
- * blocks took so far. Two are in flight, so that the device has the next one when it ends one; of long ones one, which
- * costs less than what a newcomer would wait for the second.
+ * Boxes: rows of the grid, parts of a row, or planes, in the order of the blocks. How many blocks each has, and when
+ * the next one goes out, is pace.c's. Every other box goes in a lane (lane.h), beside the stream, where it may run
+ * together with the one before. No box is submitted before the last but two has ended, so the one before has begun or
+ * is at the head of its stream: boxes still begin in the order of their blocks.
  *
  * Persistently: one launch of as many blocks as fit the device. When the turn is over it is told to stop; when it has
  * ended its counter says whether it is to go on.
@@ -22,14 +22,11 @@
 #include <string.h>
 
 #include "grid.h"
+#include "lane.h"
 #include "launch.h"
 #include "worker.h"
 
-/* A part of this length goes alone: the pause behind it is less than a hundredth of it. */
-#define FGV_LONG_PART_NS        UINT64_C(2000000)
 #define FGV_ALL_MULTIPROCESSORS UINT32_MAX
-#define FGV_MAX_GRID_X          0x7fffffffu
-#define FGV_MAX_GRID_YZ         65535u
 #define FGV_LET_GO_NS           UINT64_C(1000000000)
 #define FGV_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
 
@@ -50,138 +47,6 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t part_ns(const struct fgv_variant *variant, uint64_t nr_blocks)
-{
-    return (uint64_t)((double)nr_blocks * (double)variant->block_ns_1024 / 1024.0);
-}
-
-static uint64_t wanted_blocks(const struct fgv_worker *worker, const struct fgv_variant *variant)
-{
-    if (worker->parts.is_let_go) {
-        return worker->parts.nr_blocks_left;
-    }
-    uint64_t enough = variant->block_ns_1024 == 0 ? 0 : worker->slicing.part_ns * 1024 / variant->block_ns_1024;
-    uint64_t wanted = worker->slicing.least_blocks > enough ? worker->slicing.least_blocks : enough;
-    return wanted > 0 ? wanted : 1;
-}
-
-/* Attributes that mean for each part what they mean for the whole. */
-static enum fgv_whole judge_attributes(const struct fgv_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->config.numAttrs; i++) {
-        switch (launch->attributes[i].id) {
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
-        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-            break;
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-            if (launch->attributes[i].value.cooperative) {
-                return FGV_WHOLE_COOPERATIVE;
-            }
-            break;
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-            return FGV_WHOLE_CLUSTERS;
-        default:
-            return FGV_WHOLE_LAUNCH_ATTRIBUTE;
-        }
-    }
-    return FGV_WHOLE_NOT;
-}
-
-static bool can_persist(const struct fgv_worker *worker, uint64_t nr_blocks)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    return nr_blocks < UINT32_MAX && driver->cuStreamWriteValue64_v2 && driver->cuMemcpyDtoHAsync_v2 &&
-           driver->cuOccupancyMaxActiveBlocksPerMultiprocessor && driver->cuStreamCreate;
-}
-
-/* What the program asked of the kernel counts for the variant, too. */
-static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *handle,
-                            const struct fgv_variant *variant)
-{
-    static const CUfunction_attribute carried[] = {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                   CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
-    const struct fgv_driver *driver = &worker->driver;
-    if (!driver->cuFuncGetAttribute || !driver->cuFuncSetAttribute) {
-        return true;
-    }
-    for (uint32_t i = 0; i < sizeof(carried) / sizeof(carried[0]); i++) {
-        int wanted = 0;
-        int has = 0;
-        CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-        if (handle->kind != FGV_HANDLE_KERNEL) {
-            result = driver->cuFuncGetAttribute(&wanted, carried[i], handle->native);
-        } else if (driver->cuKernelGetAttribute) {
-            result = driver->cuKernelGetAttribute(&wanted, carried[i], handle->native, worker->device);
-        }
-        if (result == CUDA_SUCCESS && driver->cuFuncGetAttribute(&has, carried[i], variant->function) == CUDA_SUCCESS &&
-            has != wanted && driver->cuFuncSetAttribute(variant->function, carried[i], wanted) != CUDA_SUCCESS) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks,
-                            uint64_t stream)
-{
-    enum fgv_whole why = judge_attributes(launch);
-    if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0)) {
-        why = FGV_WHOLE_HELD_UP;
-    }
-    if (why != FGV_WHOLE_NOT) {
-        return why;
-    }
-    struct fgv_variant *variant = fgv_variant_of(worker, launch->handle, &why);
-    if (!variant) {
-        return why;
-    }
-    if (!copy_attributes(worker, launch->handle, variant) ||
-        (variant->mode == FGV_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
-        return FGV_WHOLE_NOT_LAUNCHED;
-    }
-    if (variant->is_let_go && worker->nr_unfinished != 0) {
-        return FGV_WHOLE_HELD_UP;
-    }
-    variant->is_let_go = false;
-    worker->parts = (struct fgv_parts){.variant = variant, .nr_blocks_left = nr_blocks, .stream = stream};
-    return FGV_WHOLE_NOT;
-}
-
-static void count_whole(struct fgv_worker *worker, enum fgv_whole why)
-{
-    _Atomic uint32_t *counter = &worker->slot->nr_whole[(uint32_t)why < FGV_NR_WHOLE ? (uint32_t)why : 0];
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
-}
-
-/* Whether a device takes it whole: a part of one that none takes might be taken. */
-static bool is_a_grid(const uint32_t grid[3])
-{
-    return grid[0] <= FGV_MAX_GRID_X && grid[1] <= FGV_MAX_GRID_YZ && grid[2] <= FGV_MAX_GRID_YZ;
-}
-
-bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
-{
-    const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
-    struct fgv_launch launch;
-    if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks ||
-        !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
-        fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
-        return false; /* the handler says what is wrong with it */
-    }
-    enum fgv_whole why = runs ? begin(worker, &launch, nr_blocks, fixed->stream) : FGV_WHOLE_GRAPH;
-    if (why != FGV_WHOLE_NOT) {
-        count_whole(worker, why);
-    }
-    return why == FGV_WHOLE_NOT;
-}
-
 /* Before the first part: constants as they are now. */
 static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
 {
@@ -196,24 +61,37 @@ static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
     return result;
 }
 
+/* Right before the first part. */
+static CUresult prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t nr_blocks)
+{
+    struct fgv_parts *parts = &worker->parts;
+    CUresult result = fill_constants(worker, stream->native);
+    if (parts->variant->mode == FGV_SLICING_BOXES && parts->nr_blocks_left > nr_blocks) {
+        parts->lane = fgv_lane_fork(worker, stream); /* for what comes behind the constants */
+    }
+    return result;
+}
+
 /* Submits a part, as serve.c does any work. */
 static CUresult submit(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream,
                        struct fgv_launch *launch, const uint32_t grid[3], const void *descriptor,
                        size_t descriptor_bytes, uint64_t nr_blocks)
 {
     struct fgv_parts *parts = &worker->parts;
+    const bool is_in_lane = parts->has_entered && stream == &parts->lane->stream;
     CUresult result = CUDA_SUCCESS;
     memset(launch->parameters + launch->parameter_bytes, 0,
            parts->variant->descriptor_offset - launch->parameter_bytes);
     memcpy(launch->parameters + parts->variant->descriptor_offset, descriptor, descriptor_bytes);
     launch->parameter_bytes = parts->variant->descriptor_offset + descriptor_bytes;
+    launch->config.hStream = stream->native;
     launch->config.gridDimX = grid[0];
     launch->config.gridDimY = grid[1];
     launch->config.gridDimZ = grid[2];
     fgv_host_before(worker, service, stream);
     fgv_gate_submit(worker, stream);
     if (!parts->has_begun) {
-        result = fill_constants(worker, launch->config.hStream);
+        result = prepare(worker, stream, nr_blocks);
     }
     uint64_t submitted_ns = fgv_clock_ns();
     if (result == CUDA_SUCCESS) {
@@ -225,10 +103,10 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
     fgv_sync_submitted(worker, stream);
     fgv_stream_mark(worker, stream);
     if (!parts->is_let_go) {
-        parts->in_flight[parts->nr_in_flight++] =
-            (struct fgv_part){.seq = stream->last_seq, .nr_blocks = nr_blocks, .submitted_ns = submitted_ns};
+        parts->in_flight[parts->nr_in_flight++] = (struct fgv_part){
+            .seq = stream->last_seq, .nr_blocks = nr_blocks, .submitted_ns = submitted_ns, .is_in_lane = is_in_lane};
     }
-
+    parts->was_in_lane = is_in_lane;
     parts->has_begun = true;
     fgv_count(&worker->slot->nr_parts, 1);
     return CUDA_SUCCESS;
@@ -239,7 +117,8 @@ static CUresult submit_box(struct fgv_worker *worker, const struct fgv_service *
 {
     struct fgv_parts *parts = &worker->parts;
     const uint32_t grid[3] = {launch->config.gridDimX, launch->config.gridDimY, launch->config.gridDimZ};
-    struct fgv_grid_box box = fgv_grid_next_box(parts->next, grid, wanted_blocks(worker, parts->variant));
+    struct fgv_grid_box box =
+        fgv_grid_next_box(parts->next, grid, parts->is_let_go ? parts->nr_blocks_left : fgv_pace_blocks(worker));
     uint64_t nr_blocks = fgv_grid_nr_blocks(box.size);
     struct box_descriptor descriptor;
     memcpy(descriptor.first, box.first, sizeof(descriptor.first));
@@ -334,33 +213,34 @@ static CUresult read_counter(struct fgv_worker *worker, uint64_t nr_blocks)
     return result;
 }
 
-/* What a box took tells how large the next ones are to be. */
-static void learn(struct fgv_parts *parts, const struct fgv_part *part, uint64_t now_ns)
+/* Whether the first of the parts in flight has. */
+static bool has_ended(const struct fgv_parts *parts, const struct fgv_stream *stream)
 {
-    struct fgv_variant *variant = parts->variant;
-    uint64_t from_ns = part->submitted_ns > parts->done_ns ? part->submitted_ns : parts->done_ns;
-    uint64_t sample = now_ns > from_ns ? (uint64_t)((double)(now_ns - from_ns) * 1024.0 / (double)part->nr_blocks) : 0;
-    sample = sample > 0 ? sample : 1;
-    variant->block_ns_1024 = variant->block_ns_1024 == 0 ? sample : (variant->block_ns_1024 * 3 + sample) / 4;
+    const struct fgv_part *part = &parts->in_flight[0];
+    return (part->is_in_lane ? &parts->lane->stream : stream)->done_seq >= part->seq;
 }
 
 /* Takes the parts that have ended out of those in flight. */
 static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stream, uint64_t nr_blocks)
 {
     struct fgv_parts *parts = &worker->parts;
+    uint64_t begun_ns = fgv_pace_begun_ns(parts);
+    uint64_t nr_ended = 0; /* blocks */
     CUresult result = stream->context->fault;
-    while (parts->nr_in_flight != 0 && (result != CUDA_SUCCESS || stream->done_seq >= parts->in_flight[0].seq)) {
-        uint64_t now_ns = fgv_clock_ns();
-        if (parts->variant->mode == FGV_SLICING_BOXES) {
-            learn(parts, &parts->in_flight[0], now_ns);
-        } else if (result == CUDA_SUCCESS) {
-            result = read_counter(worker, nr_blocks);
-        }
-        parts->done_ns = now_ns;
+    while (parts->nr_in_flight != 0 && (result != CUDA_SUCCESS || has_ended(parts, stream))) {
+        nr_ended += parts->in_flight[0].nr_blocks;
         memmove(&parts->in_flight[0], &parts->in_flight[1], (parts->nr_in_flight - 1) * sizeof(parts->in_flight[0]));
         parts->nr_in_flight--;
     }
-    return result;
+    if (nr_ended == 0 || result != CUDA_SUCCESS) {
+        return result;
+    }
+    parts->done_ns = fgv_clock_ns();
+    if (parts->variant->mode == FGV_SLICING_PERSISTENT) {
+        return read_counter(worker, nr_blocks);
+    }
+    fgv_pace_learn(parts->variant, nr_ended, parts->done_ns - begun_ns);
+    return CUDA_SUCCESS;
 }
 
 static bool has_room(const struct fgv_worker *worker)
@@ -372,10 +252,29 @@ static bool has_room(const struct fgv_worker *worker)
     if (parts->variant->mode == FGV_SLICING_PERSISTENT) {
         return parts->nr_in_flight == 0;
     }
+    return fgv_pace_has_room(worker);
+}
 
-    uint64_t next_ns = part_ns(parts->variant, wanted_blocks(worker, parts->variant));
-    bool is_known = parts->variant->block_ns_1024 != 0;
-    return parts->nr_in_flight < (is_known && next_ns < FGV_LONG_PART_NS ? FGV_MAX_PARTS_IN_FLIGHT : 1);
+/* The lane is entered when the part before cannot stand behind another one in the stream: else the one in the lane
+ * might begin first. */
+static bool enter_lane(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    struct fgv_parts *parts = &worker->parts;
+    if (!parts->has_entered && parts->nr_in_flight <= 1 && fgv_lane_is_free(parts->lane, parts->stream)) {
+        parts->has_entered = fgv_lane_enter(worker, parts->lane, stream, parts->stream) == CUDA_SUCCESS;
+        if (!parts->has_entered) {
+            parts->lane = NULL;
+        }
+    }
+    return parts->has_entered;
+}
+
+/* Where the next part goes. */
+static struct fgv_stream *next_stream(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    struct fgv_parts *parts = &worker->parts;
+    const bool is_lanes_turn = parts->lane && !parts->was_in_lane && !parts->is_let_go;
+    return is_lanes_turn && enter_lane(worker, stream) ? &parts->lane->stream : stream;
 }
 
 /* Of a persistent kernel the last block may not have been taken while it runs. */
@@ -392,7 +291,7 @@ static void give_up(struct fgv_worker *worker, const struct fgv_launch *launch)
     fgv_variant_drop(worker, kernel->variant);
     kernel->variant = NULL;
     kernel->why_whole = FGV_WHOLE_NOT_LAUNCHED;
-    count_whole(worker, FGV_WHOLE_NOT_LAUNCHED);
+    fgv_count_whole(worker, FGV_WHOLE_NOT_LAUNCHED);
 }
 
 static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service *service,
@@ -413,6 +312,19 @@ static bool is_held_up(const struct fgv_worker *worker)
            fgv_clock_ns() - worker->last_finish_ns > FGV_LET_GO_NS;
 }
 
+/* What comes behind the launch in its stream comes behind what is in the lane, too. */
+static CUresult end(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+{
+    struct fgv_parts *parts = &worker->parts;
+    if (parts->has_entered && stream && stream->context->fault == CUDA_SUCCESS) {
+        CUresult joined = fgv_lane_join(worker, parts->lane, stream);
+        result = result == CUDA_SUCCESS ? joined : result;
+    }
+    fgv_count(&worker->slot->nr_sliced, 1);
+    *parts = (struct fgv_parts){0};
+    return result;
+}
+
 enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
                                       const struct fgv_request *request, CUresult *result)
 {
@@ -427,14 +339,13 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
             (fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream))) {
             return FGV_PARTS_MORE;
         }
-        *result = submit_part(worker, service, request, stream, &launch);
+        *result = submit_part(worker, service, request, next_stream(worker, stream), &launch);
         if (*result != CUDA_SUCCESS && !parts->has_begun && !fgv_is_sticky(*result)) {
             give_up(worker, &launch);
             return FGV_PARTS_WHOLE;
         }
     }
-    fgv_count(&worker->slot->nr_sliced, 1);
-    *parts = (struct fgv_parts){0};
+    *result = end(worker, stream, *result);
     return FGV_PARTS_OUT;
 }
 

@@ -2,8 +2,8 @@
  * Large launches in parts, so that the GPU can be handed over within one.
  *
  * A kernel of more blocks than a threshold is launched by way of a variant of it (cuda_api/ptx/variants), which is made
- * from the PTX of its image when it is first needed: variant.c. parts.c
- * carries the launch out.
+ * from the PTX of its image when it is first needed: variant.c. take.c says which launches those are, parts.c carries
+ * them out.
  */
 #ifndef BACKEND_HOST_SLICING_H
 #define BACKEND_HOST_SLICING_H
@@ -14,8 +14,9 @@
 
 struct fgv_context;
 struct fgv_handle;
+struct fgv_lane;
 
-#define FGV_MAX_PARTS_IN_FLIGHT   2u
+#define FGV_MAX_PARTS_IN_FLIGHT   3u
 #define FGV_MAX_VARIANT_CONSTANTS 64u
 
 /* cffi: begin */
@@ -78,6 +79,7 @@ struct fgv_variant {
 /* A box of a grid that is on the device. */
 struct fgv_part {
     uint64_t seq, nr_blocks, submitted_ns;
+    bool is_in_lane;
 };
 
 /* The launch that goes in parts, one at a time: its request stays at the head of the backlog until the last is out. */
@@ -86,12 +88,15 @@ struct fgv_parts {
     uint32_t next[3];            /* the first block that is not submitted */
     uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
     bool has_begun;
-    bool is_let_go;      /* something before it does not end: all that is left is submitted at once */
-    uint64_t stream;     /* the guest's number */
-    uint64_t stopped_ns; /* a persistent kernel was told to stop, 0: it was not */
+    bool is_let_go;        /* something before it does not end: all that is left is submitted at once */
+    uint64_t stream;       /* the guest's number */
+    struct fgv_lane *lane; /* for every other box, NULL: there is none */
+    bool has_entered;      /* the lane */
+    bool was_in_lane;      /* the last part */
+    uint64_t stopped_ns;   /* a persistent kernel was told to stop, 0: it was not */
     struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
-    uint64_t done_ns; /* when the last part was seen to end */
+    uint64_t done_ns; /* when a part was last seen to end */
 };
 
 /* variant.c */
@@ -103,11 +108,22 @@ void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant);
 /* The context is about to be destroyed. */
 void fgv_variants_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
 
-/* parts.c */
+/* pace.c: of a launch in boxes */
+uint64_t fgv_pace_blocks(const struct fgv_worker *worker);
+/* Whether one more part may be out. */
+bool fgv_pace_has_room(const struct fgv_worker *worker);
+/* When the device came to the first of those that are out; 0: there is none. */
+uint64_t fgv_pace_begun_ns(const struct fgv_parts *parts);
+/* So many blocks took so long, one part after the other. */
+void fgv_pace_learn(struct fgv_variant *variant, uint64_t nr_blocks, uint64_t took_ns);
+
+/* take.c */
+void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why);
 /* Whether this launch, which has its turn, goes in parts from now on. A large one that does not is counted, with the
  * reason. `runs`: it is no part of a graph. */
 bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
 
+/* parts.c */
 enum fgv_parts_state {
     FGV_PARTS_MORE,  /* not now */
     FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */

@@ -33,17 +33,21 @@ struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native)
     return stream;
 }
 
-void fgv_stream_free_if_unused(struct fgv_stream *stream)
+void fgv_stream_remove(struct fgv_stream *stream)
 {
-    if (!stream->is_gone || stream->is_busy || stream->nr_waiters != 0) {
-        return;
-    }
     struct fgv_stream **link = &stream->context->streams;
     while (*link != stream) {
         link = &(*link)->next;
     }
     *link = stream->next;
-    free(stream);
+}
+
+void fgv_stream_free_if_unused(struct fgv_stream *stream)
+{
+    if (stream->is_gone && !stream->is_busy && stream->nr_waiters == 0) {
+        fgv_stream_remove(stream);
+        free(stream);
+    }
 }
 
 static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)

@@ -5,7 +5,7 @@
  *   serve.c    from a record to a handler to an answer; the backlog
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
  *   turn.c     when GPU work may be submitted, and what it is charged
- *   parts.c variant.c  large launches in parts
+ *   take.c parts.c pace.c lane.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
  *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
  *              context.c output.c tensor_map.c   handlers
@@ -99,6 +99,7 @@ struct fgv_context {
     struct fgv_stream legacy, per_thread;
     struct fgv_mark *free_marks; /* events of this context, for use again */
     CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
+    struct fgv_lane *lanes;      /* likewise, for parts of launches */
 };
 
 struct fgv_handle {
@@ -295,6 +296,8 @@ void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *contex
 bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream);
 /* What the guest put into the stream is no work of its own, but may have to wait for other streams' work. */
 void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream);
+/* From the list of its context. */
+void fgv_stream_remove(struct fgv_stream *stream);
 void fgv_stream_free_if_unused(struct fgv_stream *stream);
 
 /* gate.c */

@@ -94,11 +94,12 @@ def test_accounting(tmp_path: Path) -> None:
 
 
 def test_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smallest = Sizes((4,), (4,), 1, (200, 20), 2, 2, 1000)
+    smallest = Sizes((4,), (4,), 1, (200, 20), 2, 2, 1000, (8,))
     monkeypatch.setitem(SIZES, "soft", smallest)
     document = measured(tmp_path, "slicing")
     assert document["failures"] == []
-    assert [record["parts"] for record in of_kind(document, "cost")] == [-1, 1, 4, 0]
+    assert [record["parts"] for record in of_kind(document, "cost")] == [1, 4, 0, 8, -1]
+    assert [record["kind"] for record in document["records"]] == [*["cost"] * 3, *["wait"] * 4, *["cost"] * 2]
     assert all(record["seconds"] > 0 for record in of_kind(document, "cost"))
     waits = {record["way"]: record for record in of_kind(document, "wait")}
     assert list(waits) == ["alone", "whole", "in parts", "persistent"]

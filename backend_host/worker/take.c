@@ -1,0 +1,123 @@
+/* Which launches go in parts: what is asked of a launch and of its kernel's variant before the first. */
+#include "grid.h"
+#include "launch.h"
+
+#define FGV_MAX_GRID_X  0x7fffffffu
+#define FGV_MAX_GRID_YZ 65535u
+
+/* Attributes that mean for each part what they mean for the whole. */
+static enum fgv_whole judge_attributes(const struct fgv_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->config.numAttrs; i++) {
+        switch (launch->attributes[i].id) {
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+            break;
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            if (launch->attributes[i].value.cooperative) {
+                return FGV_WHOLE_COOPERATIVE;
+            }
+            break;
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+            return FGV_WHOLE_CLUSTERS;
+        default:
+            return FGV_WHOLE_LAUNCH_ATTRIBUTE;
+        }
+    }
+    return FGV_WHOLE_NOT;
+}
+
+static bool can_persist(const struct fgv_worker *worker, uint64_t nr_blocks)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    return nr_blocks < UINT32_MAX && driver->cuStreamWriteValue64_v2 && driver->cuMemcpyDtoHAsync_v2 &&
+           driver->cuOccupancyMaxActiveBlocksPerMultiprocessor && driver->cuStreamCreate;
+}
+
+/* What the program asked of the kernel counts for the variant, too. */
+static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *handle,
+                            const struct fgv_variant *variant)
+{
+    static const CUfunction_attribute carried[] = {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                   CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
+    const struct fgv_driver *driver = &worker->driver;
+    if (!driver->cuFuncGetAttribute || !driver->cuFuncSetAttribute) {
+        return true;
+    }
+    for (uint32_t i = 0; i < sizeof(carried) / sizeof(carried[0]); i++) {
+        int wanted = 0;
+        int has = 0;
+        CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+        if (handle->kind != FGV_HANDLE_KERNEL) {
+            result = driver->cuFuncGetAttribute(&wanted, carried[i], handle->native);
+        } else if (driver->cuKernelGetAttribute) {
+            result = driver->cuKernelGetAttribute(&wanted, carried[i], handle->native, worker->device);
+        }
+        if (result == CUDA_SUCCESS && driver->cuFuncGetAttribute(&has, carried[i], variant->function) == CUDA_SUCCESS &&
+            has != wanted && driver->cuFuncSetAttribute(variant->function, carried[i], wanted) != CUDA_SUCCESS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks,
+                            uint64_t stream)
+{
+    enum fgv_whole why = judge_attributes(launch);
+    if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0)) {
+        why = FGV_WHOLE_HELD_UP;
+    }
+    if (why != FGV_WHOLE_NOT) {
+        return why;
+    }
+    struct fgv_variant *variant = fgv_variant_of(worker, launch->handle, &why);
+    if (!variant) {
+        return why;
+    }
+    if (!copy_attributes(worker, launch->handle, variant) ||
+        (variant->mode == FGV_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
+        return FGV_WHOLE_NOT_LAUNCHED;
+    }
+    if (variant->is_let_go && worker->nr_unfinished != 0) {
+        return FGV_WHOLE_HELD_UP;
+    }
+    variant->is_let_go = false;
+    worker->parts = (struct fgv_parts){.variant = variant, .nr_blocks_left = nr_blocks, .stream = stream};
+    return FGV_WHOLE_NOT;
+}
+
+void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why)
+{
+    _Atomic uint32_t *counter = &worker->slot->nr_whole[(uint32_t)why < FGV_NR_WHOLE ? (uint32_t)why : 0];
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* Whether a device takes it whole: a part of one that none takes might be taken. */
+static bool is_a_grid(const uint32_t grid[3])
+{
+    return grid[0] <= FGV_MAX_GRID_X && grid[1] <= FGV_MAX_GRID_YZ && grid[2] <= FGV_MAX_GRID_YZ;
+}
+
+bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
+{
+    const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
+    uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
+    struct fgv_launch launch;
+    if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks ||
+        !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
+        fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
+        return false; /* the handler says what is wrong with it */
+    }
+    enum fgv_whole why = runs ? begin(worker, &launch, nr_blocks, fixed->stream) : FGV_WHOLE_GRAPH;
+    if (why != FGV_WHOLE_NOT) {
+        fgv_count_whole(worker, why);
+    }
+    return why == FGV_WHOLE_NOT;
+}
