@@ -61,12 +61,12 @@ static void attribute_set(struct fgv_function *function, CUfunction_attribute at
         function->occupancies[i].call = 0;
 }
 
-/* XLA sets the same value before each update of a graph. */
+/* XLA sets the same value before each update of a graph. What is not known yet is not asked for. */
 static bool is_set_already(struct fgv_function *function, CUfunction_attribute attribute, int value)
 {
     const bool is_a_setting = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
                               attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-    if (!is_a_setting || fgv_function_know(function) != CUDA_SUCCESS)
+    if (!is_a_setting || atomic_load_explicit(&function->is_known, memory_order_acquire) == 0)
         return false;
     pthread_mutex_lock(&fgv_code_lock);
     const bool is_same = function->attributes[attribute] == value;

@@ -17,9 +17,6 @@
 #define FLAG_KERNEL      2u
 #define MAX_ATTRIBUTES   16u
 
-#define WARP_THREADS       32u
-#define WARP_REGISTER_UNIT 256u /* registers are given to warps in such pieces */
-
 struct launch {
     struct fgv_function *function;
     uint64_t stream;
@@ -42,25 +39,10 @@ static CUresult function_find(struct launch *launch, CUfunction function)
     return launch->function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
 }
 
-/* More threads than the function takes: its registers do not suffice for them, or its launch bounds exclude them. */
-static CUresult threads_refuse(const struct launch *launch, uint64_t nr_threads)
-{
-    const uint64_t registers_of_warp =
-        ((uint64_t)(uint32_t)launch->function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * WARP_THREADS +
-         WARP_REGISTER_UNIT - 1) /
-        WARP_REGISTER_UNIT * WARP_REGISTER_UNIT;
-    const uint64_t nr_warps = (nr_threads + WARP_THREADS - 1) / WARP_THREADS;
-    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
-    return registers_of_warp * nr_warps > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]
-               ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* The checks, and the codes, of the driver. */
 static CUresult shape_check(const struct launch *launch)
 {
     const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
-    const int32_t *function = launch->function->attributes;
     uint64_t nr_threads = 1;
     for (uint32_t i = 0; i < 3; i++) {
         if (launch->grid[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i] ||
@@ -68,11 +50,8 @@ static CUresult shape_check(const struct launch *launch)
             return CUDA_ERROR_INVALID_VALUE; /* zero too */
         nr_threads *= launch->block[i];
     }
-    if (nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        return CUDA_ERROR_INVALID_VALUE;
-    if (nr_threads > (uint32_t)function[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        return threads_refuse(launch, nr_threads);
-    return CUDA_SUCCESS;
+    return nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ? CUDA_ERROR_INVALID_VALUE
+                                                                                    : CUDA_SUCCESS;
 }
 
 static bool is_cooperative(const struct launch *launch)
@@ -84,13 +63,19 @@ static bool is_cooperative(const struct launch *launch)
     return (launch->flags & FLAG_COOPERATIVE) != 0;
 }
 
-/* What the driver may refuse for its value, or does not know: such a launch waits for the answer. More shared memory
- * than the function's attribute allows is not always refused: kernels of cuFFT take theirs with the attribute at less.
- */
+/* More threads or shared memory than the function's attributes allow, as far as they are known here: the driver says
+ * what is wrong with that, and sometimes nothing is. Kernels of cuFFT take more shared memory. */
+static bool is_oversized(const struct launch *launch)
+{
+    const int32_t *most = launch->function->attributes;
+    const uint32_t nr_threads = launch->block[0] * launch->block[1] * launch->block[2];
+    return nr_threads > (uint32_t)most[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
+           launch->shared_bytes > (uint32_t)most[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+}
+
+/* Attributes that the driver may refuse for their value, or does not know. */
 static bool is_doubtful(const struct launch *launch)
 {
-    if (launch->shared_bytes > (uint32_t)launch->function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
-        return true;
     for (uint32_t i = 0; i < launch->nr_attributes; i++) {
         const CUlaunchAttribute *attribute = &launch->attributes[i];
         const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
@@ -202,7 +187,8 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
         fgv_parameters_pack(call.payload, function, parameters);
     if (attribute_bytes != 0)
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
-    return __builtin_expect((launch->nr_attributes | launch->shared_bytes) != 0, 0) && is_doubtful(launch)
+    /* What may be refused waits for the answer. */
+    return __builtin_expect(is_oversized(launch), 0) || __builtin_expect(is_doubtful(launch), 0)
                ? fgv_call_wait(&call, NULL, 0)
                : fgv_call_post(&call);
 }

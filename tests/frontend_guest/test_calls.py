@@ -65,6 +65,7 @@ def test_launch(run_answered: RunScene) -> None:
         f"launch grid 1 1 1 block 1 1 1 shared 0 stream 0 {values} flags 0 attributes 0",
         f"launch grid 1 1 1 block 32 1 1 shared 0 stream 0 {values} flags 0 attributes 1",
         f"launch grid 1 1 1 block 32 1 1 shared 0 stream 0 {values} flags 1 attributes 0",
+        f"launch grid 1 1 1 block 1024 1 1 shared 0 stream 0 {values} flags 0 attributes 0",
         f"launch grid 1 1 1 block 1 1 1 shared 1001 stream 0 {values} flags 0 attributes 0",
     ]
     (image,) = [line for line in scene.answered if line.startswith("image")]
@@ -103,7 +104,7 @@ def test_counts(run_answered: RunScene) -> None:
     (line,) = scene.errors
     found = re.fullmatch(r"fairgv: (\d+) calls, (\d+) round trips, .*", line)
     assert found is not None
-    assert (int(found[1]), int(found[2])) == (13, 7)
+    assert (int(found[1]), int(found[2])) == (14, 8)
 
 
 def _sum(text: bytes) -> int:
