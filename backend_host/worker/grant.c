@@ -362,6 +362,17 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee)
     return place_of(grantee->control, grantee->number).standing <= other.standing;
 }
 
+bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee)
+{
+    uint32_t next = choose(grantee->control, grantee->number);
+    if (next == FGV_NOBODY) {
+        return false;
+    }
+    struct place other = place_of(grantee->control, next);
+    return other.since_ns > grantee->turn_since_ns &&
+           other.standing < place_of(grantee->control, grantee->number).standing;
+}
+
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
 {
     uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);

@@ -66,6 +66,8 @@ void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns);
 bool fgv_grant_others_wait(const struct fgv_grantee *grantee);
 /* True when no other vGPU that waits stands before its own. */
 bool fgv_grant_is_first(const struct fgv_grantee *grantee);
+/* True when the next vGPU stands before its own and did not wait yet when this worker's turn began. */
+bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee);
 /* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
  * waits. */
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);

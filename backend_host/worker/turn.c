@@ -155,10 +155,23 @@ static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
     return fitting(worker, left_ns, 1);
 }
 
+/* A launch that goes in parts can stop at any of them: it does for somebody who slept, comes back and stands before its
+ * vGPU, once this one has had some of its slice. */
+static bool gives_way(struct fgv_worker *worker, uint64_t left_ns)
+{
+    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    worker->is_hurried = worker->parts.variant && left_ns != 0 && slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART &&
+                         fgv_grant_has_newcomer(&worker->grantee);
+    return worker->is_hurried;
+}
+
 /* What is left of the slice, or of the next one when it is its own too. */
 static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
+    if (gives_way(worker, left_ns)) {
+        return 0;
+    }
     if (left_ns == 0 && fgv_grant_renew(&worker->grantee, now_ns)) {
         left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
     }
@@ -312,7 +325,7 @@ static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART) {
+    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART && !worker->is_hurried) {
         return false;
     }
     make_way(worker, left_ns, now_ns);

@@ -219,6 +219,7 @@ struct fgv_worker {
     uint64_t mean_ns;          /* of one submission, 0: unknown */
     uint64_t idle_since_ns;    /* holding the grant with nothing to do */
     uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
+    bool is_hurried;           /* the grant was closed before the slice was over, for somebody who came back */
     uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
     uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
     uint64_t pause_since_ns;   /* nothing to do, with the grant or without */

@@ -72,6 +72,7 @@ PERSISTENT = {"mode": 2, "threshold_blocks": 10, "least_blocks": 4, "part_ns": 0
 COOPERATIVE = 1
 LONG_NS = 2_000_000
 LARGE = 600
+LONG_SLICE_NS = 5_000_000_000
 
 
 @pytest.fixture
@@ -234,6 +235,33 @@ def test_cooperative_launches_go_whole(kernels: Kernels) -> None:
     kernels.guest.ok("cuLaunchKernel", struct.pack("<QQ", kernels.address, 0), **fields)
     assert kernels.words(12) == expected(nr_blocks=12)
     assert kernels.reading().whole == {"cooperative": 1}
+
+
+@pytest.mark.parametrize("stands_before", [True, False])
+@pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
+def test_who_wakes_beside_a_launch_in_parts_need_not_wait_for_the_slice(
+    host: Host, region: Region, settings: dict[str, int], stands_before: bool
+) -> None:
+    kernels = Kernels(Served(host, region, slicing=settings))
+    kernels.count()  # makes the variant
+    kernels.guest.ok("cuCtxSynchronize")
+    with make_region() as other_region:
+        other = Kernels(Served(host, other_region))
+        other.count(1)
+        other.guest.ok("cuCtxSynchronize")
+        host.control.set_slice_ns(LONG_SLICE_NS)
+        host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
+        host.control.set_standing(other.served.vgpu, 1.0 if stands_before else 3.0, 0.0, charged_ns=0)
+        nr_parts = kernels.reading().nr_parts
+        kernels.count(LARGE, 4 * LONG_NS)
+        long = kernels.guest.begin("cuCtxSynchronize")
+        wait_until(lambda: kernels.reading().nr_parts > nr_parts, "it has begun")
+        other.count(1)
+        other.guest.ok("cuCtxSynchronize")
+        assert kernels.guest.is_answered(long) != stands_before
+        assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
+        assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
+        other.guest.stop_beating()
 
 
 @pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
