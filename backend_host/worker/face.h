@@ -67,7 +67,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
                       uint32_t error_bytes);
 /* Whether kernels of an image may print; without one, all may. It is called from the loop, before a module is loaded.
  */
-typedef bool (*fgv_may_print_fn)(const uint8_t *image, uint64_t image_bytes);
+typedef bool (*fgv_may_print_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_may_print_fn may_print);
 /* Serves until the client ends, then takes everything down. Why it ended, a static string. */
 const char *fgv_worker_run(struct fgv_worker *worker);

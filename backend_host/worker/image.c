@@ -95,7 +95,7 @@ struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
 static void note_printing(struct fgv_worker *worker, const uint8_t *image, size_t bytes)
 {
     if (!worker->may_print) {
-        worker->may_print = !worker->inspector || worker->inspector(image, bytes);
+        worker->may_print = !worker->inspector || worker->inspector(image, bytes, fgv_capability_of(worker));
     }
 }
 

@@ -143,9 +143,9 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
 
 
 @ffi.def_extern(error=True)  # type: ignore[untyped-decorator]
-def fgv_image_may_print(image: ffi.CData, image_bytes: int) -> bool:
+def fgv_image_may_print(image: ffi.CData, image_bytes: int, capability: int) -> bool:
     """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may."""
-    return may_print(bytes(ffi.buffer(image, image_bytes)))
+    return may_print(bytes(ffi.buffer(image, image_bytes)), capability)
 
 
 _images: list[Images] = []

@@ -19,12 +19,12 @@
 #define CROWDED_CPUS     4
 #define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
 /* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain. */
-#define OVERSLEEP_NS           UINT64_C(60000) /* until it is known */
-#define WATCH_MOST_NS          UINT64_C(500000)
-#define WATCH_MOST_CROWDED_NS  UINT64_C(60000)
-#define EARLY_PART       16
-#define BUSY_NAP_MIN_NS  UINT64_C(5000)
-#define BUSY_NAP_MAX_NS  UINT64_C(500000)
+#define OVERSLEEP_NS          UINT64_C(60000) /* until it is known */
+#define WATCH_MOST_NS         UINT64_C(500000)
+#define WATCH_MOST_CROWDED_NS UINT64_C(60000)
+#define EARLY_PART            16
+#define BUSY_NAP_MIN_NS       UINT64_C(5000)
+#define BUSY_NAP_MAX_NS       UINT64_C(500000)
 /* Nothing arrived for so long: the end of what was submitted is worth an event. */
 #define MARK_AFTER_NS UINT64_C(5000)
 /* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */

@@ -73,15 +73,6 @@ static const char *name_of(struct fgv_worker *worker, const struct fgv_handle *h
     return result == CUDA_SUCCESS ? name : NULL;
 }
 
-static int32_t capability_of(struct fgv_worker *worker)
-{
-    int major = 0;
-    int minor = 0;
-    worker->driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, worker->device);
-    worker->driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, worker->device);
-    return major * 10 + minor;
-}
-
 /* Pairs of addresses, one in the original and one in the variant. */
 static bool pair_constants(struct fgv_worker *worker, const struct fgv_handle *owner, struct fgv_variant *variant,
                            const char *names)
@@ -140,7 +131,7 @@ static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_ha
     }
     wish.owner_kind = owner->kind;
     wish.owner = owner->number;
-    wish.capability = capability_of(worker);
+    wish.capability = (int32_t)fgv_capability_of(worker);
     wish.why_whole = FGV_WHOLE_NOT_COMPILED; /* if Python fails */
     owner_in_making = owner;
     worker->maker.make(&wish);

@@ -376,6 +376,15 @@ static void take_down(struct fgv_worker *worker)
     alarm(0);
 }
 
+uint32_t fgv_capability_of(const struct fgv_worker *worker)
+{
+    int major = 0;
+    int minor = 0;
+    worker->driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, worker->device);
+    worker->driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, worker->device);
+    return (uint32_t)(major * 10 + minor);
+}
+
 void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_may_print_fn may_print)
 {
     worker->inspector = may_print;

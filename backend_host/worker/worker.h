@@ -216,16 +216,16 @@ struct fgv_worker {
     uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
     struct fgv_latency latency;
-    uint64_t mean_ns;          /* of one submission, 0: unknown */
-    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
-    uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
-    bool is_hurried;           /* the grant was closed before the slice was over, for somebody who came back */
-    uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
-    uint64_t ended_busy_ns;    /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns;   /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns;   /* work in flight without a pause since then */
-    uint64_t burst_ns;         /* mean length of that */
-    struct fgv_habit gap;      /* length of its pauses */
+    uint64_t mean_ns;           /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;     /* holding the grant with nothing to do */
+    uint32_t alerted_sequence;  /* of the grant for which the next one was woken in time */
+    bool is_hurried;            /* the grant was closed before the slice was over, for somebody who came back */
+    uint64_t shared_ns;         /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    uint64_t ended_busy_ns;     /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns;    /* nothing to do, with the grant or without */
+    uint64_t burst_since_ns;    /* work in flight without a pause since then */
+    uint64_t burst_ns;          /* mean length of that */
+    struct fgv_habit gap;       /* length of its pauses */
     struct fgv_habit due_error; /* how far from what fgv_turn_due_ns says submissions end */
     struct fgv_backlog backlog;
 
@@ -451,6 +451,8 @@ bool fgv_output_open(struct fgv_worker *worker);
 void fgv_output_check(struct fgv_worker *worker);
 
 /* worker.c */
+/* Of the device: 90 for 9.0. */
+uint32_t fgv_capability_of(const struct fgv_worker *worker);
 void fgv_log(const struct fgv_worker *worker, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum { FGV_LOG_ERROR = 0, FGV_LOG_INFO = 1, FGV_LOG_DEBUG = 2 };
 extern struct fgv_worker *fgv_the_worker; /* for the wrapped driver calls, which get no other argument */

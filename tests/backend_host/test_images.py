@@ -26,19 +26,29 @@ def image(tmp_path: Path, source: str, *flags: str) -> bytes:
 @pytest.mark.parametrize("flags", [(), ("-arch=compute_80",), ("-arch=sm_90",), ("--no-compress",)])
 @pytest.mark.parametrize(("source", "prints"), [(PRINTS, True), (PRINTS_BARE, True), (SILENT, False)])
 def test_what_nvcc_makes(tmp_path: Path, source: str, prints: bool, flags: tuple[str, ...]) -> None:
-    assert may_print(image(tmp_path, source, *flags)) is prints
+    assert may_print(image(tmp_path, source, *flags), 90) is prints
 
 
 def test_ptx_text() -> None:
-    assert may_print(b".version 8.0\n.extern .func (.param .b32 r) vprintf(...);\n")
-    assert not may_print(b".version 8.0\n.target sm_75\n")
+    assert may_print(b".version 8.0\n.extern .func (.param .b32 r) vprintf(...);\n", 90)
+    assert not may_print(b".version 8.0\n.target sm_75\n", 90)
 
 
 def test_what_cannot_be_looked_into_may_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = image(tmp_path, SILENT)
-    assert may_print(silent[:-8])
+    assert may_print(silent[:-8], 90)
     monkeypatch.setattr(images, "MAX_IMAGE_BYTES", len(silent) - 1)
-    assert may_print(silent)
+    assert may_print(silent, 90)
     monkeypatch.setattr(images, "MAX_IMAGE_BYTES", len(silent))
     monkeypatch.setattr(images, "MAX_UNPACKED_BYTES", 1)
-    assert may_print(silent)
+    assert may_print(silent, 90)
+
+
+def test_what_is_for_other_devices_is_not_looked_into(tmp_path: Path) -> None:
+    codes = [f"-gencode=arch=compute_{sm},code=sm_{sm}" for sm in (80, 90)]
+    both = image(tmp_path, PRINTS, "--no-compress", *codes)
+    silent = image(tmp_path, SILENT, "--no-compress", *codes)
+    first = image(tmp_path, PRINTS, "--no-compress", codes[0])
+    assert may_print(both, 80) and may_print(both, 86) and may_print(both, 90)
+    assert not may_print(both, 75) and not may_print(both, 120) and not may_print(silent, 90)
+    assert may_print(first, 80) and not may_print(first, 90)
