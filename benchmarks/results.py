@@ -34,6 +34,7 @@ TITLES = {
     "mixed": "Mixed kernel lengths",
     "work-conserving": "Work-conserving scheduling",
     "accounting": "Accounting",
+    "slicing": "Long kernels in parts",
     "run": "Programs of others",
     "loops": "softgpu's speed",
     "decisions": "Decisions",

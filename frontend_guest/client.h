@@ -34,9 +34,9 @@ struct fgv_guest {
     struct fgv_response *responses;
     struct fgv_chunk *chunks;
     uint8_t *arena;
-    uint64_t arena_offset; /* in the region */
-    uint64_t spin_ns;           /* at one go, at most */
-    struct fgv_habit oversleep; /* of all threads */
+    uint64_t arena_offset;                                   /* in the region */
+    uint64_t spin_ns;                                        /* at one go, at most */
+    struct fgv_habit oversleep;                              /* of all threads */
     struct fgv_habit waits[FGV_MAX_RESPONSES][FGV_NR_WAITS]; /* of the thread that keeps the slot, by kinds of calls */
     struct fgv_habit chunk_waits[FGV_MAX_CHUNKS];
     struct fgv_facts facts;

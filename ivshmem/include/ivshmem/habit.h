@@ -1,6 +1,6 @@
 /*
- * How long something lasts as a rule: its mean and its mean deviation, as TCP's retransmission timer keeps them. Whoever
- * waits spins when an end is near and sleeps before that.
+ * How long something lasts as a rule: its mean and its mean deviation, as TCP's retransmission timer keeps them.
+ * Whoever waits spins when an end is near and sleeps before that.
  *
  * The fields are atomic, so that threads may share a habit; a sample that is lost between two of them is missed by
  * nobody.
