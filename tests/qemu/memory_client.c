@@ -35,6 +35,8 @@ enum {
 struct device {
     volatile uint8_t *registers;
     volatile uint32_t *window;
+    uint64_t window_address; /* as the processor has it */
+    int configuration;
 };
 
 static const struct timespec NAP = {.tv_nsec = 1000000};
@@ -59,6 +61,18 @@ static bool is_ours(const char *name)
     bool was_read = fgets(text, sizeof text, file) != NULL;
     fclose(file);
     return was_read && strcmp(text, "0x10f0\n") == 0;
+}
+
+static uint64_t resource_address(const char *name, int number)
+{
+    char path[512], line[128] = "";
+    snprintf(path, sizeof path, DEVICES "/%s/resource", name);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && number-- >= 0 && fgets(line, sizeof line, file) != NULL)
+        ;
+    if (file != NULL)
+        fclose(file);
+    return strtoull(line, NULL, 16);
 }
 
 static void *map_resource(const char *name, int number, size_t bytes)
@@ -102,6 +116,9 @@ static struct device open_device(void)
     close(enable);
     device.registers = map_resource(name, 0, REGISTERS_BYTES);
     device.window = map_resource(name, 2, load64(&device, WINDOW));
+    device.window_address = resource_address(name, 2);
+    snprintf(path, sizeof path, DEVICES "/%s/config", name);
+    device.configuration = open(path, O_RDWR);
     return device;
 }
 
@@ -125,6 +142,36 @@ static void want(const struct device *device, uint64_t bytes)
     while (load32(device, CHANGES) == before)
         nanosleep(&NAP, NULL);
     printf("error %u mapped %" PRIu64 "\n", load32(device, ERROR), load64(device, MAPPED));
+}
+
+static uint16_t configured(const struct device *device, unsigned offset)
+{
+    uint16_t value = 0;
+    if (pread(device->configuration, &value, 2, (off_t)offset) != 2)
+        exit(3);
+    return value;
+}
+
+static void configure(const struct device *device, unsigned offset, uint64_t value, size_t bytes)
+{
+    if (pwrite(device->configuration, &value, bytes, (off_t)offset) != (ssize_t)bytes)
+        exit(3);
+}
+
+/* Registers of the PCI specification: the capability MSI with an address of 64 bits, and the command that lets a device
+ * write memory. */
+static void interrupt(const struct device *device, uint64_t offset, uint16_t word)
+{
+    const unsigned command = 0x04, bus_master = 4, first = 0x34, msi = 0x05, enable = 1;
+    unsigned place = configured(device, first) & 0xff;
+    while (place != 0 && (configured(device, place) & 0xff) != msi)
+        place = configured(device, place) >> 8;
+    if (place == 0)
+        exit(3);
+    configure(device, command, configured(device, command) | bus_master, 2);
+    configure(device, place + 4, device->window_address + offset, 8);
+    configure(device, place + 12, word, 2);
+    configure(device, place + 2, configured(device, place + 2) | enable, 2);
 }
 
 static void fill(const struct device *device)
@@ -184,6 +231,8 @@ static int take_step(const struct device *device, char **step)
         return device->window[number(step + 1) / 4] = (uint32_t)number(step + 2), 2;
     if (strcmp(step[0], "read") == 0)
         return printf("read 0x%x\n", device->window[number(step + 1) / 4]), 1;
+    if (strcmp(step[0], "interrupt") == 0)
+        return interrupt(device, number(step + 1), (uint16_t)number(step + 2)), 2;
     if (strcmp(step[0], "await") == 0) {
         while (device->window[number(step + 1) / 4] != (uint32_t)number(step + 2))
             nanosleep(&NAP, NULL);

@@ -221,6 +221,17 @@ def test_pieces_are_bounded(scene: Scene, peer: Peer) -> None:
     assert checked.endswith(" 0 wrong")
 
 
+def test_end_of_a_request_interrupts(scene: Scene, peer: Peer) -> None:
+    scene.reset()
+    peer.expect(RESET)
+    scene.begin(f"interrupt 256 0x5a1e want {MIB}")
+    memory = peer.give(peer.expect(WANT))
+    assert scene.finish() == f"error 0 mapped {MIB}"
+    assert word(memory, 256) == 0x5A1E
+    scene.steps("write 256 0", f"interrupt 260 0x77 want {WINDOW_BYTES * 2}")
+    assert (word(memory, 256), word(memory, 260)) == (0, 0x77)
+
+
 def test_peer_that_goes_away(scene: Scene) -> None:
     scene.reset()
     with Peer(scene.machine.peer_path) as peer:
