@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test test-gpu check format generate bench guest-package clean
+.PHONY: setup packages build demo test test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -32,11 +32,17 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 test: setup
-	@$(BIN)/python -m pytest -q -m 'not gpu' -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build
 	@$(BIN)/python -m pytest -q -m gpu
+
+# Builds QEMU with the patches of qemu_patches, and boots guests with it: a quarter of an hour at most, minutes once it is built.
+test-qemu: setup
+	@.ci/packages qemu
+	@qemu_patches/build
+	@$(BIN)/python -m pytest -q -m qemu tests/qemu
 
 # The quick subset, five minutes at most; the whole is for a GPU: fairgv-bench suite full-1, then full-2.
 DEVICE ?= auto

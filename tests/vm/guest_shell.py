@@ -9,11 +9,12 @@ Wrong when: a line needs an answer on its standard input, which is the console t
 import secrets
 import select
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from backend_host.vm.errors import VmError
-from backend_host.vm.guest import Guest, follow_guests
-from backend_host.vm.guest_output import Progress
+from backend_host.vm.guest_output import CommandResult, Progress
 from backend_host.vm.initramfs import GuestCommand
 
 BOOT_LIMIT_S = 120
@@ -46,16 +47,29 @@ class Answer:
     exit_code: int
 
 
+class Console(Protocol):
+    """What of a `Guest` the shell needs."""
+
+    name: str
+
+    def fileno(self) -> int: ...
+    def receive(self) -> list[tuple[Progress, int]] | None: ...
+    def send(self, data: bytes) -> None: ...
+    def results(self) -> Sequence[CommandResult]: ...
+
+
 class GuestShell:
     """The far end of `shell_command` in a started guest."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: Console) -> None:
         self._guest = guest
         self._number = 0
 
     def await_boot(self) -> None:
         """Returns when the guest takes lines; after a start and after a reset. Raises VmError."""
-        follow_guests([self._guest], BOOT_LIMIT_S, until=(Progress.BEGUN, 0))
+        deadline = time.monotonic() + BOOT_LIMIT_S
+        while (Progress.BEGUN, 0) not in self._receive(deadline):
+            pass
         self._number = 0
         self._await(0, LINE_LIMIT_S)
 
@@ -68,12 +82,16 @@ class GuestShell:
     def _await(self, number: int, limit_s: float) -> Answer:
         deadline = time.monotonic() + limit_s
         while (answer := self._find(number)) is None:
-            ready, _, _ = select.select([self._guest], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise VmError(f"no answer from {self._guest.name} within {limit_s:.0f} s:\n{self._printed()}")
-            if self._guest.receive() is None:
-                raise VmError(f"{self._guest.name} ended:\n{self._printed()}")
+            self._receive(deadline)
         return answer
+
+    def _receive(self, deadline: float) -> list[tuple[Progress, int]]:
+        ready, _, _ = select.select([self._guest], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise VmError(f"no answer from {self._guest.name} in time:\n{self._printed()}")
+        if (news := self._guest.receive()) is None:
+            raise VmError(f"{self._guest.name} ended:\n{self._printed()}")
+        return news
 
     def _find(self, number: int) -> Answer | None:
         lines = self._printed().splitlines()
