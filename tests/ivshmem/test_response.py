@@ -132,7 +132,7 @@ def test_what_was_learnt_wrongly_keeps_nobody_waiting(wake: Wake, known: int) ->
         wait = ffi.new("struct fgv_face_habit *", (known, deviation))
         oversleep = ffi.new("struct fgv_face_habit *", (known, deviation))
         wait_learnt(wake, 1_000_000, wait, oversleep, 0.002)
-        assert wait.mean_ns < known or known < 10**8
+        assert wait.mean_ns <= known or known < 10**8  # the same where the answer came first
 
 
 def test_a_habit_is_mean_and_mean_deviation() -> None:
