@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -119,16 +120,22 @@ def _counter(library: ctypes.CDLL, name: str) -> int:
     return ctypes.c_uint64.in_dll(library, name).value
 
 
+@cache
+def _symbols(library: ctypes.CDLL) -> dict[int | None, str]:
+    """The names of calls by their addresses."""
+    return {
+        ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value: symbol
+        for call in table.read().symbols
+        for symbol in (call.name, call.name + call.per_thread)
+    }
+
+
 def _find(library: ctypes.CDLL, name: str, version: int, flags: int = 0) -> tuple[str | None, int]:
     """What fgv_proc_find gives, as (symbol, status)."""
     status = ctypes.c_int(-1)
     library.fgv_proc_find.restype = ctypes.c_void_p
     address = library.fgv_proc_find(name.encode(), version, ctypes.c_uint64(flags), ctypes.byref(status))
-    names = {}
-    for call in table.read().symbols:
-        for symbol in {call.name, call.name + call.per_thread}:
-            names[ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value] = symbol
-    return (names[address] if address else None), status.value
+    return (_symbols(library)[address] if address else None), status.value
 
 
 def test_the_files_are_fresh() -> None:
