@@ -1,7 +1,6 @@
 """Large launches in parts: what they leave, what comes between the parts, and what a guest may do meanwhile."""
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.backend_host.worker_harness import (
     MODULE,
     NO_CHUNK,
     PRIMARY,
-    SOFTGPU,
     STREAM,
     Host,
     Served,
@@ -73,19 +71,6 @@ COOPERATIVE = 1
 LONG_NS = 2_000_000
 LARGE = 600
 LONG_SLICE_NS = 5_000_000_000
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    host = Host(SOFTGPU)
-    yield host
-    host.close()
-
-
-@pytest.fixture
-def region() -> Iterator[Region]:
-    with make_region() as region:
-        yield region
 
 
 class Kernels:
