@@ -1,6 +1,8 @@
 """Large launches in parts: what they leave, what comes between the parts, and what a guest may do meanwhile."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -222,18 +224,26 @@ def test_cooperative_launches_go_whole(kernels: Kernels) -> None:
     assert kernels.reading().whole == {"cooperative": 1}
 
 
-@pytest.mark.parametrize("stands_before", [True, False])
-@pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
-def test_who_wakes_beside_a_launch_in_parts_need_not_wait_for_the_slice(
-    host: Host, region: Region, settings: dict[str, int], stands_before: bool
-) -> None:
+@contextmanager
+def beside(host: Host, region: Region, settings: dict[str, int]) -> Iterator[tuple[Kernels, Kernels]]:
+    """One whose launches go in parts, its variant made, and one of another vGPU; both have done something."""
     kernels = Kernels(Served(host, region, slicing=settings))
-    kernels.count()  # makes the variant
+    kernels.count()
     kernels.guest.ok("cuCtxSynchronize")
     with make_region() as other_region:
         other = Kernels(Served(host, other_region))
         other.count(1)
         other.guest.ok("cuCtxSynchronize")
+        yield kernels, other
+        other.guest.stop_beating()
+
+
+@pytest.mark.parametrize("stands_before", [True, False])
+@pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
+def test_who_wakes_beside_a_launch_in_parts_need_not_wait_for_the_slice(
+    host: Host, region: Region, settings: dict[str, int], stands_before: bool
+) -> None:
+    with beside(host, region, settings) as (kernels, other):
         host.control.set_slice_ns(LONG_SLICE_NS)
         host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
         host.control.set_standing(other.served.vgpu, 1.0 if stands_before else 3.0, 0.0, charged_ns=0)
@@ -246,18 +256,11 @@ def test_who_wakes_beside_a_launch_in_parts_need_not_wait_for_the_slice(
         assert kernels.guest.is_answered(long) != stands_before
         assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
         assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
-        other.guest.stop_beating()
 
 
 @pytest.mark.parametrize("settings", [BOXES, {**PERSISTENT, "run_blocks": 0}], ids=["boxes", "persistent"])
 def test_the_gpu_is_handed_over_within_a_launch(host: Host, region: Region, settings: dict[str, int]) -> None:
-    kernels = Kernels(Served(host, region, slicing=settings))
-    kernels.count()  # makes the variant
-    kernels.guest.ok("cuCtxSynchronize")
-    with make_region() as other_region:
-        other = Kernels(Served(host, other_region))
-        other.count(1)
-        other.guest.ok("cuCtxSynchronize")
+    with beside(host, region, settings) as (kernels, other):
         host.control.set_standing(kernels.served.vgpu, 2.0, 0.0, charged_ns=0)
         host.control.set_standing(other.served.vgpu, 1.0, 0.0, charged_ns=0)
         nr_parts = kernels.reading().nr_parts
@@ -269,4 +272,3 @@ def test_the_gpu_is_handed_over_within_a_launch(host: Host, region: Region, sett
         assert not kernels.guest.is_answered(long)
         assert kernels.guest.finish("cuCtxSynchronize", long).result == 0
         assert kernels.words(LARGE) == expected(nr_blocks=LARGE)
-        other.guest.stop_beating()
