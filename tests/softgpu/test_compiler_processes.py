@@ -68,7 +68,7 @@ def _check(module: LoadedModule) -> None:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The processes that the compiler starts on a machine of four cores."""
+    """The processes that the compiler starts where four may work at once."""
     started: list[int] = []
     start = native._start_worker
 
@@ -77,7 +77,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return started[-1]
 
     monkeypatch.setattr(native, "_start_worker", counted)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    monkeypatch.setattr(command, "_nr_processes", lambda: 4)
     return started
 
 
@@ -85,18 +85,6 @@ def test_several_processes_make_one_module(tmp_path: Path, workers: list[int]) -
     _check(_module(tmp_path))
     assert len(workers) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["module.so"]
-
-
-def test_a_process_with_threads_compiles_alone(tmp_path: Path, workers: list[int]) -> None:
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        _check(_module(tmp_path))
-    finally:
-        end.set()
-        thread.join()
-    assert workers == []
 
 
 def test_what_a_killed_process_had_to_do_is_done(
@@ -154,6 +142,9 @@ def test_the_command_finds_its_packages_without_site(tmp_path: Path) -> None:
     assert list(LoadedModule(output).kernels) == ["k"]
 
 
-def test_the_number_of_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(1000)))
-    assert command._nr_processes() <= 8
+@pytest.mark.parametrize(("cores", "threads", "processes"), [(1, 1, 1), (4, 1, 4), (1000, 1, 8), (4, 2, 1)])
+def test_the_number_of_processes(cores: int, threads: int, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as cores, bounded; a process that has other threads stays alone."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(threading, "active_count", lambda: threads)
+    assert command._nr_processes() == processes
