@@ -47,9 +47,8 @@ void fgv_rest_init(struct fgv_worker *worker)
 
 static uint64_t watch_ns(const struct fgv_worker *worker)
 {
-    uint64_t late_ns = fgv_habit_mean_ns(&worker->oversleep);
-    late_ns = late_ns == 0 ? OVERSLEEP_NS : late_ns + fgv_habit_spread_ns(&worker->oversleep);
-    late_ns += fgv_habit_mean_ns(&worker->due_error) + fgv_habit_spread_ns(&worker->due_error);
+    const uint64_t late_ns =
+        fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->due_error, 0);
     return late_ns < worker->watch_most_ns ? late_ns : worker->watch_most_ns;
 }
 

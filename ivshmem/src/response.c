@@ -86,8 +86,7 @@ static struct spins plan(const struct fgv_spin *spin)
 {
     if (spin->wait == NULL)
         return (struct spins){.first_ns = spin->most_ns};
-    const uint64_t known_ns = fgv_habit_mean_ns(spin->oversleep);
-    const uint64_t sleep_ns = known_ns == 0 ? FGV_OVERSLEEP_NS : known_ns + fgv_habit_spread_ns(spin->oversleep);
+    const uint64_t sleep_ns = fgv_habit_most_ns(spin->oversleep, FGV_OVERSLEEP_NS);
     struct spins spins = {.first_ns = sleep_ns < spin->most_ns ? sleep_ns : spin->most_ns};
     const uint64_t end_ns = fgv_habit_mean_ns(spin->wait);
     if (end_ns != 0) {

@@ -27,10 +27,17 @@ static inline uint64_t fgv_habit_mean_ns(const struct fgv_habit *habit)
     return atomic_load_explicit(&habit->mean_ns, memory_order_relaxed);
 }
 
-/* What is hardly ever exceeded: so far from the mean. */
+/* How far from the mean a sample hardly ever is. */
 static inline uint64_t fgv_habit_spread_ns(const struct fgv_habit *habit)
 {
     return FGV_HABIT_DEVIATIONS * atomic_load_explicit(&habit->deviation_ns, memory_order_relaxed);
+}
+
+/* What a sample hardly ever exceeds; `unknown_ns` while nothing is known. */
+static inline uint64_t fgv_habit_most_ns(const struct fgv_habit *habit, uint64_t unknown_ns)
+{
+    const uint64_t mean_ns = fgv_habit_mean_ns(habit);
+    return mean_ns == 0 ? unknown_ns : mean_ns + fgv_habit_spread_ns(habit);
 }
 
 static inline void fgv_habit_set(struct fgv_habit *habit, uint64_t mean_ns, uint64_t deviation_ns)
