@@ -5,8 +5,8 @@ Tried where noted, else as the projects document it:
 * SELinux: QEMU runs as svirt_t and opens what has its image label. libvirt labels disks, and no shared memory, so the file that we make gets
   the label here: without categories while the domain is off, since libvirt draws those at each start, and with the domain's own once it runs,
   so that no other QEMU can open it from then on.
-* AppArmor: libvirt writes a profile at each start that names the shared memory of the definition, so a start needs nothing. It is not written
-  anew for shared memory that is plugged while the domain runs; QEMU is then denied it.
+* AppArmor (tried: Debian 12, libvirt 9.0): libvirt writes a profile at each start that names the shared memory of the definition, so a start
+  needs nothing. It is not written anew for shared memory that is plugged while the domain runs; QEMU is then denied it.
 * A domain whose memory is locked, by its definition or for a device passed through, locks the region as well: it counts against
   `<hard_limit>`, or against what libvirt grants, which is the guest's memory and 1 GiB.
 """
