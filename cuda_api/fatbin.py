@@ -40,6 +40,9 @@ _PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _PTX_START = re.compile(rb"(?>\s+|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
 
+Buffer = bytes | memoryview
+
+
 class FatbinError(Exception):
     """The image is damaged, or not what it says it is. CUDA: CUDA_ERROR_INVALID_IMAGE."""
 
@@ -82,15 +85,15 @@ class FatbinEntry:
     sm: int
     """Architecture times ten, as nvcc spells it: 90 is compute capability 9.0."""
     flags: EntryFlags
-    stored: bytes
-    """The payload as it lies in the container, without padding when it is compressed."""
+    stored: Buffer
+    """The payload as it lies in the container, without padding when it is compressed: a part of what was parsed."""
     uncompressed_bytes: int
     """What the entry says of itself; 0 when it is not compressed."""
 
     def payload(self) -> bytes:
         """The entry's content, decompressed. Raises FatbinError when it does not unpack to what the entry says."""
         if not self.flags & (EntryFlags.LZ4 | EntryFlags.ZSTD):
-            return self.stored
+            return bytes(self.stored)
         if self.flags & EntryFlags.LZ4 and self.flags & EntryFlags.ZSTD:
             raise FatbinError("entry says that it is compressed in two ways")
         if not 0 < self.uncompressed_bytes <= MAX_PAYLOAD_BYTES:
@@ -149,8 +152,8 @@ def parse_wrapper(data: bytes) -> FatbinWrapper:
     return FatbinWrapper(version, data_address, second_address)
 
 
-def parse(data: bytes) -> Fatbin:
-    """The container that `data` is, from its header to its last entry and not a byte more."""
+def parse(data: Buffer) -> Fatbin:
+    """The container that `data` is, from its header to its last entry and not a byte more. Of a memoryview nothing is copied."""
     if len(data) < _HEADER.size:
         raise FatbinError(f"container of {len(data)} bytes, its header alone has {_HEADER.size}")
     magic, version, header_bytes, entries_bytes = _HEADER.unpack_from(data)
@@ -168,7 +171,7 @@ def parse(data: bytes) -> Fatbin:
     return Fatbin(tuple(entries))
 
 
-def _parse_entry(data: bytes, offset: int) -> tuple[FatbinEntry, int]:
+def _parse_entry(data: Buffer, offset: int) -> tuple[FatbinEntry, int]:
     """The entry at `offset`, and where the next one begins."""
     left_bytes = len(data) - offset
     if left_bytes < _ENTRY_HEADER_MIN_BYTES:
@@ -193,13 +196,13 @@ def _parse_entry(data: bytes, offset: int) -> tuple[FatbinEntry, int]:
     return entry, begin + stored_bytes
 
 
-def without_machine_code(data: bytes) -> bytes:
+def without_machine_code(data: Buffer) -> bytes:
     """The container with all of its PTX and, in place of each other entry, its header alone: what the image can run on, in little room."""
     fatbin = parse(data)
     entries = bytearray()
     for entry in fatbin.entries:
         is_ptx = entry.kind == EntryKind.PTX
-        stored = entry.stored + bytes(-len(entry.stored) % 8) if is_ptx else b""
+        stored = bytes(entry.stored) + bytes(-len(entry.stored) % 8) if is_ptx else b""
         flags = entry.flags if is_ptx else entry.flags & ~(EntryFlags.LZ4 | EntryFlags.ZSTD)
         head = bytearray(_ENTRY_HEADER_MIN_BYTES)
         struct.pack_into("<HHIQI", head, 0, entry.kind, 0, len(head), len(stored), len(entry.stored) if is_ptx else 0)
