@@ -19,6 +19,7 @@
 #include "cuda_api/fatbin.h"
 #include "image_cut.h"
 #include "jit.h"
+#include "log.h"
 #include "module.h"
 
 #define INLINE_MAX_BYTES 32768u
@@ -49,6 +50,7 @@ static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *byte
     if (!fgv_chunk_take(&chunk))
         return fgv_client_lost();
     memcpy(fgv_chunk_memory(chunk), bytes, nr_bytes);
+    fgv_count(FGV_COUNT_REQUEST_BYTES, nr_bytes);
     fgv_chunk_arm(chunk);
     struct fgv_call call;
     struct fgv_request_blob_append *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), 0);
