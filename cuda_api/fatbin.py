@@ -4,13 +4,17 @@ A program registers a *wrapper* (magic, version, a pointer) whose pointer leads 
 entries, each with a header of its own and a payload that may be compressed, LZ4 by CUDA <= 12, Zstandard by CUDA 13.
 
     header  u32 magic 0xBA55ED50, u16 version 1, u16 header size, u64 bytes of all entries
-    entry   +0x00 u16 kind (1 PTX, 2 ELF)                +0x1c u32 architecture (90 for sm_90)
+    entry   +0x00 u16 kind (1 PTX, 2 ELF)                +0x18 u16 minor, u16 major of the language (PTX 9.0)
+            +0x02 u16 version 0x101                      +0x1c u32 architecture (90 for sm_90)
             +0x04 u32 header size                        +0x28 u64 flags
             +0x08 u64 stored size, padding included      +0x38 u64 uncompressed size
             +0x10 u32 compressed size
 
-The layout is not published by NVIDIA. It was checked against what nvcc 13.0 writes; the flags for sm_90a and sm_100f
-were read off its output. Wrong when a newer nvcc compresses in another way: such a payload comes out as it is stored.
+Kind 8 is code for link-time optimisation. Behind the least header, which has 0x40 bytes, an entry may have a name and
+options. fatbin_choice.h says in C which entries a device can use.
+
+The layout is not published by NVIDIA. It was checked against what nvcc 13.0 writes and against NVIDIA's libraries of
+CUDA 12 and 13; the flags for sm_90a and sm_100f were read off nvcc's output. Wrong when a newer nvcc compresses in another way: such a payload comes out as it is stored.
 
 Images come from guests and may be hostile: every length is checked before it is used, and what decompression may
 allocate is bounded.
