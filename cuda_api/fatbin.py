@@ -14,7 +14,8 @@ Kind 8 is code for link-time optimisation. Behind the least header, which has 0x
 options. fatbin_choice.h says in C which entries a device can use.
 
 The layout is not published by NVIDIA. It was checked against what nvcc 13.0 writes and against NVIDIA's libraries of
-CUDA 12 and 13; the flags for sm_90a and sm_100f were read off nvcc's output. Wrong when a newer nvcc compresses in another way: such a payload comes out as it is stored.
+CUDA 12 and 13; the flags for sm_90a and sm_100f were read off nvcc's output. Wrong when a newer nvcc compresses in another
+way: such a payload comes out as it is stored.
 
 Images come from guests and may be hostile: every length is checked before it is used, and what decompression may
 allocate is bounded.
