@@ -146,9 +146,8 @@ static uint32_t capabilities_of_devices(uint32_t capabilities[FGV_FACTS_MAX_DEVI
 }
 
 /*
- * Leaves out what the devices cannot use. Not of a set: what the driver links for a device when the linked code does
- * not fit, and that it takes one and not the other, is nowhere said. Nor where the program wants code for a device that
- * it names itself.
+ * Leaves out what the devices cannot use. Not of a set: when a driver takes the linked code and when it links anew,
+ * from what, is nowhere said. Nor where the program itself names the device that it wants code for.
  */
 static void set_cut(struct image_set *set, const struct fgv_jit_pairs *options)
 {

@@ -3,7 +3,7 @@
  *
  * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
  * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
- * need. What is looked at otherwise (whether it prints, PTX for variants) is looked at in the same place.
+ * need. Whether it prints, and its PTX for variants, is looked up in the same place.
  */
 #include <stdlib.h>
 #include <string.h>

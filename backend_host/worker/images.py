@@ -21,8 +21,8 @@ MAX_IMAGE_BYTES = 8 << 20
 MAX_UNPACKED_BYTES = 64 << 20
 """Larger images are not looked into: unpacking a library of hundreds of megabytes would take longer than it can save."""
 MAX_WAITING_BYTES = 256 << 20
-"""Packed and unpacked, of one program, for the thread: what a guest's images cost in memory and, a good second at most, in processor time of
-the host's that nobody waits for."""
+"""For the thread, of one program, packed and unpacked: bounds what a guest that loads images faster than they are looked into takes of the
+host's memory, and how long its thread works after it."""
 LEAST_BYTES_FOR_THREAD = 256 << 10
 """Unpacked; less is looked into at once, in less time than it takes to wake a thread and be disturbed by it."""
 
