@@ -4,13 +4,18 @@ A program registers a *wrapper* (magic, version, a pointer) whose pointer leads 
 entries, each with a header of its own and a payload that may be compressed, LZ4 by CUDA <= 12, Zstandard by CUDA 13.
 
     header  u32 magic 0xBA55ED50, u16 version 1, u16 header size, u64 bytes of all entries
-    entry   +0x00 u16 kind (1 PTX, 2 ELF)                +0x1c u32 architecture (90 for sm_90)
+    entry   +0x00 u16 kind (1 PTX, 2 ELF)                +0x18 u16 minor, u16 major of the language (PTX 9.0)
+            +0x02 u16 version 0x101                      +0x1c u32 architecture (90 for sm_90)
             +0x04 u32 header size                        +0x28 u64 flags
             +0x08 u64 stored size, padding included      +0x38 u64 uncompressed size
             +0x10 u32 compressed size
 
-The layout is not published by NVIDIA. It was checked against what nvcc 13.0 writes; the flags for sm_90a and sm_100f
-were read off its output. Wrong when a newer nvcc compresses in another way: such a payload comes out as it is stored.
+Kind 8 is code for link-time optimisation. Behind the least header, which has 0x40 bytes, an entry may have a name and
+options. fatbin_choice.h says in C which entries a device can use.
+
+The layout is not published by NVIDIA. It was checked against what nvcc 13.0 writes and against NVIDIA's libraries of
+CUDA 12 and 13; the flags for sm_90a and sm_100f were read off nvcc's output. Wrong when a newer nvcc compresses in another
+way: such a payload comes out as it is stored.
 
 Images come from guests and may be hostile: every length is checked before it is used, and what decompression may
 allocate is bounded.
@@ -38,6 +43,9 @@ _ENTRY_HEADER_MIN_BYTES = 0x40
 _PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 # Atomic: a text of many comments must not be matched in many ways.
 _PTX_START = re.compile(rb"(?>\s+|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
+
+
+Buffer = bytes | memoryview
 
 
 class FatbinError(Exception):
@@ -82,15 +90,15 @@ class FatbinEntry:
     sm: int
     """Architecture times ten, as nvcc spells it: 90 is compute capability 9.0."""
     flags: EntryFlags
-    stored: bytes
-    """The payload as it lies in the container, without padding when it is compressed."""
+    stored: Buffer
+    """The payload as it lies in the container, without padding when it is compressed: a part of what was parsed."""
     uncompressed_bytes: int
     """What the entry says of itself; 0 when it is not compressed."""
 
     def payload(self) -> bytes:
         """The entry's content, decompressed. Raises FatbinError when it does not unpack to what the entry says."""
         if not self.flags & (EntryFlags.LZ4 | EntryFlags.ZSTD):
-            return self.stored
+            return bytes(self.stored)
         if self.flags & EntryFlags.LZ4 and self.flags & EntryFlags.ZSTD:
             raise FatbinError("entry says that it is compressed in two ways")
         if not 0 < self.uncompressed_bytes <= MAX_PAYLOAD_BYTES:
@@ -149,8 +157,8 @@ def parse_wrapper(data: bytes) -> FatbinWrapper:
     return FatbinWrapper(version, data_address, second_address)
 
 
-def parse(data: bytes) -> Fatbin:
-    """The container that `data` is, from its header to its last entry and not a byte more."""
+def parse(data: Buffer) -> Fatbin:
+    """The container that `data` is, from its header to its last entry and not a byte more. Of a memoryview nothing is copied."""
     if len(data) < _HEADER.size:
         raise FatbinError(f"container of {len(data)} bytes, its header alone has {_HEADER.size}")
     magic, version, header_bytes, entries_bytes = _HEADER.unpack_from(data)
@@ -168,7 +176,7 @@ def parse(data: bytes) -> Fatbin:
     return Fatbin(tuple(entries))
 
 
-def _parse_entry(data: bytes, offset: int) -> tuple[FatbinEntry, int]:
+def _parse_entry(data: Buffer, offset: int) -> tuple[FatbinEntry, int]:
     """The entry at `offset`, and where the next one begins."""
     left_bytes = len(data) - offset
     if left_bytes < _ENTRY_HEADER_MIN_BYTES:
@@ -193,13 +201,13 @@ def _parse_entry(data: bytes, offset: int) -> tuple[FatbinEntry, int]:
     return entry, begin + stored_bytes
 
 
-def without_machine_code(data: bytes) -> bytes:
+def without_machine_code(data: Buffer) -> bytes:
     """The container with all of its PTX and, in place of each other entry, its header alone: what the image can run on, in little room."""
     fatbin = parse(data)
     entries = bytearray()
     for entry in fatbin.entries:
         is_ptx = entry.kind == EntryKind.PTX
-        stored = entry.stored + bytes(-len(entry.stored) % 8) if is_ptx else b""
+        stored = bytes(entry.stored) + bytes(-len(entry.stored) % 8) if is_ptx else b""
         flags = entry.flags if is_ptx else entry.flags & ~(EntryFlags.LZ4 | EntryFlags.ZSTD)
         head = bytearray(_ENTRY_HEADER_MIN_BYTES)
         struct.pack_into("<HHIQI", head, 0, entry.kind, 0, len(head), len(stored), len(entry.stored) if is_ptx else 0)

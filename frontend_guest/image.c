@@ -2,7 +2,11 @@
  * Shipping an image: a fat binary, a cubin or PTX goes to the worker piece by piece, and is loaded there once it is
  * whole.
  *
- * What the program passes has no length; cuda_api/fatbin.h finds it.
+ * What the program passes has no length; cuda_api/fatbin.h finds it. Of a fat binary only what the devices can use is
+ * sent (image_cut.h), which of a library for many architectures is a small part.
+ *
+ * Each load sends its image, even if an earlier one sent the same: to know that it is the same, both ends would have to
+ * hash it, which takes longer than to copy it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +17,9 @@
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/fatbin.h"
+#include "image_cut.h"
 #include "jit.h"
+#include "log.h"
 #include "module.h"
 
 #define INLINE_MAX_BYTES 32768u
@@ -21,6 +27,7 @@
 _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData),
                "same request");
 _Static_assert(sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData), "same reply");
+_Static_assert(FGV_FACTS_MAX_DEVICES <= FGV_FATBIN_MAX_DEVICES, "a choice for all devices");
 
 static _Atomic uint64_t last_blob;
 
@@ -43,6 +50,7 @@ static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *byte
     if (!fgv_chunk_take(&chunk))
         return fgv_client_lost();
     memcpy(fgv_chunk_memory(chunk), bytes, nr_bytes);
+    fgv_count(FGV_COUNT_REQUEST_BYTES, nr_bytes);
     fgv_chunk_arm(chunk);
     struct fgv_call call;
     struct fgv_request_blob_append *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), 0);
@@ -98,7 +106,10 @@ struct image_set {
     const void *const *prelinked;
     const uint8_t *start;
     uint64_t start_bytes;
-    uint64_t bytes; /* of all */
+    uint64_t bytes; /* of all that is sent */
+    enum fgv_image_kind kind;
+    bool is_cut;
+    struct fgv_image_cut cut;
 };
 
 static CUresult set_measure(const void *image, struct image_set *set)
@@ -112,9 +123,53 @@ static CUresult set_measure(const void *image, struct image_set *set)
         return result;
     set->start = fgv_image_start(image);
     set->start_bytes = set->bytes = nr_bytes;
+    set->kind = kind;
+    set->is_cut = false;
     for (uint32_t i = 0; i < set->nr_prelinked && result == CUDA_SUCCESS; i++) {
         result = fgv_image_bytes(set->prelinked[i], &nr_bytes, &kind);
         set->bytes = fgv_set_offset(set->bytes) + nr_bytes;
+    }
+    return result;
+}
+
+/* The devices' compute capabilities as fat binaries spell them, 90 for 9.0. */
+static uint32_t capabilities_of_devices(uint32_t capabilities[FGV_FACTS_MAX_DEVICES])
+{
+    uint32_t nr = 0;
+    for (; nr < fgv_guest.facts.nr_devices && nr < FGV_FACTS_MAX_DEVICES; nr++) {
+        const int32_t *attributes = fgv_guest.facts.devices[nr].attributes;
+        int32_t major = attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
+        int32_t minor = attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+        capabilities[nr] = major >= 0 && minor >= 0 ? (uint32_t)major * 10 + (uint32_t)minor : 0;
+    }
+    return nr;
+}
+
+/*
+ * Leaves out what the devices cannot use. Not of a set: when a driver takes the linked code and when it links anew,
+ * from what, is nowhere said. Nor where the program itself names the device that it wants code for.
+ */
+static void set_cut(struct image_set *set, const struct fgv_jit_pairs *options)
+{
+    uint32_t capabilities[FGV_FACTS_MAX_DEVICES];
+    for (uint32_t i = 0; i < options->nr; i++)
+        if (options->pairs[i][0] == CU_JIT_TARGET)
+            return;
+    if (set->kind != FGV_IMAGE_FATBIN || set->nr_prelinked > 0 ||
+        !fgv_image_cut(&set->cut, set->start, capabilities, capabilities_of_devices(capabilities)))
+        return;
+    set->is_cut = true;
+    set->bytes = sizeof(set->cut.header) + set->cut.header.entries_bytes;
+}
+
+static CUresult cut_append(uint64_t blob, const struct fgv_image_cut *cut)
+{
+    uint64_t end = sizeof(cut->header), nr_bytes;
+    const uint8_t *run;
+    CUresult result = blob_append(blob, 0, (const uint8_t *)&cut->header, sizeof(cut->header));
+    for (uint64_t offset = 0; result == CUDA_SUCCESS && (nr_bytes = fgv_image_cut_next(cut, &offset, &run)) > 0;) {
+        result = blob_append(blob, end, run, nr_bytes);
+        end += nr_bytes;
     }
     return result;
 }
@@ -125,7 +180,7 @@ static CUresult set_send(const struct image_set *set, uint64_t *blob)
     *blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
     CUresult result = blob_begin(*blob, set->bytes);
     if (result == CUDA_SUCCESS)
-        result = blob_append(*blob, 0, set->start, set->start_bytes);
+        result = set->is_cut ? cut_append(*blob, &set->cut) : blob_append(*blob, 0, set->start, set->start_bytes);
     uint64_t end = set->start_bytes;
     for (uint32_t i = 0; i < set->nr_prelinked && result == CUDA_SUCCESS; i++) {
         enum fgv_image_kind kind;
@@ -211,6 +266,7 @@ CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, const stru
         result = fgv_client_await();
     if (result != CUDA_SUCCESS)
         return result;
+    set_cut(&set, &jit.pairs);
     if (options->nr == 0)
         return load(kind, &set, &jit, handle);
     if (!fgv_chunk_take(&jit.chunk))

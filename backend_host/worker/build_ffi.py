@@ -39,7 +39,7 @@ CONSTANTS = """
 struct fgv_control;
 struct fgv_vgpu_slot;
 struct fgv_worker_slot;
-extern "Python+C" bool fgv_image_may_print(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgv_variant_wish;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
 extern "Python+C" void fgv_variants_forget(uint32_t owner_kind, uint64_t owner);

@@ -65,10 +65,17 @@ struct fgv_assignment {
 /* Maps the region, checks the client and makes it READY. 0, or the CUresult with which the client was refused. */
 int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
                       uint32_t error_bytes);
-/* Whether kernels of an image may print; without one, all may. It is called from the loop, before a module is loaded.
- */
-typedef bool (*fgv_may_print_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
-void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_may_print_fn may_print);
+/* Whether kernels of an image may print; without an inspector all may. */
+enum fgv_printing {
+    FGV_PRINTS_NOT = 0,
+    FGV_MAY_PRINT = 1,
+    FGV_PRINTS_UNKNOWN = 2, /* fgv_image_is_silent will say if it does not; until then it may */
+};
+/* Called from the loop, before a module is loaded; an enum fgv_printing. The image is there during the call only. */
+typedef int32_t (*fgv_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_inspector_fn inspector);
+/* By any thread, once for an image that was FGV_PRINTS_UNKNOWN. */
+void fgv_image_is_silent(void);
 /* Serves until the client ends, then takes everything down. Why it ended, a static string. */
 const char *fgv_worker_run(struct fgv_worker *worker);
 

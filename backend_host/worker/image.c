@@ -3,7 +3,7 @@
  *
  * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
  * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
- * need.
+ * need. Whether it prints, and its PTX for variants, is looked up in the same place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,10 +56,11 @@ CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_reques
     if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->blob_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    uint8_t *bytes = calloc(1, fixed->bytes + 1); /* a text without its end gets one */
+    uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
     if (!bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    bytes[fixed->bytes] = 0;
     worker->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
     worker->blob_bytes += fixed->bytes;
     return CUDA_SUCCESS;
@@ -92,13 +93,6 @@ struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
     return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
 }
 
-static void note_printing(struct fgv_worker *worker, const uint8_t *image, size_t bytes)
-{
-    if (!worker->may_print) {
-        worker->may_print = !worker->inspector || worker->inspector(image, bytes, fgv_capability_of(worker));
-    }
-}
-
 CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind)
 {
     size_t image_bytes = 0;
@@ -113,7 +107,7 @@ static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *bl
     enum fgv_image_kind kind;
     CUresult result = fgv_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
-        note_printing(worker, blob->bytes, blob->size_bytes);
+        fgv_output_note_image(worker, blob->bytes, blob->size_bytes);
     }
     return result;
 }
@@ -138,7 +132,7 @@ static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, 
             kind != FGV_IMAGE_FATBIN) {
             return CUDA_ERROR_INVALID_IMAGE;
         }
-        note_printing(worker, blob->bytes + offset, bytes);
+        fgv_output_note_image(worker, blob->bytes + offset, bytes);
         rebuilt->images[i] = blob->bytes + offset;
         end = offset + bytes;
     }

@@ -1,33 +1,112 @@
-"""Whether a module image has kernels that print.
+"""
+Whether a module image has kernels that print.
 
 What kernels print comes out when the driver is asked to synchronise, which takes it about 2 us more than the worker needs to know that the
 work is done. A program none of whose images prints is spared that. The answer may be wrong in one direction only: yes, it may print.
+
+Machine code in libraries is compressed, and unpacking a megabyte takes about two milliseconds. The program does not wait for that: of a large
+image a thread finds out, and until it has the image may print.
 """
 
-from cuda_api.fatbin import EntryKind, FatbinEntry, FatbinError, parse
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from queue import SimpleQueue
+
+from cuda_api.fatbin import Buffer, EntryFlags, EntryKind, FatbinEntry, FatbinError, parse
 
 MAX_IMAGE_BYTES = 8 << 20
 MAX_UNPACKED_BYTES = 64 << 20
 """Larger images are not looked into: unpacking a library of hundreds of megabytes would take longer than it can save."""
+MAX_WAITING_BYTES = 256 << 20
+"""For the thread, of one program, packed and unpacked: bounds what a guest that loads images faster than they are looked into takes of the
+host's memory, and how long its thread works after it."""
+LEAST_BYTES_FOR_THREAD = 256 << 10
+"""Unpacked; less is looked into at once, in less time than it takes to wake a thread and be disturbed by it."""
 
 _CONTAINER = b"\x50\xed\x55\xba"
 _PRINTS = b"vprintf"
 """What printf on the device becomes in PTX and in machine code, by the name of the driver's function."""
+_SEARCHED_BYTES = 1 << 20
+"""At one go: a search does not let go of the interpreter, which the worker's loop needs for the next image."""
 
 
-def may_print(image: bytes, capability: int) -> bool:
+class Printing(IntEnum):
+    """As enum fgv_printing in face.h."""
+
+    NOT = 0
+    MAY = 1
+    UNKNOWN = 2
+
+
+class Inspector:
+    """Looks into the images of one program."""
+
+    def __init__(self, tell_silent: Callable[[], None]) -> None:
+        """`tell_silent` is called by the thread, once for each image of `Printing.UNKNOWN` that does not print."""
+        self._tell_silent = tell_silent
+        self._waiting: SimpleQueue[tuple[bytes, int, int]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._given_bytes = 0
+        self._done_bytes = 0
+        self._has_printing = False
+
+    def inspect(self, image: Buffer, capability: int) -> Printing:
+        """Of an image for a device of this capability (90 for 9.0). `image` is not kept."""
+        if self._has_printing or len(image) > MAX_IMAGE_BYTES:
+            return Printing.MAY
+        try:
+            entries = _entries(image, capability)
+        except FatbinError:
+            return Printing.MAY
+        unpacked_bytes = sum(max(entry.uncompressed_bytes, len(entry.stored)) for entry in entries)
+        if unpacked_bytes <= LEAST_BYTES_FOR_THREAD:
+            return Printing.MAY if may_print(image, capability) else Printing.NOT
+        cost_bytes = len(image) + unpacked_bytes
+        if self._given_bytes - self._done_bytes + cost_bytes > MAX_WAITING_BYTES:
+            return Printing.MAY
+        self._given_bytes += cost_bytes
+        self._waiting.put((bytes(image), capability, cost_bytes))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="images", daemon=True)
+            self._thread.start()
+        return Printing.UNKNOWN
+
+    def _work(self) -> None:
+        while True:
+            image, capability, cost_bytes = self._waiting.get()
+            if self._has_printing or may_print(image, capability):
+                self._has_printing = True
+            else:
+                self._tell_silent()
+            self._done_bytes += cost_bytes
+
+
+def may_print(image: Buffer, capability: int) -> bool:
     """False when no kernel of the image can print on a device of this capability (90 for 9.0); True when one can, or nobody can tell."""
     if len(image) > MAX_IMAGE_BYTES:
         return True
-    if image[:4] != _CONTAINER:
-        return _PRINTS in image
     try:
-        entries = [entry for entry in parse(image).entries if _may_run(entry, capability)]
+        entries = _entries(image, capability)
         if sum(entry.uncompressed_bytes for entry in entries) > MAX_UNPACKED_BYTES:
             return True
-        return any(_PRINTS in entry.payload() for entry in entries)
+        return any(_has_print(entry.payload()) for entry in entries)
     except FatbinError:
         return True
+
+
+def _entries(image: Buffer, capability: int) -> list[FatbinEntry]:
+    """Those that may run. An image that is no container is one."""
+    if image[:4] != _CONTAINER:
+        return [FatbinEntry(EntryKind.PTX, 0, EntryFlags(0), image, 0)]
+    return [entry for entry in parse(image).entries if _may_run(entry, capability)]
+
+
+def _has_print(content: bytes) -> bool:
+    begins = range(0, len(content), _SEARCHED_BYTES)
+    return any(content.find(_PRINTS, begin, begin + _SEARCHED_BYTES + len(_PRINTS)) >= 0 for begin in begins)
 
 
 def _may_run(entry: FatbinEntry, capability: int) -> bool:

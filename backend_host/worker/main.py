@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
-from backend_host.worker.images import may_print
+from backend_host.worker.images import Inspector, Printing
 
 if TYPE_CHECKING:
     from backend_host.worker.variants import Images
@@ -129,7 +129,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
             "guest_bells": bells[1:],
         },
     )
-    lib.fgv_worker_set_inspector(worker, lib.fgv_image_may_print)
+    lib.fgv_worker_set_inspector(worker, lib.fgv_image_inspect)
     settings = ffi.new("struct fgv_slicing_settings *", message.get("slicing", {}))
     callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
     lib.fgv_worker_set_slicing(worker, settings, ffi.new("struct fgv_variant_maker *", callbacks))
@@ -142,10 +142,13 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
     return {"ended": ffi.string(lib.fgv_worker_run(worker)).decode()}
 
 
-@ffi.def_extern(error=True)  # type: ignore[untyped-decorator]
-def fgv_image_may_print(image: ffi.CData, image_bytes: int, capability: int) -> bool:
-    """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may."""
-    return may_print(bytes(ffi.buffer(image, image_bytes)), capability)
+_inspector = Inspector(lib.fgv_image_is_silent)
+
+
+@ffi.def_extern(error=int(Printing.MAY))  # type: ignore[untyped-decorator]
+def fgv_image_inspect(image: ffi.CData, image_bytes: int, capability: int) -> int:
+    """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may print."""
+    return _inspector.inspect(memoryview(ffi.buffer(image, image_bytes)), capability)
 
 
 _images: list[Images] = []
@@ -161,7 +164,7 @@ def fgv_variants_keep(owner_kind: int, owner: int, image: ffi.CData, image_bytes
         from backend_host.worker.variants import Images  # noqa: PLC0415
 
         _images.append(Images())
-    _images[0].keep((owner_kind, owner), bytes(ffi.buffer(image, image_bytes)) if image_bytes else None)
+    _images[0].keep((owner_kind, owner), memoryview(ffi.buffer(image, image_bytes)) if image_bytes else None)
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]

@@ -16,6 +16,28 @@
 
 #define FGV_OUTPUT_MAX_BYTES (64 << 20)
 
+_Atomic uint32_t fgv_nr_printing;
+
+void fgv_output_note_image(struct fgv_worker *worker, const uint8_t *image, size_t bytes)
+{
+    if (worker->has_printing) {
+        return;
+    }
+    /* First: whoever finds that it is silent may do so before this returns. */
+    atomic_fetch_add_explicit(&fgv_nr_printing, 1, memory_order_relaxed);
+    int32_t printing = worker->inspector ? worker->inspector(image, bytes, fgv_capability_of(worker)) : FGV_MAY_PRINT;
+    worker->has_printing = printing == FGV_MAY_PRINT;
+    if (printing == FGV_PRINTS_NOT) {
+        fgv_image_is_silent();
+    }
+}
+
+void fgv_image_is_silent(void)
+{
+    /* relaxed: nothing else was written that the loop reads */
+    atomic_fetch_sub_explicit(&fgv_nr_printing, 1, memory_order_relaxed);
+}
+
 bool fgv_output_open(struct fgv_worker *worker)
 {
     fflush(stdout);

@@ -137,7 +137,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
         fgv_copy_settle(worker, request, stream, result);
     }
-    if (service->waits != FGV_WAITS_NONE && worker->may_print) {
+    if (service->waits != FGV_WAITS_NONE && fgv_may_print()) {
         fgv_output_check(worker); /* before the answer: who waited finds what kernels printed */
     }
     fgv_answer(worker, service, response, result, reply);

@@ -298,7 +298,7 @@ void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUre
         return;
     }
     context->fault = result;
-    if (worker->may_print) {
+    if (fgv_may_print()) {
         output_of_the_failed(worker, context);
     }
     if (fgv_is_sticky(result)) {
@@ -325,7 +325,7 @@ static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
             fgv_sync_fault(worker, stream->context, result);
             break;
         }
-        if (worker->may_print && stream->first_due && stream->first_due->seq <= stream->first_mark->seq &&
+        if (fgv_may_print() && stream->first_due && stream->first_due->seq <= stream->first_mark->seq &&
             worker->driver.cuEventSynchronize) {
             worker->driver.cuEventSynchronize(
                 stream->first_mark->event); /* done: makes the driver write out what kernels printed */

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from backend_host.worker._worker import ffi, lib
 from cuda_api.fatbin import (
     ELF_MAGIC,
+    Buffer,
     EntryFlags,
     EntryKind,
     FatbinError,
@@ -56,8 +57,8 @@ class Images:
     _kept_bytes: int = 0
     _parsed: tuple[Owner, Module] | None = None
 
-    def keep(self, owner: Owner, image: bytes | None) -> None:
-        """Of a new module or library; None for one that was linked from several files."""
+    def keep(self, owner: Owner, image: Buffer | None) -> None:
+        """Of a new module or library, its PTX; None for one that was linked from several files."""
         self.forget(owner)
         if image is None:
             self._kept[owner] = Whole.SEPARATE_COMPILATION
@@ -67,11 +68,11 @@ class Images:
             self._kept[owner] = kept = self._worth_keeping(image)
             self._kept_bytes += len(kept) if isinstance(kept, bytes) else 0
 
-    def _worth_keeping(self, image: bytes) -> bytes | Whole:
-        if image.startswith(ELF_MAGIC):
+    def _worth_keeping(self, image: Buffer) -> bytes | Whole:
+        if image[:4] == ELF_MAGIC:
             return Whole.NO_PTX
         try:
-            kept = without_machine_code(image) if image.startswith(_CONTAINER) else image
+            kept = without_machine_code(image) if image[:4] == _CONTAINER else bytes(image)
         except FatbinError:
             return Whole.NOT_UNDERSTOOD
         return kept if self._kept_bytes + len(kept) <= MAX_KEPT_BYTES else Whole.TOO_LARGE

@@ -122,7 +122,7 @@ static void involve_legacy(struct fgv_worker *worker, struct fgv_stream *stream)
 static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
 {
     void *event;
-    if (worker->may_print) {
+    if (fgv_may_print()) {
         return false;
     }
     switch (waiter->service->number) {

@@ -385,9 +385,9 @@ uint32_t fgv_capability_of(const struct fgv_worker *worker)
     return (uint32_t)(major * 10 + minor);
 }
 
-void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_may_print_fn may_print)
+void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_inspector_fn inspector)
 {
-    worker->inspector = may_print;
+    worker->inspector = inspector;
 }
 
 const char *fgv_worker_run(struct fgv_worker *worker)

@@ -233,8 +233,8 @@ struct fgv_worker {
     struct fgv_variant_maker maker;
     struct fgv_parts parts;
 
-    fgv_may_print_fn inspector;
-    bool may_print; /* some kernel of this client might; then synchronisations go to the driver, which writes it out */
+    fgv_inspector_fn inspector;
+    bool has_printing; /* an image of which it is known that it may print: others need not be looked into */
 
     int output; /* memfd that stands for fd 1 */
     uint64_t output_read_bytes;
@@ -449,6 +449,15 @@ CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind
 bool fgv_output_open(struct fgv_worker *worker);
 /* After a synchronisation: tells the guest when kernels have printed. */
 void fgv_output_check(struct fgv_worker *worker);
+/* Before an image is loaded: whether its kernels may print. */
+void fgv_output_note_image(struct fgv_worker *worker, const uint8_t *image, size_t bytes);
+/* Images of which it is not known that their kernels do not print. */
+extern _Atomic uint32_t fgv_nr_printing;
+/* Some kernel might have printed: then synchronisations go to the driver, which writes it out. */
+static inline bool fgv_may_print(void)
+{
+    return atomic_load_explicit(&fgv_nr_printing, memory_order_relaxed) != 0;
+}
 
 /* worker.c */
 /* Of the device: 90 for 9.0. */

@@ -3,6 +3,9 @@
  * interface between both, in a directory that belongs to the user alone. What is loaded from there runs in this
  * process, so a directory or file that somebody else could have written is not used.
  *
+ * Of a fat binary only the PTX that the compiler may choose is hashed: it is one image, whoever has left machine code
+ * out of it.
+ *
  * Objects appear by rename, so that any number of processes may compile the same image at once, and a killed one leaves
  * only a temporary file, which is swept up later. When the directory outgrows its bound, what was used longest ago goes
  * first.
@@ -21,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cuda_api/fatbin.h"
+#include "cuda_api/fatbin_choice.h"
 #include "driver.h"
 #include "loading.h"
 
@@ -62,6 +67,28 @@ static void hash_mix(void *state, const void *data, size_t bytes)
     hash_word(hash, rest);
 }
 
+/* The entries of a fat binary that are no machine code and not useless. False: not a fat binary with PTX for us. */
+static bool hash_chosen(struct hash *hash, const uint8_t *image, size_t bytes)
+{
+    struct fgv_fatbin_choice choice = {.nr_devices = 1, .devices[0].capability = SGP_CAPABILITY};
+    struct fgv_fatbin_header header;
+    struct fgv_fatbin_entry entry;
+    const uint8_t *entries = image + sizeof(header);
+    uint64_t next;
+
+    if (bytes < sizeof(header))
+        return false;
+    memcpy(&header, image, sizeof(header));
+    if (header.magic != FGV_FATBIN_HEADER_MAGIC || header.header_bytes != sizeof(header) ||
+        header.entries_bytes != bytes - sizeof(header) || !fgv_fatbin_choose(&choice, entries, header.entries_bytes) ||
+        !choice.devices[0].newest_ptx)
+        return false;
+    for (uint64_t at = 0; fgv_fatbin_entry_at(entries, header.entries_bytes, at, &entry, &next); at = next)
+        if (entry.kind != FGV_FATBIN_ELF && fgv_fatbin_is_chosen(&choice, &entry))
+            hash_mix(hash, entries + at, next - at);
+    return true;
+}
+
 static void key_of(const void *image, size_t bytes, char key[KEY_CHARACTERS])
 {
     struct hash hash = {.low = 0x243f6a8885a308d3ull, .high = 0x13198a2e03707344ull};
@@ -69,7 +96,8 @@ static void key_of(const void *image, size_t bytes, char key[KEY_CHARACTERS])
 
     hash_mix(&hash, &abi, sizeof(abi));
     sgp_compiler_identify(hash_mix, &hash);
-    hash_mix(&hash, image, bytes);
+    if (!hash_chosen(&hash, image, bytes))
+        hash_mix(&hash, image, bytes);
     hash_word(&hash, hash.length);
     hash_word(&hash, 0);
     snprintf(key, KEY_CHARACTERS, "%016llx%016llx", (unsigned long long)hash.high, (unsigned long long)hash.low);

@@ -7,6 +7,8 @@
 
 #include "cuda_api/types.h"
 
+#define SGP_CAPABILITY 80 /* 8.0, as the device's attributes say */
+
 /* Writes the path of the object compiled from these bytes, compiled now if need be. error_text: what the compiler said.
  */
 CUresult sgp_compile(const void *image, size_t bytes, char path[PATH_MAX], char *error_text, size_t error_text_bytes);

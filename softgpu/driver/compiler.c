@@ -24,7 +24,8 @@
 
 #define MAX_WORDS          32
 #define FIRST_INHERITED_FD 3
-#define CAPABILITY         "80" /* as the device's attributes say */
+#define TEXT_OF(number)    #number
+#define TEXT_OF_VALUE(x)   TEXT_OF(x)
 
 extern char **environ;
 
@@ -174,7 +175,7 @@ CUresult sgp_compiler_run(const char *input, const char *output, const char *mod
     words[nr++] = (char *)"--image";
     words[nr++] = (char *)input;
     words[nr++] = (char *)"--capability";
-    words[nr++] = (char *)CAPABILITY;
+    words[nr++] = (char *)TEXT_OF_VALUE(SGP_CAPABILITY);
     words[nr++] = (char *)"--output";
     words[nr++] = (char *)output;
     words[nr++] = (char *)mode;

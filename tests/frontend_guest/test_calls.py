@@ -1,8 +1,10 @@
 """Calls as the worker sees them, and answers as the program gets them, with an answerer that is not a worker."""
 
 import re
+from pathlib import Path
 
 from tests.frontend_guest.conftest import RunScene
+from tests.frontend_guest.test_image_cut import ELF, LTO, PTX, container, entry
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -71,6 +73,20 @@ def test_launch(run_answered: RunScene) -> None:
     (image,) = [line for line in scene.answered if line.startswith("image")]
     text = b".version 7.0".ljust(13, b"\0")[:12] + b" " * (200000 - 12) + b"\0"
     assert image == f"image bytes 200001 done 200001 sum {_sum(text):x}"
+
+
+def test_images_are_cut_for_the_device(run_answered: RunScene, tmp_path: Path) -> None:
+    """Of 8.9; not what the program wants for another one, nor what was linked from several."""
+    used = [entry(ELF, 80, content=bytes(range(250)) * 400), entry(LTO, 75), entry(PTX, 75)]
+    whole = container(entry(ELF, 75, content=bytes(50000)), used[0], entry(ELF, 90), *used[1:], entry(PTX, 90))
+    cut = container(*used)
+    (tmp_path / "image").write_bytes(whole)
+    scene = run_answered("images", IMAGE=str(tmp_path / "image"))
+    assert (scene.said, scene.errors) == ([], [])
+    sent = [*[cut] * 4, whole, whole + bytes(-len(whole) % 8) + whole]
+    assert [line for line in scene.answered if line.startswith("image")] == [
+        f"image bytes {len(image)} done {len(image)} sum {_sum(image):x}" for image in sent
+    ]
 
 
 def test_reset_takes_everything_along(run_answered: RunScene) -> None:

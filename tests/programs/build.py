@@ -24,6 +24,12 @@ NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
 SHARED = ("vector_add", "device_query", "simple_streams", "threads")
 DRIVER_API = ("bad_image", "boxes", "link_ptx", "sharing", "stream_values", "virtual_memory")
 EXTRA_FLAGS = {
+    "architectures": (
+        "-gencode=arch=compute_75,code=[sm_75,compute_75]",
+        "-gencode=arch=compute_80,code=[sm_80,sm_86,compute_80]",
+        "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+        "-gencode=arch=compute_90a,code=sm_90a",
+    ),
     "per_thread_stream": ("--default-stream", "per-thread"),
     "linked": ("-rdc=true", "-cudadevrt", "none"),
 }

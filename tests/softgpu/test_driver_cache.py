@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_compiled_once(device: Device) -> None:
     assert _nr_compiled(device) == 1
     assert [path.suffix for path in _cached(device)] == [".so"]
     assert device.cache.stat().st_mode & 0o777 == 0o700
+
+
+LOADS = """
+import ctypes, sys
+cuda, context, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+print(*[cuda.cuModuleLoad(ctypes.byref(module), path.encode()) for path in sys.argv[1:]])
+"""
+TEXT = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry kernel() { ret; }\n"
+PTX, ELF = 1, 2
+NO_BINARY_FOR_GPU = 209
+
+
+def _entry(kind: int, sm: int, content: bytes) -> bytes:
+    content += bytes(-len(content) % 8)
+    return struct.pack("<HHIQIIIIIIQQQ", kind, 0x101, 64, len(content), 0, 0, 0, sm, 0, 0, 0x11, 0, 0) + content
+
+
+def test_machine_code_makes_no_other_image(device: Device) -> None:
+    text, other = _entry(PTX, 75, TEXT), _entry(PTX, 75, TEXT.replace(b"kernel", b"other"))
+    machine, newer = _entry(ELF, 80, b"machine"), _entry(PTX, 90, TEXT)
+    images = [(text,), (machine, text), (text, newer, machine), (other, machine), (newer,), (machine, newer)]
+    for number, entries in enumerate(images):
+        head = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, sum(map(len, entries)))
+        (device.folder / str(number)).write_bytes(head + b"".join(entries))
+    result = device.run(sys.executable, "-c", LOADS, *(device.folder / str(nr) for nr in range(len(images))))
+    assert result.stdout.split() == ["0"] * 4 + [str(NO_BINARY_FOR_GPU)] * 2, result.stderr
+    assert len(_cached(device)) == 2
 
 
 def test_two_processes_at_once(device: Device) -> None:

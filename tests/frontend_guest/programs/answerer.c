@@ -204,6 +204,7 @@ static void serve(const struct fgv_consumed *record)
     case FGV_CALL_blob_append:
         blob(header->call, fixed, fixed + sizeof(struct fgv_request_blob_append));
         return;
+    case FGV_CALL_cuLibraryLoadData:
     case FGV_CALL_cuModuleLoadDataEx: {
         struct fgv_reply_cuModuleLoadDataEx reply = {.verdict = CUDA_SUCCESS};
         printf("image bytes %" PRIu64 " done %" PRIu64 " sum %" PRIx64 "\n", blob_bytes, blob_done, blob_sum);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
 
 #define NR_THREADS 300
@@ -238,6 +239,31 @@ static void scene_launch(void)
     must(cuCtxSynchronize(), "synchronize");
 }
 
+/* The fat binary in the file that IMAGE names: as it is, in wrappers, linked from itself, for a device named by hand.
+ */
+static void scene_images(void)
+{
+    static char image[1 << 20];
+    const void *prelinked[] = {image, NULL};
+    const struct fgv_fatbin_wrapper plain = {FGV_FATBIN_WRAPPER_MAGIC, 1, image, NULL};
+    const struct fgv_fatbin_wrapper linked = {FGV_FATBIN_WRAPPER_MAGIC, 2, image, prelinked};
+    CUjit_option option = CU_JIT_TARGET;
+    void *target = (void *)75;
+    CUmodule module;
+    CUlibrary library;
+    FILE *file = fopen(getenv("IMAGE"), "rb");
+    if (file == NULL || fread(image, 1, sizeof(image), file) == 0)
+        exit(2);
+    fclose(file);
+    begin();
+    must(cuModuleLoadData(&module, image), "plain");
+    must(cuModuleLoadData(&module, &plain), "in a wrapper");
+    must(cuModuleLoad(&module, getenv("IMAGE")), "from a file");
+    must(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0), "as a library");
+    must(cuModuleLoadDataEx(&module, image, 1, &option, &target), "for a target");
+    must(cuModuleLoadData(&module, &linked), "linked");
+}
+
 static void steps(CUstream stream, int nr)
 {
     for (int i = 0; i < nr; i++) {
@@ -330,6 +356,7 @@ int main(int argc, char **argv)
         {"fork", scene_fork},
         {"fork-first", scene_fork_first},
         {"launch", scene_launch},
+        {"images", scene_images},
         {"pools", scene_pools},
         {"output", scene_output},
         {"facts", scene_facts},
