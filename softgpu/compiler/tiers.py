@@ -13,6 +13,7 @@ import fcntl
 import os
 import resource
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -139,4 +140,8 @@ def _detach() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.nice(_NICE)
+    with suppress(
+        OSError
+    ):  # where each session has its share of the cores, and niceness only counts within: that of the session
+        Path("/proc/self/autogroup").write_text(str(_NICE))
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))

@@ -194,6 +194,8 @@ def test_the_process_that_stays_behind_is_nobodys_burden(held: Held) -> None:
     assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
     process.communicate(timeout=TIMEOUT_S)
     (behind,) = held.behind()
+    group = Path(f"/proc/{behind}/autogroup")
+    assert not group.exists() or group.read_text().split()[1:] in ([], ["nice", "10"])
     assert _is_running(behind)
     held.let_go()
     _wait(lambda: not _is_running(behind))
