@@ -20,8 +20,8 @@ from pathlib import Path
 
 from softgpu.compiler.pieces import Part
 
-_LARGE_WEIGHT = 650
-"""Of one process's part: to optimise and emit it takes some 0.2 s, nearly half of what a first launch may cost."""
+_LARGE_WEIGHT = 560
+"""Of one process's part: to optimise and emit it takes some 0.2 s, and a first launch half a second."""
 _NICE = 10
 _MOST_CPU_S = 300
 """Of each process that stays behind, so that a text that LLVM comes to no end with does not keep a core for good."""
