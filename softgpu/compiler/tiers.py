@@ -4,7 +4,8 @@ that stays behind while the program runs.
 
 Both are made of the same LLVM text, so they differ in nothing but speed. The process that stays behind holds a lock on the quick object for
 as long as it lives, so that others see whether somebody is at it, and removes that object once the optimised one is in its place. Nobody
-waits for it: it belongs to no terminal, gives way to whatever else runs, and ends when it has used `_MOST_CPU_S`.
+waits for it: it belongs to no terminal, gives the program a head start, gives way to whatever else runs, and ends when it has used
+`_MOST_CPU_S`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from softgpu.compiler.pieces import Part
 
 _LARGE_WEIGHT = 560
 """Of one process's part: to optimise and emit it takes some 0.2 s, and a first launch half a second."""
+_HEAD_START_S = 0.5
+"""For the program, whose first launches take the cores: to share them with what stays behind would cost it some 0.1 s."""
 _NICE = 10
 _MOST_CPU_S = 300
 """Of each process that stays behind, so that a text that LLVM comes to no end with does not keep a core for good."""
@@ -126,6 +130,7 @@ def _leave_behind(work: Callable[[], None]) -> None:
     status = 1
     try:
         _detach()
+        time.sleep(_HEAD_START_S)
         work()
         status = 0
     finally:
