@@ -12,7 +12,7 @@ from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
 from benchmarks.errors import NotMeasurableError
 
 SOFTGPU = PACKAGE_ROOT / "build/softgpu"
-_STATE = "FAIRGV_SOFTGPU_STATE"
+_STATE, _TIERS = "FAIRGV_SOFTGPU_STATE", "FAIRGV_SOFTGPU_TIERS"
 
 
 def choose_device(kind: str) -> str:
@@ -60,15 +60,18 @@ def native_environment(device: str, **more: str) -> dict[str, str]:
 
 @contextmanager
 def private_device(device: str) -> Iterator[None]:
-    """For the block, softgpu's device is one that no other program of the machine uses, unless the environment names one."""
-    if device != "soft" or _STATE in os.environ:
-        yield
-        return
+    """
+    For the block, softgpu's device is one that no other program of the machine uses, and runs optimised code from the first launch on, unless
+    the environment says otherwise.
+    """
     state = Path(SHARED_MEMORY_FOLDER) / f"fairgv-bench-{secrets.token_hex(4)}"
-    os.environ[_STATE] = str(state)
+    wanted = {_STATE: str(state), _TIERS: "1"} if device == "soft" else {}
+    mine = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(mine)
     try:
         yield
     finally:
-        del os.environ[_STATE]
+        for name in mine:
+            del os.environ[name]
         for left in state.parent.glob(f"{state.name}.*"):
             left.unlink(missing_ok=True)

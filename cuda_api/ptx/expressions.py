@@ -40,6 +40,9 @@ def _quotient(left: int, right: int) -> int:
     return sign * (abs(left) // abs(right))
 
 
+_OPERATORS = frozenset(text for level in _LEVELS for text in level) | {"?"}
+
+
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "||": lambda a, b: int(bool(a or b)),
     "&&": lambda a, b: int(bool(a and b)),
@@ -64,7 +67,10 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 def constant_expression(source: Source) -> int:
     """The value of the expression that starts at the next token."""
-    condition = _binary(source, 0)
+    alone = source.take_integer_token()
+    if alone is not None and source.peek() not in _OPERATORS:
+        return alone
+    condition = _binary(source, 0, alone)
     if not source.accept("?"):
         return condition
     chosen = constant_expression(source)
@@ -73,10 +79,11 @@ def constant_expression(source: Source) -> int:
     return chosen if condition else other
 
 
-def _binary(source: Source, level: int) -> int:
+def _binary(source: Source, level: int, first: int | None = None) -> int:
+    """`first` is the first operand, where it is taken already."""
     if level == len(_LEVELS):
-        return _unary(source)
-    left = _binary(source, level + 1)
+        return _unary(source) if first is None else first
+    left = _binary(source, level + 1, first)
     while (text := source.peek()) in _LEVELS[level]:
         source.accept(text)
         right = _binary(source, level + 1)

@@ -1,5 +1,6 @@
 """
-PTX text to tokens, with one regular expression for all of them.
+PTX text to tokens, with one regular expression for all of them. The text is cut in one go; of what kind a token is, is found out once for all
+that read alike.
 
 A name keeps its dotted tail (`ld.global.v4.f32`, `%tid.x`), because PTX has no place where the two halves are apart, and it makes an
 instruction one token. Wrong for preprocessor lines (`#`), which PTX allows and no compiler emits: they are an error here.
@@ -9,20 +10,45 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate, compress
 
 _TOKEN = re.compile(
     r"""
-      (?P<skip>(?:\s+|//[^\n]*|/\*.*?\*/)+)
-    | (?P<name>(?:[A-Za-z][\w$]*|[_%$][\w$]*)(?:(?:\.|::)[A-Za-z_0-9]+)*)
-    | (?P<dot>\.[A-Za-z_]\w*(?:::\w+)*)
-    | (?P<float>0[fF][0-9a-fA-F]{8}(?![0-9a-fA-F])|0[dD][0-9a-fA-F]{16}(?![0-9a-fA-F])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)
-    | (?P<int>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
-    | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<mark><<|>>|==|!=|<=|>=|&&|\|\||[{}()\[\]<>,;:@!|+\-*/%&^~=?])
+      (?:\s+|//[^\n]*|/\*.*?\*/)+                                                                             # skip
+    | (?:[A-Za-z][\w$]*|[_%$][\w$]*)(?:(?:\.|::)[A-Za-z_0-9]+)*                                               # name
+    | \.[A-Za-z_]\w*(?:::\w+)*                                                                               # dot
+    | 0[fF][0-9a-fA-F]{8}(?![0-9a-fA-F])|0[dD][0-9a-fA-F]{16}(?![0-9a-fA-F])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+  # float
+    | 0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?                                                                  # int
+    | "(?:[^"\\\n]|\\.)*"                                                                                    # string
+    | <<|>>|==|!=|<=|>=|&&|\|\||[{}()\[\]<>,;:@!|+\-*/%&^~=?]                                                # mark
     """,
     re.VERBOSE | re.DOTALL,
 )
-_KINDS = {index: name for name, index in _TOKEN.groupindex.items()}
+
+
+def _kind(token: str) -> str:
+    """Of a token that the expression above has found."""
+    first = token[0]
+    if first in "_%$" or first.isalpha():
+        return "name"
+    if first in "0123456789":
+        return _kind_of_number(token)
+    if first.isspace() or token[:2] in ("//", "/*"):
+        return "skip"
+    return "string" if first == '"' else "dot" if first == "." else "mark"
+
+
+def _kind_of_number(token: str) -> str:
+    base = token[1:2].lower()
+    if base in ("x", "b"):
+        return "int"
+    return "float" if base in ("f", "d") or not token.rstrip("U").isdecimal() else "int"
+
+
+class _Kinds(dict[str, str]):
+    def __missing__(self, token: str) -> str:
+        kind = self[token] = _kind(token)
+        return kind
 
 
 class PtxSyntaxError(Exception):
@@ -38,30 +64,26 @@ class Tokens:
     """All tokens of a text: kind, text and start offset side by side, closed by an 'end'."""
 
     def __init__(self, text: str) -> None:
-        kinds: list[str] = []
-        texts: list[str] = []
-        starts: list[int] = []
         self._newlines = [match.start() for match in re.finditer("\n", text)]
-        names = _KINDS
+        found: list[str] = _TOKEN.findall(text)
+        ends = list(accumulate(map(len, found)))
+        if (ends[-1] if ends else 0) != len(text):
+            raise self._no_token(text)
+        kind_of = _Kinds()
+        kinds = [kind_of[token] for token in found]
+        is_kept = [kind != "skip" for kind in kinds]
+        self.kinds: list[str] = [*compress(kinds, is_kept), "end"]
+        self.texts: list[str] = [*compress(found, is_kept), "end of text"]
+        self.starts: list[int] = [*compress([0, *ends], is_kept), len(text)]
+
+    def _no_token(self, text: str) -> PtxSyntaxError:
+        """The error of a text in which something is no token: `findall` passes that over."""
         position = 0
-        for match in _TOKEN.finditer(text):
-            start = match.start()
-            if start != position:
-                break
+        while (match := _TOKEN.match(text, position)) is not None:
             position = match.end()
-            kind = names[match.lastindex or 0]
-            if kind != "skip":
-                kinds.append(kind)
-                texts.append(match.group())
-                starts.append(start)
-        if position != len(text):
-            raise PtxSyntaxError(
-                "no PTX token", self.line_at(position), text[position : position + 12].split("\n", maxsplit=1)[0]
-            )
-        kinds.append("end")
-        texts.append("end of text")
-        starts.append(len(text))
-        self.kinds, self.texts, self.starts = kinds, texts, starts
+        return PtxSyntaxError(
+            "no PTX token", self.line_at(position), text[position : position + 12].split("\n", maxsplit=1)[0]
+        )
 
     def line_at(self, offset: int) -> int:
         return bisect_right(self._newlines, offset - 1) + 1

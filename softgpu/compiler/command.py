@@ -1,7 +1,7 @@
 """
 softgpu-compile: an image in, a shared object out.
 
-    softgpu-compile --image FILE --capability 75 --output FILE.so [--emit-llvm | --link | --check]
+    softgpu-compile --image FILE --capability 75 --output FILE.so [--quick FILE.so] [--emit-llvm | --link | --check | --finish]
     softgpu-compile --version
 
 It prints nothing when all is well. Otherwise it exits with 1 and says `softgpu: CODE: message`, CODE being the name of the CUresult
@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,13 +100,28 @@ def _module_of(images: bytes, capability: int) -> Module:
     return modules[0] if len(modules) == 1 else linked_module(modules)
 
 
-def compile_image(images: bytes, capability: int, output: Path, *, speed_level: int = 2) -> None:
-    """The whole way, from an image or a set of images, at one of LLVM's levels. Raises CompileError."""
-    modules = _unit(_module_of(images, capability)).modules(_nr_processes())
-    from softgpu.compiler import native  # noqa: PLC0415 - after much that can fail without LLVM
+def compile_image(
+    images: bytes, capability: int, output: Path, *, speed_level: int = 2, quick: Path | None = None
+) -> None:
+    """
+    The whole way, from an image or a set of images, at one of LLVM's levels. A large module is only in `quick` when this returns, and in
+    `output` later, where `quick` is given. Raises CompileError.
+    """
+    parts = _unit(_module_of(images, capability)).parts(_nr_processes())
+    from softgpu.compiler import native, tiers  # noqa: PLC0415 - after much that can fail without LLVM
 
+    if quick is not None and tiers.is_large(parts):
+        tiers.compile_in_two(parts, quick.absolute(), output.absolute())
+        return
     with native.work_folder(output) as folder:
-        native.link(native.objects(modules, folder, speed_level=speed_level), output)
+        native.link(native.objects([part.text for part in parts], folder, speed_level=speed_level), output)
+
+
+def _finish(images: bytes, capability: int, quick: Path, output: Path) -> None:
+    """What a killed process did not: the optimised object of a module that has a quick one."""
+    from softgpu.compiler import tiers  # noqa: PLC0415 - rare
+
+    tiers.finish(partial(compile_image, images, capability, output.absolute()), quick.absolute(), output.absolute())
 
 
 def _nr_processes() -> int:
@@ -115,12 +131,13 @@ def _nr_processes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; `mode` is '', 'emit_llvm', 'link' or 'check'."""
+    """What the command line says; `mode` is '', 'emit_llvm', 'link', 'check' or 'finish'."""
 
     image: Path
     capability: int
     output: Path
     mode: str = ""
+    quick: Path | None = None
 
 
 def _options(arguments: list[str]) -> Options:
@@ -128,6 +145,10 @@ def _options(arguments: list[str]) -> Options:
     match arguments:
         case ["--image", image, "--capability", capability, "--output", output] if capability.isdecimal():
             return Options(Path(image), int(capability), Path(output))
+        case ["--image", image, "--capability", capability, "--output", output, "--quick", quick] if (
+            capability.isdecimal()
+        ):
+            return Options(Path(image), int(capability), Path(output), quick=Path(quick))
     return _parsed(arguments)
 
 
@@ -148,16 +169,25 @@ def _parsed(arguments: list[str]) -> Options:
     parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="a fat binary, PTX text, or a set")
     parser.add_argument("--capability", required=True, type=int, metavar="75", help="the device's compute capability")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE.so")
+    parser.add_argument(
+        "--quick",
+        type=Path,
+        metavar="FILE.so",
+        help="make a large module's object here, quickly, and OUTPUT in the background",
+    )
     modes = {
         "emit_llvm": "write LLVM text, before optimisation, instead",
         "link": "write the linked PTX instead",
         "check": "write nothing: the images may need others still",
+        "finish": "make OUTPUT in the background: QUICK is there",
     }
     instead = parser.add_mutually_exclusive_group()
     for mode, text in modes.items():
         instead.add_argument(f"--{mode.replace('_', '-')}", action="store_const", dest="mode", const=mode, help=text)
     given = parser.parse_args(arguments)
-    return Options(given.image, given.capability, given.output, given.mode or "")
+    if given.mode == "finish" and not given.quick:
+        parser.error("--finish needs --quick")
+    return Options(given.image, given.capability, given.output, given.mode or "", given.quick)
 
 
 def _write(options: Options, images: bytes) -> None:
@@ -172,8 +202,10 @@ def _write(options: Options, images: bytes) -> None:
             options.output.write_bytes(text.encode("utf-8", "replace"))
         case "emit_llvm":
             options.output.write_text(_unit(_module_of(images, options.capability)).text())
+        case "finish" if options.quick:
+            _finish(images, options.capability, options.quick, options.output)
         case _:
-            compile_image(images, options.capability, options.output)
+            compile_image(images, options.capability, options.output, quick=options.quick)
 
 
 def run(arguments: list[str]) -> int:

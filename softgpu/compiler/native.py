@@ -45,7 +45,7 @@ def object_code(text: str, *, speed_level: int) -> bytes:
     _start_llvm()
     cpu, features = host_target()
     target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu, features, speed_level, reloc="pic", codemodel="default")
+    machine = target.create_target_machine(cpu, features, max(speed_level, 1), reloc="pic", codemodel="default")
     header = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     try:
         module = llvm.parse_assembly(header + text + _ATTRIBUTES)
@@ -56,14 +56,23 @@ def object_code(text: str, *, speed_level: int) -> bytes:
 
 
 def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: int) -> None:
-    """LLVM's own pipeline for the level, with both vectorisers."""
+    """
+    LLVM's own pipeline for the level, with both vectorisers. At level 0 what must be inlined is, and what can be is kept in registers: to do
+    less takes no less time, since more code is emitted, and makes frames that no stack is meant for.
+    """
     options = llvm.create_pipeline_tuning_options(speed_level=speed_level)
     options.loop_vectorization = True
     options.slp_vectorization = True
     options.loop_interleaving = True
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if speed_level:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+    passes.run(module, builder)
 
 
 def objects(modules: Sequence[Callable[[], str]], folder: Path, *, speed_level: int = 2) -> list[Path]:
@@ -104,29 +113,43 @@ def _start_worker(module: Callable[[], str], file: Path, speed_level: int) -> in
 
 @contextmanager
 def work_folder(output: Path) -> Iterator[Path]:
-    """An own folder beside the output; gone in the end. Where its name is taken, it is by what a killed process left."""
+    """An own folder beside the output; gone in the end."""
+    folder = make_work_folder(output)
+    try:
+        yield folder
+    finally:
+        remove_work_folder(folder)
+
+
+def make_work_folder(output: Path) -> Path:
+    """A new folder beside the output. Where its name is taken, it is by what a killed process left."""
     tries = itertools.count()
     while True:
         folder = output.absolute().parent / f".softgpu-{os.getpid()}-{next(tries)}"
         try:
             folder.mkdir(mode=0o700)
-            break
         except FileExistsError:
             continue
-    try:
-        yield folder
-    finally:
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()
+        return folder
+
+
+def remove_work_folder(folder: Path) -> None:
+    """With what is in it."""
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
 
 
 def link(object_files: Sequence[Path], output: Path) -> None:
-    """Writes the shared object in one step: whoever opens `output` finds all of it or the file that was there before."""
+    """
+    Writes the shared object in one step: whoever opens `output` finds all of it or the file that was there before. Its owner alone may read
+    and write it, whatever the mask says: the driver loads nothing else.
+    """
     linked = object_files[0].with_name("module.so")
     rest = ["-o", str(linked), *map(str, object_files), "-lm"]
     if not _succeeds(["ld", "-shared", "--as-needed", "-z", "now", *rest]):
         _link_with_driver(rest)
+    linked.chmod(0o600)
     linked.replace(output)
 
 

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Of a module: an LLVM module of its own, written when it is called for, and about how much longer it takes than one PTX instruction."""
+
+    text: Callable[[], str]
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """
     `lines` writes it for a unit that collects what it asks for. `defines` and `uses` are functions, each with its declaration; `reachable` are

@@ -7,8 +7,8 @@ scheduling and rematerialisation make of it; large functions are not analysed, a
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Instruction
-from softgpu.compiler.effects import Effects, effects
+from cuda_api.ptx.syntax import Instruction, Label
+from softgpu.compiler.effects import effects
 from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.graph import Graph, control_flow
 
@@ -29,41 +29,62 @@ def nr_registers(flat: FlatFunction) -> int:
 
 
 def _most_alive(flat: FlatFunction, words: dict[str, int]) -> int:
+    """Sets of registers are whole numbers, a bit for each register."""
+    bit_of = {name: 1 << number for number, name in enumerate(words)}
+    singles, doubles = (sum(bit_of[name] for name, count in words.items() if count == size) for size in (1, 2))
     graph = control_flow(flat)
-    effect_of = [effects(item) if isinstance(item, Instruction) else None for item in flat.code]
-    alive_at_start: list[set[str]] = [set() for _ in graph.blocks]
+    blocks = [[_step(item, bit_of) for item in reversed(flat.code[block.start : block.stop])] for block in graph.blocks]
+    wholes = [_whole(steps) for steps in blocks]
+    alive_at_start = [0] * len(blocks)
     changed = True
     while changed:
         changed = False
-        for number in reversed(range(len(graph.blocks))):
-            alive = _alive_at_end(graph, number, alive_at_start)
-            for index in reversed(graph.blocks[number]):
-                _step_back(effect_of[index], alive, words)
-            if len(alive) != len(alive_at_start[number]):
-                alive_at_start[number] = alive
-                changed = True
+        for number in reversed(range(len(blocks))):
+            reads, writes = wholes[number]
+            alive = _alive_at_end(graph, number, alive_at_start) & ~writes | reads
+            changed |= alive != alive_at_start[number]
+            alive_at_start[number] = alive
     most = 0
-    for number, block in enumerate(graph.blocks):
+    for number, steps in enumerate(blocks):
         alive = _alive_at_end(graph, number, alive_at_start)
-        count = sum(words[name] for name in alive)
-        most = max(most, count)
-        for index in reversed(block):
-            count += _step_back(effect_of[index], alive, words)
-            most = max(most, count)
+        most = max(most, _nr_words(alive, singles, doubles))
+        for reads, writes in steps:
+            alive = alive & ~writes | reads
+            most = max(most, _nr_words(alive, singles, doubles))
     return most
 
 
-def _alive_at_end(graph: Graph, number: int, alive_at_start: list[set[str]]) -> set[str]:
-    alive: set[str] = set()
-    return alive.union(*(alive_at_start[successor] for successor in graph.successors[number]))
+def _nr_words(alive: int, singles: int, doubles: int) -> int:
+    return (alive & singles).bit_count() + 2 * (alive & doubles).bit_count()
 
 
-def _step_back(effect: Effects | None, alive: set[str], words: dict[str, int]) -> int:
-    """From behind an instruction to before it; returns by how many words that changes what is alive."""
-    if effect is None:
-        return 0
-    ended = set() if effect.is_guarded else effect.writes & alive
-    alive -= ended
-    begun = (effect.reads & words.keys()) - alive
-    alive |= begun
-    return sum(words[name] for name in begun) - sum(words[name] for name in ended)
+def _alive_at_end(graph: Graph, number: int, alive_at_start: list[int]) -> int:
+    alive = 0
+    for successor in graph.successors[number]:
+        alive |= alive_at_start[successor]
+    return alive
+
+
+def _step(item: Instruction | Label, bit_of: dict[str, int]) -> tuple[int, int]:
+    """What an instruction reads, and what it writes in any case."""
+    if isinstance(item, Label):
+        return 0, 0
+    effect = effects(item)
+    writes = set() if effect.is_guarded else effect.writes
+    return _bits(effect.reads, bit_of), _bits(writes, bit_of)
+
+
+def _bits(names: set[str], bit_of: dict[str, int]) -> int:
+    bits = 0
+    for name in names:
+        bits |= bit_of.get(name, 0)
+    return bits
+
+
+def _whole(steps: list[tuple[int, int]]) -> tuple[int, int]:
+    """The same for several, the last one first."""
+    all_reads = all_writes = 0
+    for reads, writes in steps:
+        all_reads = all_reads & ~writes | reads
+        all_writes |= writes
+    return all_reads, all_writes

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Instruction, Name
 from softgpu.compiler.cut import END, CutCode
-from softgpu.compiler.effects import Effects, names_of
+from softgpu.compiler.effects import names_of
 from softgpu.compiler.purity import CARRY, is_of_the_block, is_pure
 
 
@@ -40,14 +40,21 @@ def variation(cut: CutCode, *, is_together: bool = True) -> Variation:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """Registers that vary when one of `reads` does, or with `is_varying` in any case."""
+
+    writes: set[str]
+    reads: set[str]
+    is_varying: bool
+
+
 class _Solver:
     def __init__(self, cut: CutCode) -> None:
         self._cut = cut
         self._continuations = cut.continuations()
         self._parameters = {item.name for item in cut.flat.function.parameters}
-        self._effects: list[Effects | None] = [
-            cut.effect(item) if isinstance(item, Instruction) else None for item in cut.flat.code
-        ]
+        self._names = cut.flat.registers.keys() | {CARRY}
         self._meetings: dict[int, dict[int, int]] = {}
         self.found = Variation()
 
@@ -57,15 +64,16 @@ class _Solver:
 
     def solve(self) -> bool:
         """False: the threads may stand at different cuts."""
-        registers, found = self._cut.flat.registers, self.found
+        found = self.found
+        definitions = [self._definitions(block) for block in self._cut.graph.blocks]
         nr_before = -1
         while nr_before != len(found.registers) + len(found.branches):
             nr_before = len(found.registers) + len(found.branches)
-            for number, block in enumerate(self._cut.graph.blocks):
-                for index in block:
-                    item, effect = self._cut.flat.code[index], self._effects[index]
-                    if effect is not None and isinstance(item, Instruction) and self._varies(number, item, effect):
-                        found.registers |= {name for name in effect.writes if name in registers or name == CARRY}
+            for number, of_block in enumerate(definitions):
+                is_apart = number in found.blocks
+                for definition in of_block:
+                    if is_apart or definition.is_varying or not found.registers.isdisjoint(definition.reads):
+                        found.registers |= definition.writes
             for number in range(len(self._cut.graph.blocks)):
                 if number not in found.branches and len(self.ways(number)) > 1 and self._decides_by_thread(number):
                     found.branches.add(number)
@@ -74,21 +82,28 @@ class _Solver:
                     found.blocks |= self._run_apart(number)
         return True
 
-    def _varies(self, number: int, item: Instruction, effect: Effects) -> bool:
-        return number in self.found.blocks or not is_pure(item, self._parameters) or not self._are_same(effect.reads)
+    def _definitions(self, block: range) -> list[_Definition]:
+        """Of the registers that a block writes."""
+        found: list[_Definition] = []
+        for index in block:
+            item = self._cut.flat.code[index]
+            if isinstance(item, Instruction):
+                effect = self._cut.effect(item)
+                writes = effect.writes & self._names
+                if writes:
+                    is_varying = not is_pure(item, self._parameters) or self._has_own(effect.reads)
+                    found.append(_Definition(writes, effect.reads & self._names, is_varying))
+        return found
 
-    def _are_same(self, names: set[str]) -> bool:
-        flat = self._cut.flat
-        for name in names:
-            if name in flat.registers or name == CARRY:
-                if name in self.found.registers:
-                    return False
-            elif name in flat.variables:
-                if flat.variables[name].space in ("local", "param"):
-                    return False
-            elif name[0] == "%" and not is_of_the_block(name):
-                return False
-        return True
+    def _has_own(self, names: set[str]) -> bool:
+        """Whether one of these, registers aside, is the thread's own."""
+        variables = self._cut.flat.variables
+        return any(
+            variables[name].space in ("local", "param")
+            if name in variables
+            else name[0] == "%" and not is_of_the_block(name)
+            for name in names - self._names
+        )
 
     def _decides_by_thread(self, number: int) -> bool:
         last = self._cut.flat.code[self._cut.graph.blocks[number].stop - 1]
@@ -98,7 +113,7 @@ class _Solver:
         if last.opcode == "brx":
             decided_by |= {operand.text for operand in last.operands[:1] if isinstance(operand, Name)}
             decided_by |= names_of(last.operands[:1])
-        return not self._are_same(decided_by)
+        return not self.found.registers.isdisjoint(decided_by) or self._has_own(decided_by)
 
     def _run_apart(self, branch: int) -> set[int]:
         """The blocks between a varying branch and where the ways of all threads that go on to the next cut meet."""

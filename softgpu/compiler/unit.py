@@ -4,7 +4,7 @@ One PTX module on its way to one LLVM module: places, tokens, declarations, help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from copy import copy
 from functools import partial
 
@@ -26,7 +26,7 @@ from softgpu.compiler.layout import (
     alignment_bytes,
     place_globals,
 )
-from softgpu.compiler.pieces import Piece, spread
+from softgpu.compiler.pieces import Part, Piece, spread
 from softgpu.compiler.segments import fission
 from softgpu.compiler.tables import module_tables
 
@@ -140,13 +140,16 @@ class Unit:
         """The LLVM module, in text form."""
         return self._part(self._pieces(), is_first=True)
 
-    def modules(self, nr_most: int) -> list[Callable[[], str]]:
-        """The same as up to so many LLVM modules of about the same weight, each of them written when it is called."""
+    def parts(self, nr_most: int) -> list[Part]:
+        """The same as up to so many LLVM modules of about the same weight."""
         pieces = self._pieces()
         large = sum(piece.weight >= _LEAST_WEIGHT for piece in pieces)
         nr_parts = min(nr_most, large, sum(piece.weight for piece in pieces) // _LEAST_WEIGHT_OF_PART)
         parts = spread(pieces, max(nr_parts, 1))
-        return [partial(self._part, part, is_first=part is parts[0]) for part in parts]
+        return [
+            Part(partial(self._part, part, is_first=part is parts[0]), sum(piece.weight for piece in part))
+            for part in parts
+        ]
 
     def _pieces(self) -> list[Piece]:
         """What the module's code consists of."""

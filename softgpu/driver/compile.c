@@ -7,8 +7,12 @@
  * out of it.
  *
  * Objects appear by rename, so that any number of processes may compile the same image at once, and a killed one leaves
- * only a temporary file, which is swept up later. When the directory outgrows its bound, what was used longest ago goes
+ * only temporary files, which are swept up later. When the directory outgrows its bound, what was used longest ago goes
  * first.
+ *
+ * Of a large image the compiler makes a quick object first, under a name of its own, and stays behind to make the
+ * optimised one; it keeps the quick one locked meanwhile. A quick object that nobody works behind is one whose compiler
+ * was killed: another is sent to finish.
  */
 #include "compile.h"
 
@@ -20,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -273,44 +278,26 @@ static bool write_all(int fd, const uint8_t *data, size_t bytes)
     return true;
 }
 
-/* Runs the compiler on bytes in a file. What it writes is at `output`, a name of its own, which is the caller's to
- * remove. */
-static CUresult run_on(const char *directory, const char *mode, const void *image, size_t bytes, char output[PATH_MAX],
-                       char *error_text, size_t error_text_bytes)
+/* A new file of these bytes, which is the caller's to remove. */
+static CUresult input_new(const char *directory, const void *image, size_t bytes, char input[PATH_MAX])
 {
-    char input[PATH_MAX];
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
     int fd;
 
-    *output = '\0';
-    if (snprintf(input, sizeof(input), "%s/tmp.XXXXXX", directory) >= (int)sizeof(input) - 4)
+    if (snprintf(input, PATH_MAX, "%s/tmp.XXXXXX", directory) >= PATH_MAX)
         return result;
     fd = mkostemp(input, O_CLOEXEC);
     if (fd < 0) {
         sgp_log("compile", "cannot write into %s: %s", directory, strerror(errno));
         return result;
     }
-    snprintf(output, PATH_MAX, "%.*s.so", PATH_MAX - 4, input);
-    if (write_all(fd, image, bytes))
-        result = sgp_compiler_run(input, output, mode, error_text, error_text_bytes);
-    else
+    if (write_all(fd, image, bytes)) {
+        result = CUDA_SUCCESS;
+    } else {
         sgp_log("compile", "cannot write %s: %s", input, strerror(errno));
+        unlink(input);
+    }
     close(fd);
-    unlink(input);
-    return result;
-}
-
-/* Compiles into a name of its own, then gives the object its final name. */
-static CUresult compile_into(const char *directory, const char *path, const void *image, size_t bytes, char *error_text,
-                             size_t error_text_bytes)
-{
-    char output[PATH_MAX];
-    CUresult result = run_on(directory, NULL, image, bytes, output, error_text, error_text_bytes);
-
-    if (!result && (chmod(output, 0600) || !is_trusted_file(output) || rename(output, path)))
-        result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (result)
-        unlink(output);
     return result;
 }
 
@@ -324,45 +311,152 @@ static bool find_directory(char directory[PATH_MAX])
     return is_found;
 }
 
-CUresult sgp_link_check(const struct sgp_image_set *set, char *error_text, size_t error_text_bytes)
+/* Runs the compiler on a set of images. What it writes is at `output`, which is the caller's to remove. */
+static CUresult run_on_set(const char *mode, const struct sgp_image_set *set, char output[PATH_MAX], char *error_text,
+                           size_t error_text_bytes)
 {
-    char directory[PATH_MAX], output[PATH_MAX];
-
-    if (!find_directory(directory))
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    return run_on(directory, "--check", set->start, set->bytes, output, error_text, error_text_bytes);
-}
-
-CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text, size_t error_text_bytes)
-{
-    char directory[PATH_MAX], output[PATH_MAX];
+    char directory[PATH_MAX], input[PATH_MAX];
+    struct sgp_compiler_task task = {.input = input, .output = output, .mode = mode};
     CUresult result;
 
     if (!find_directory(directory))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    result = run_on(directory, "--link", set->start, set->bytes, output, error_text, error_text_bytes);
+    result = input_new(directory, set->start, set->bytes, input);
+    if (result)
+        return result;
+    if (snprintf(output, PATH_MAX, "%s.so", input) < PATH_MAX)
+        result = sgp_compiler_run(&task, error_text, error_text_bytes);
+    else
+        result = CUDA_ERROR_OPERATING_SYSTEM;
+    unlink(input);
+    return result;
+}
+
+CUresult sgp_link_check(const struct sgp_image_set *set, char *error_text, size_t error_text_bytes)
+{
+    char output[PATH_MAX];
+
+    return run_on_set("--check", set, output, error_text, error_text_bytes);
+}
+
+CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text, size_t error_text_bytes)
+{
+    char output[PATH_MAX] = "";
+    CUresult result = run_on_set("--link", set, output, error_text, error_text_bytes);
+
     if (!result)
         result = sgp_file_read(output, text, NULL);
     unlink(output);
     return result;
 }
 
-CUresult sgp_compile(const void *image, size_t bytes, char path[PATH_MAX], char *error_text, size_t error_text_bytes)
-{
-    char directory[PATH_MAX], key[KEY_CHARACTERS];
-    CUresult result;
+/* What this image has, or may get, in the cache. */
+struct cached_image {
+    char directory[PATH_MAX];
+    char key[KEY_CHARACTERS];
+    char optimised[PATH_MAX];
+    char quick[PATH_MAX];
+};
 
-    if (!find_directory(directory))
+static CUresult cached_image_of(const void *image, size_t bytes, struct cached_image *cached)
+{
+    if (!find_directory(cached->directory))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    key_of(image, bytes, key);
-    if (snprintf(path, PATH_MAX, "%s/%s.so", directory, key) >= PATH_MAX)
+    key_of(image, bytes, cached->key);
+    if (snprintf(cached->optimised, PATH_MAX, "%s/%s.so", cached->directory, cached->key) >= PATH_MAX ||
+        snprintf(cached->quick, PATH_MAX, "%s/%s.quick.so", cached->directory, cached->key) >= PATH_MAX)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    if (is_trusted_file(path)) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* used now */
+    return CUDA_SUCCESS;
+}
+
+static bool has_two_tiers(void)
+{
+    const char *wanted = getenv("FAIRGV_SOFTGPU_TIERS");
+
+    return !wanted || strcmp(wanted, "1");
+}
+
+static bool find(const struct cached_image *cached, struct sgp_compiled *compiled)
+{
+    const char *optimised = "";
+    const char *found = cached->optimised;
+
+    if (!is_trusted_file(found)) {
+        optimised = found;
+        found = cached->quick;
+        if (!has_two_tiers() || !is_trusted_file(found))
+            return false;
+    }
+    strcpy(compiled->path, found);
+    strcpy(compiled->optimised, optimised);
+    utimensat(AT_FDCWD, found, NULL, 0); /* used now */
+    return true;
+}
+
+/* Whether a process that makes the optimised object holds the quick one. */
+static bool is_locked(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool is_locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+
+    if (fd >= 0)
+        close(fd);
+    return is_locked;
+}
+
+static CUresult compile_into(const struct cached_image *cached, const char *mode, const void *image, size_t bytes,
+                             char *error_text, size_t error_text_bytes)
+{
+    char input[PATH_MAX];
+    struct sgp_compiler_task task = {
+        .input = input,
+        .output = cached->optimised,
+        .quick = has_two_tiers() ? cached->quick : NULL,
+        .mode = mode,
+    };
+    struct stat status;
+    CUresult result = input_new(cached->directory, image, bytes, input);
+
+    if (result)
+        return result;
+    if (lstat(cached->quick, &status) == 0 && !is_trusted_file(cached->quick))
+        unlink(cached->quick);
+    result = sgp_compiler_run(&task, error_text, error_text_bytes);
+    unlink(input);
+    return result;
+}
+
+CUresult sgp_compile(const void *image, size_t bytes, struct sgp_compiled *compiled, char *error_text,
+                     size_t error_text_bytes)
+{
+    char ignored_text[256];
+    struct cached_image cached;
+    CUresult result = cached_image_of(image, bytes, &cached);
+
+    if (result)
+        return result;
+    /* Twice: between the two names that it looks at, one may have taken the other's place. */
+    if (find(&cached, compiled) || find(&cached, compiled)) {
+        if (*compiled->optimised && !is_locked(compiled->path))
+            compile_into(&cached, "--finish", image, bytes, ignored_text, sizeof(ignored_text));
         return CUDA_SUCCESS;
     }
-    result = compile_into(directory, path, image, bytes, error_text, error_text_bytes);
+    result = compile_into(&cached, NULL, image, bytes, error_text, error_text_bytes);
+    if (!result && !find(&cached, compiled))
+        result = CUDA_ERROR_OPERATING_SYSTEM;
     if (!result)
-        cache_bound(directory, key);
+        cache_bound(cached.directory, cached.key);
     return result;
+}
+
+bool sgp_compiled_look(const char *optimised)
+{
+    const char *name = strrchr(optimised, '/') + 1;
+    char directory[PATH_MAX];
+
+    if (!is_trusted_file(optimised))
+        return false;
+    snprintf(directory, sizeof(directory), "%.*s", (int)(name - optimised), optimised);
+    cache_bound(directory, name);
+    return true;
 }

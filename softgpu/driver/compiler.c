@@ -23,6 +23,7 @@
 #include "driver.h"
 
 #define MAX_WORDS          32
+#define MAX_OPTIONS        10
 #define FIRST_INHERITED_FD 3
 #define TEXT_OF(number)    #number
 #define TEXT_OF_VALUE(x)   TEXT_OF(x)
@@ -42,7 +43,8 @@ static size_t words_of(char *text, char *words[MAX_WORDS])
     size_t nr = 0;
     char *rest = NULL;
 
-    for (char *word = strtok_r(text, " ", &rest); word && nr < MAX_WORDS - 8; word = strtok_r(NULL, " ", &rest))
+    for (char *word = strtok_r(text, " ", &rest); word && nr < MAX_WORDS - MAX_OPTIONS;
+         word = strtok_r(NULL, " ", &rest))
         words[nr++] = word;
     return nr;
 }
@@ -159,26 +161,44 @@ static CUresult result_named_in(const char *text)
     return CUDA_ERROR_INVALID_PTX;
 }
 
-CUresult sgp_compiler_run(const char *input, const char *output, const char *mode, char *error_text,
-                          size_t error_text_bytes)
+static void append_options(char **words, const struct sgp_compiler_task *task)
+{
+    const char *const options[MAX_OPTIONS] = {
+        "--image",
+        task->input,
+        "--capability",
+        TEXT_OF_VALUE(SGP_CAPABILITY),
+        "--output",
+        task->output,
+        task->quick ? "--quick" : task->mode,
+        task->quick,
+        task->quick ? task->mode : NULL,
+    };
+
+    for (size_t i = 0; i < MAX_OPTIONS; i++)
+        words[i] = (char *)options[i];
+}
+
+static bool is_made(const struct sgp_compiler_task *task)
+{
+    struct stat made;
+
+    return (task->mode && strcmp(task->mode, "--link")) || stat(task->output, &made) == 0 ||
+           (task->quick && stat(task->quick, &made) == 0);
+}
+
+CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
 {
     char text[2048] = "", command[PATH_MAX];
     char *words[MAX_WORDS] = {NULL};
     int pipe_fds[2], failed, status;
-    struct stat made;
     size_t nr;
     pid_t child;
 
     if (snprintf(command, sizeof(command), "%s", command_text()) >= (int)sizeof(command) ||
         !(nr = words_of(command, words)))
         return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-    words[nr++] = (char *)"--image";
-    words[nr++] = (char *)input;
-    words[nr++] = (char *)"--capability";
-    words[nr++] = (char *)TEXT_OF_VALUE(SGP_CAPABILITY);
-    words[nr++] = (char *)"--output";
-    words[nr++] = (char *)output;
-    words[nr++] = (char *)mode;
+    append_options(&words[nr], task);
     if (pipe2(pipe_fds, O_CLOEXEC))
         return CUDA_ERROR_OPERATING_SYSTEM;
     failed = spawn(&child, words, pipe_fds[1]);
@@ -192,8 +212,7 @@ CUresult sgp_compiler_run(const char *input, const char *output, const char *mod
     read_text(pipe_fds[0], text, sizeof(text));
     close(pipe_fds[0]);
     status = wait_for(child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-        ((mode && !strcmp(mode, "--check")) || stat(output, &made) == 0))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task))
         return CUDA_SUCCESS;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text)
         snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: %s", words[0]);

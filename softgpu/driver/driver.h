@@ -122,11 +122,17 @@ struct CUevent_st {
     uint32_t nr_captured;
 };
 
+struct sgp_code {
+    void *shared_object;
+    const struct sgp_module *module;
+};
+
 /* Compiled code, loaded into the process once and shared by every module made of it. */
 struct sgp_image {
     uint32_t nr_references;
-    void *shared_object;
-    const struct sgp_module *module;
+    struct sgp_code code;
+    const struct sgp_module *module; /* the tables of `code` */
+    struct sgp_tier *tier;           /* code that takes its place once it is there; NULL: this is as fast as it gets */
 };
 
 struct sgp_function_settings {

@@ -8,6 +8,7 @@
 #include "cuda_api/fatbin.h"
 #include "driver.h"
 #include "loading.h"
+#include "tier.h"
 
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
 {
@@ -16,24 +17,30 @@ static bool kernel_is_sound(const struct sgp_kernel *kernel)
            kernel->stack_bytes <= (64u << 20);
 }
 
-static CUresult image_open(const char *path, struct sgp_image *image)
+CUresult sgp_code_open(const char *path, struct sgp_code *code)
 {
-    image->shared_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!image->shared_object) {
+    code->shared_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!code->shared_object) {
         sgp_log("compile", "cannot load %s: %s", path, dlerror());
         return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
     }
-    image->module = dlsym(image->shared_object, SGP_MODULE_SYMBOL);
-    if (!image->module || image->module->abi_version != SGP_ABI_VERSION) {
+    code->module = dlsym(code->shared_object, SGP_MODULE_SYMBOL);
+    if (!code->module || code->module->abi_version != SGP_ABI_VERSION) {
         sgp_log("compile", "%s was made for another version of softgpu", path);
         return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
     }
-    for (uint32_t i = 0; i < image->module->nr_kernels; i++)
-        if (!kernel_is_sound(&image->module->kernels[i])) {
-            sgp_log("compile", "%s: kernel %s asks for more than the device has", path, image->module->kernels[i].name);
+    for (uint32_t i = 0; i < code->module->nr_kernels; i++)
+        if (!kernel_is_sound(&code->module->kernels[i])) {
+            sgp_log("compile", "%s: kernel %s asks for more than the device has", path, code->module->kernels[i].name);
             return CUDA_ERROR_INVALID_IMAGE;
         }
     return CUDA_SUCCESS;
+}
+
+void sgp_code_close(struct sgp_code *code)
+{
+    if (code->shared_object)
+        dlclose(code->shared_object);
 }
 
 CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t bytes)
@@ -50,7 +57,7 @@ CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t byt
 }
 
 /* What the fat binary behind the wrapper was linked from: its own machine code is for GPUs. */
-static CUresult compile_prelinked(const void *const *list, uint32_t nr, char path[PATH_MAX], char *error_text,
+static CUresult compile_prelinked(const void *const *list, uint32_t nr, struct sgp_compiled *compiled, char *error_text,
                                   size_t error_text_bytes)
 {
     struct sgp_image_set set = {0};
@@ -65,12 +72,12 @@ static CUresult compile_prelinked(const void *const *list, uint32_t nr, char pat
             result = kind == FGV_IMAGE_FATBIN ? sgp_set_append(&set, list[i], bytes) : CUDA_ERROR_INVALID_IMAGE;
     }
     if (!result)
-        result = sgp_compile(set.start, set.bytes, path, error_text, error_text_bytes);
+        result = sgp_compile(set.start, set.bytes, compiled, error_text, error_text_bytes);
     free(set.start);
     return result;
 }
 
-static CUresult compile_one(const void *image, char path[PATH_MAX], char *error_text, size_t error_text_bytes)
+static CUresult compile_one(const void *image, struct sgp_compiled *compiled, char *error_text, size_t error_text_bytes)
 {
     enum fgv_image_kind kind;
     size_t bytes;
@@ -80,28 +87,54 @@ static CUresult compile_one(const void *image, char path[PATH_MAX], char *error_
         return result;
     if (kind == FGV_IMAGE_ELF)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    return sgp_compile(fgv_image_start(image), bytes, path, error_text, error_text_bytes);
+    return sgp_compile(fgv_image_start(image), bytes, compiled, error_text, error_text_bytes);
+}
+
+static CUresult image_new(const struct sgp_compiled *compiled, struct sgp_image **result_image)
+{
+    struct sgp_image *image = calloc(1, sizeof(*image));
+    CUresult result;
+
+    if (!image)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    image->nr_references = 1;
+    result = sgp_code_open(compiled->path, &image->code);
+    image->module = image->code.module;
+    if (!result && *compiled->optimised && !(image->tier = sgp_tier_new(compiled->optimised)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result)
+        sgp_image_release(image);
+    else
+        *result_image = image;
+    return result;
+}
+
+static CUresult load(const void *data, const void *const *prelinked, uint32_t nr_prelinked, struct sgp_image **image,
+                     char *error_text, size_t error_text_bytes, bool *is_gone)
+{
+    struct sgp_compiled compiled;
+    CUresult result = nr_prelinked ? compile_prelinked(prelinked, nr_prelinked, &compiled, error_text, error_text_bytes)
+                                   : compile_one(data, &compiled, error_text, error_text_bytes);
+
+    if (result)
+        return result;
+    result = image_new(&compiled, image);
+    *is_gone = result && access(compiled.path, F_OK);
+    return result;
 }
 
 CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_text, size_t error_text_bytes)
 {
     const void *const *prelinked;
-    char path[PATH_MAX];
     uint32_t nr_prelinked;
+    bool is_gone = false;
     CUresult result = fgv_image_prelinked(data, &prelinked, &nr_prelinked);
 
     if (!result)
-        result = nr_prelinked ? compile_prelinked(prelinked, nr_prelinked, path, error_text, error_text_bytes)
-                              : compile_one(data, path, error_text, error_text_bytes);
-    if (result)
-        return result;
-    *image = calloc(1, sizeof(**image));
-    if (!*image)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*image)->nr_references = 1;
-    result = image_open(path, *image);
-    if (result)
-        sgp_image_release(*image);
+        result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
+    /* Another process removed the object since: it made a better one, or needed the room. */
+    if (is_gone)
+        result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
     return result;
 }
 
@@ -109,7 +142,7 @@ void sgp_image_release(struct sgp_image *image)
 {
     if (--image->nr_references)
         return;
-    if (image->shared_object)
-        dlclose(image->shared_object);
+    sgp_tier_delete(image->tier);
+    sgp_code_close(&image->code);
     free(image);
 }

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "runtime/runtime.h"
 #include "state.h"
+#include "tier.h"
 
 #define MAX_GRID_YZ           65535u
 #define MAX_BLOCK_Z           64u
@@ -62,6 +63,7 @@ static CUresult kernel_run(struct sgp_command *command)
     uint64_t begin_ns;
     CUresult result;
 
+    kernel->grid.kernel = sgp_tier_kernel(kernel->module->image, kernel->grid.kernel);
     turn_take(device);
     begin_ns = sgp_now_ns();
     result = sgp_grid_run(&kernel->grid);

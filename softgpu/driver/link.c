@@ -213,7 +213,8 @@ SGP_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, con
 /* Links, and compiles what came out into the cache. */
 static CUresult link_complete(struct CUlinkState_st *link, void **text)
 {
-    char error_text[ERROR_TEXT_BYTES] = "", path[PATH_MAX];
+    char error_text[ERROR_TEXT_BYTES] = "";
+    struct sgp_compiled compiled;
     CUresult result = CUDA_SUCCESS;
 
     if (link->is_spoiled)
@@ -223,7 +224,7 @@ static CUresult link_complete(struct CUlinkState_st *link, void **text)
     else if (!(*text = strdup(empty_module)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result)
-        result = sgp_compile(*text, strlen(*text) + 1, path, error_text, sizeof(error_text));
+        result = sgp_compile(*text, strlen(*text) + 1, &compiled, error_text, sizeof(error_text));
     link_log(link, error_text);
     return result;
 }

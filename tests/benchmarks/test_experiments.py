@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.experiments import EXPERIMENTS
+from benchmarks.errors import NotMeasurableError
+from benchmarks.experiments import EXPERIMENTS, loops
 from benchmarks.experiments.slicing import SIZES, Sizes
 
 PNG = b"\x89PNG"
@@ -113,6 +114,19 @@ def test_loops(tmp_path: Path) -> None:
     [record] = document["records"]
     assert min(record["softgpu"], record["loops"]) > 0
     assert record["cold_s"] > record["warm_s"] > 0
+
+
+def test_loops_waits_for_optimised_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = tmp_path / "0123.quick.so"
+    quick.touch()
+    monkeypatch.setattr("time.sleep", lambda _: quick.unlink())
+    loops.wait_until_optimised(tmp_path)
+    assert not quick.exists()
+    quick.touch()
+    monkeypatch.setattr(loops, "MOST_S", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(NotMeasurableError, match="has not optimised"):
+        loops.wait_until_optimised(tmp_path)
 
 
 def test_decisions(tmp_path: Path) -> None:

@@ -496,6 +496,7 @@ static const struct test_case cases[] = {
     {"cooperative", case_cooperative},
     {"two_devices", case_two_devices},
     {"misaligned", case_misaligned},
+    {"tiers", case_tiers},
 };
 
 int main(int argc, char **argv)

@@ -29,4 +29,7 @@ int case_deadlock(const char *argument);
 int case_own_fault(const char *argument);
 int case_misaligned(const char *argument);
 
+/* driver_cases_tiers.c */
+int case_tiers(const char *argument);
+
 #endif

@@ -117,7 +117,7 @@ def test_small_modules_are_not_worth_a_process(tmp_path: Path, workers: list[int
 
 
 def test_every_part_has_what_it_calls_and_nothing_twice() -> None:
-    parts = [module() for module in Unit(parse(_text())).modules(4)]
+    parts = [part.text() for part in Unit(parse(_text())).parts(4)]
     assert len(parts) == 4
     for number in range(NR_KERNELS):
         assert sum(f'define hidden void @"block.k{number}"' in part for part in parts) == 1

@@ -31,7 +31,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
     compiler = tmp_path / "compiler"
     compiler.write_text(COUNTING_COMPILER.format(python=sys.executable, log=str(tmp_path / "log")))
     compiler.chmod(0o700)
-    device = Device(tmp_path, {"FAIRGV_SOFTGPU_COMPILER": str(compiler)})
+    device = Device(tmp_path, {"FAIRGV_SOFTGPU_COMPILER": str(compiler), "FAIRGV_SOFTGPU_TIERS": "1"})
     yield device
     device.close()
 

@@ -31,6 +31,22 @@ def test_case_is_clean(tmp_path: Path, case: str) -> None:
     assert "runtime error" not in result.stderr
 
 
+def test_going_on_in_optimised_code_is_clean(tmp_path: Path) -> None:
+    settings = {"ASAN_OPTIONS": "handle_segv=0:log_path=stderr", "FAIRGV_SOFTGPU_TIERS": "all"}
+    device = Device(tmp_path, {"LD_LIBRARY_PATH": str(SANITIZED_LIBRARY.parent)} | settings)
+    process = device.start(SANITIZED_CASES, "tiers")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answer = ""
+    while "loaded 2" not in answer:
+        process.stdin.write("run\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer, "it ended"
+    process.communicate("run\n")
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("program", ["pool_memory", "virtual_memory", "managed_memory", "stream_values"])
 def test_memory_is_clean(tmp_path: Path, program: str) -> None:
     found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)

@@ -1,0 +1,152 @@
+"""
+Two tiers for a large module: first an object that is made quickly, for the program to go on with, then the optimised one, made by a process
+that stays behind while the program runs.
+
+Both are made of the same LLVM text, so they differ in nothing but speed. The process that stays behind holds a lock on the quick object for
+as long as it lives, so that others see whether somebody is at it, and removes that object once the optimised one is in its place. Nobody
+waits for it: it belongs to no terminal, gives the program a head start, gives way to whatever else runs, and ends when it has used
+`_MOST_CPU_S`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from softgpu.compiler.pieces import Part
+
+_LARGE_WEIGHT = 560
+"""Of one process's part: to optimise and emit it takes some 0.2 s, and a first launch half a second."""
+_HEAD_START_S = 0.5
+"""For the program, whose first launches take the cores: to share them with what stays behind would cost it some 0.1 s."""
+_NICE = 10
+_MOST_CPU_S = 300
+"""Of each process that stays behind, so that a text that LLVM comes to no end with does not keep a core for good."""
+
+
+def is_large(parts: Sequence[Part]) -> bool:
+    """Whether two tiers are worth it; FAIRGV_SOFTGPU_TIERS=all says so of every module."""
+    return os.environ.get("FAIRGV_SOFTGPU_TIERS") == "all" or max(part.weight for part in parts) > _LARGE_WEIGHT
+
+
+def compile_in_two(parts: Sequence[Part], quick: Path, output: Path) -> None:
+    """Makes `quick` and leaves a process behind that makes `output`; both are absolute. Raises CompileError."""
+    from softgpu.compiler import native  # noqa: PLC0415 - `finish` does without
+
+    folder = native.make_work_folder(output)
+    is_handed_over = False
+    try:
+        texts = [_Text(part.text, folder / f"{number}.ll") for number, part in enumerate(parts)]
+        made = folder / "quick.so"
+        native.link(native.objects(texts, folder, speed_level=0), made)
+        lock = _locked(made)
+        if not _is_locked(quick):  # else another process made the same meanwhile, and is at the rest
+            made.replace(quick)
+            _leave_behind(partial(_optimise, texts, folder, quick, output))
+            is_handed_over = True
+        os.close(lock)
+    finally:
+        if not is_handed_over:
+            native.remove_work_folder(folder)
+
+
+def finish(compile_whole: Callable[[], None], quick: Path, output: Path) -> None:
+    """Leaves a process behind that makes `output`, unless there is one, or nothing left to do."""
+    try:
+        lock = _locked(quick)
+    except OSError:
+        return
+    if not output.exists():
+        _leave_behind(partial(_complete, compile_whole, quick))
+    os.close(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A part's text, written once and kept in a file for whoever asks again."""
+
+    write: Callable[[], str]
+    file: Path
+
+    def __call__(self) -> str:
+        if self.file.exists():
+            return self.file.read_text("utf-8")
+        text = self.write()
+        unfinished = self.file.with_suffix(".new")
+        unfinished.write_text(text, "utf-8")
+        unfinished.replace(self.file)
+        return text
+
+
+def _optimise(texts: Sequence[_Text], folder: Path, quick: Path, output: Path) -> None:
+    from softgpu.compiler import native  # noqa: PLC0415
+
+    def link() -> None:
+        native.link(native.objects(texts, folder), output)
+
+    try:
+        _complete(link, quick)
+    finally:
+        native.remove_work_folder(folder)
+
+
+def _complete(make_output: Callable[[], None], quick: Path) -> None:
+    make_output()
+    quick.unlink(missing_ok=True)
+
+
+def _locked(file: Path) -> int:
+    """A descriptor that holds the lock, for this process and those it forks. Raises OSError: there is no file, or another holds it."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        os.close(_locked(file))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _leave_behind(work: Callable[[], None]) -> None:
+    """Has a copy of this process do it, detached."""
+    if os.fork():
+        return
+    status = 1
+    try:
+        _detach()
+        time.sleep(_HEAD_START_S)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _detach() -> None:
+    """Leaves the caller's session, folder and files, so that nothing waits for this process and nothing ends it by the way."""
+    os.setsid()
+    os.chdir("/")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.nice(_NICE)
+    with suppress(
+        OSError
+    ):  # where each session has its share of the cores, and niceness only counts within: that of the session
+        Path("/proc/self/autogroup").write_text(str(_NICE))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))

@@ -1,0 +1,18 @@
+/* Code that is there already and slow, and code that does the same, faster, once the compiler has made it. */
+#ifndef SOFTGPU_TIER_H
+#define SOFTGPU_TIER_H
+
+#include "driver.h"
+
+/* optimised: where the faster code will be. NULL: no memory. */
+struct sgp_tier *sgp_tier_new(const char *optimised);
+void sgp_tier_delete(struct sgp_tier *tier); /* NULL is fine */
+
+/* The kernel, of the image's own tables, in the fastest code that there is by now. Without the lock. */
+const struct sgp_kernel *sgp_tier_kernel(struct sgp_image *image, const struct sgp_kernel *kernel);
+
+/* image.c: on failure what is open stays so, for sgp_code_close. */
+CUresult sgp_code_open(const char *path, struct sgp_code *code);
+void sgp_code_close(struct sgp_code *code);
+
+#endif
