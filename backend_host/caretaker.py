@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backend_host.errors import FairGVError
+from backend_host.window import Window
 from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
 from ivshmem.bells import Bells
@@ -59,7 +60,8 @@ class Owner:
 class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
-    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers.
+    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers,
+    which hear of the pieces of `window`.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Caretaker:
         format_region: Callable[[], None],
         is_paused: Callable[[], bool],
         bells: Bells | None = None,
+        window: Window | None = None,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -79,6 +82,7 @@ class Caretaker:
         self._format_region = format_region
         self._is_paused = is_paused
         self._bells = bells
+        self._window = window
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -231,6 +235,8 @@ class Caretaker:
         try:
             entry.worker = self._pool.assign(assignment, self._worker_ended)
             entry.is_patient = False
+            if self._window is not None:
+                self._window.subscribe(entry.worker)
         except ControlPageFullError as error:
             self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, str(error))
         except (OSError, FairGVError) as error:
