@@ -72,23 +72,27 @@ static bool turn_take(void)
     return false;
 }
 
-/* How much must be mapped in all for a run of `bytes`, when nobody takes what is free at the end. */
-static uint64_t needed_bytes(uint64_t bytes)
+static bool is_more_mapped(void)
 {
-    const uint64_t before = known_bytes();
-    if (before == 0)
-        return fgv_window_front_bytes(fgv_guest.region.window.bytes) + bytes;
-    const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
-    return tail_bytes < bytes ? before + bytes - tail_bytes : before;
+    return fgv_growth_mapped(&fgv_guest.growth) > known_bytes();
 }
 
-/* Sees to it that the device has memory for a run of `bytes`. False: it is refused. */
-static bool ask_for_run(uint64_t bytes)
+/* Asks for memory behind what is known, of which `tail_bytes` at the end are free, until a run of `bytes` fits. */
+static bool ask(uint64_t bytes, uint64_t tail_bytes)
+{
+    const uint64_t before = known_bytes();
+    const uint64_t front_bytes = before == 0 ? fgv_window_front_bytes(fgv_guest.region.window.bytes) : 0;
+    return fgv_growth_ask(&fgv_guest.growth, before + front_bytes + bytes - tail_bytes) && is_more_mapped();
+}
+
+/* Sees to it that there is room for a run of `bytes`, or more to be taken into use. False: it is refused. */
+static bool make_room(uint64_t bytes)
 {
     if (!turn_take())
         return false;
-    bool is_more = fgv_growth_mapped(&fgv_guest.growth) > known_bytes(); /* another one was faster */
-    bool is_there = is_more || fgv_growth_ask(&fgv_guest.growth, needed_bytes(bytes));
+    const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
+    /* Another one may have been faster, or have given back what it had. */
+    bool is_there = is_more_mapped() || tail_bytes >= bytes || ask(bytes, tail_bytes);
     fgv_grower_give(&fgv_guest.region, fgv_guest.index);
     return is_there;
 }
@@ -104,8 +108,7 @@ uint64_t fgv_window_allocate(uint64_t bytes)
         offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, bytes);
         if (offset != FGV_HEAP_NONE)
             break;
-        bool is_more = fgv_growth_mapped(&fgv_guest.growth) > known_bytes();
-        if (is_more ? !take_into_use() : !ask_for_run(bytes))
+        if (is_more_mapped() ? !take_into_use() : !make_room(bytes))
             break;
     }
     pthread_mutex_unlock(&growing);
