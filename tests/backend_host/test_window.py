@@ -1,6 +1,5 @@
 """The daemon as the peer of a `fairgv-memory` device: what it gives, to whom it tells it, and what a QEMU that lies gets."""
 
-import fcntl
 import os
 import signal
 import socket
@@ -8,16 +7,12 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from backend_host.window import (
     HELLO,
-    PIECE,
-    REFUSE,
-    RESET,
     WANT,
     Message,
     Window,
@@ -27,12 +22,12 @@ from backend_host.window import (
 )
 from backend_host.workers import WorkerProcess
 from ivshmem.region import PAGE_BYTES, Region, window_front_bytes
+from tests.backend_host.window_device import LIMIT_BYTES, LIMIT_S, WINDOW_BYTES, Device, listening_device
 from tests.backend_host.worker_harness import make_region
 from tests.end_to_end.host import wait_until
 
 MIB = 1 << 20
-WINDOW_BYTES, LIMIT_BYTES, STEP_BYTES = 256 * MIB, 40 * MIB, 16 * MIB
-LIMIT_S = 30
+STEP_BYTES = 16 * MIB
 
 
 @pytest.fixture
@@ -41,72 +36,10 @@ def region() -> Iterator[Region]:
         yield region
 
 
-@dataclass
-class Device:
-    """What QEMU is to the daemon: a socket that listens, and at most one connection."""
-
-    path: Path
-    listener: socket.socket
-    connections: list[socket.socket] = field(default_factory=list)
-    nr_asked: int = 0
-
-    def accept(self, mapped: int = 0, window: int = WINDOW_BYTES, version: int = 1) -> None:
-        self.connections.append(self.listener.accept()[0])
-        self.connections[-1].settimeout(LIMIT_S)
-        self.say(Message(HELLO, version, 0, mapped, window))
-
-    def say(self, message: Message) -> None:
-        self.connections[-1].sendall(message.packed())
-
-    def want(self, offset: int, nbytes: int) -> tuple[Message, int | None]:
-        """The answer, and the descriptor that came with it."""
-        self.nr_asked += 1
-        self.say(Message(WANT, 0, self.nr_asked, offset, nbytes))
-        data, fds, _, _ = socket.recv_fds(self.connections[-1], 32, 4)
-        answer = Message(*struct.unpack("<IIQQQ", data))
-        assert answer.id == self.nr_asked
-        assert len(fds) == (answer.type == PIECE)
-        return answer, fds[0] if fds else None
-
-    def given(self, offset: int, nbytes: int) -> int:
-        """The size of the piece that comes; it must be one."""
-        answer, fd = self.want(offset, nbytes)
-        assert (answer.type, answer.offset) == (PIECE, offset)
-        assert fd is not None
-        assert os.fstat(fd).st_size == answer.nbytes
-        assert fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-        os.close(fd)
-        return answer.nbytes
-
-    def is_refused(self, offset: int, nbytes: int) -> bool:
-        answer, _ = self.want(offset, nbytes)
-        return (answer.type, answer.offset, answer.nbytes) == (REFUSE, 0, 0)
-
-    def reset(self) -> None:
-        self.say(Message(RESET, 0, self.nr_asked, 0, 0))
-
-    def hang_up(self) -> None:
-        self.connections.pop().close()
-
-    def is_left(self) -> bool:
-        """The daemon has closed the connection."""
-        return self.connections[-1].recv(1) == b""
-
-    def close(self) -> None:
-        for connection in self.connections:
-            connection.close()
-        self.listener.close()
-
-
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[Device]:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(tmp_path / "memory.sock"))
-    listener.listen(1)
-    listener.settimeout(LIMIT_S)
-    device = Device(tmp_path / "memory.sock", listener)
-    yield device
-    device.close()
+    with listening_device(tmp_path / "memory.sock") as device:
+        yield device
 
 
 @pytest.fixture
