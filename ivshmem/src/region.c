@@ -250,7 +250,8 @@ static bool are_spans_sound(const struct fgv_region *region, const struct fgv_cl
     const struct fgv_span spans[] = {layout->ring, layout->responses, layout->chunks, layout->arena};
     const size_t nr_spans = sizeof(spans) / sizeof(spans[0]);
     for (size_t i = 0; i < nr_spans; i++) {
-        if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0)
+        if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0 ||
+            spans[i].offset >= region->region_bytes) /* the window may go while the client stays */
             return false;
         for (size_t j = 0; j < i; j++) {
             if (spans[i].offset < spans[j].offset + spans[j].bytes &&

@@ -14,7 +14,7 @@ from ivshmem.region import (
     lib,
     window_front_bytes,
 )
-from tests.ivshmem.conftest import TABLE_HASH
+from tests.ivshmem.conftest import TABLE_HASH, Guest
 
 NONE = lib.FGV_HEAP_NONE
 WINDOW_BYTES = 64 << 20
@@ -159,3 +159,16 @@ def test_owners_that_the_guest_wrote(full: Region, piece: int) -> None:
 def test_the_front_of_the_largest_window() -> None:
     assert window_front_bytes(WINDOW_MIN_BYTES) == PAGE_BYTES
     assert window_front_bytes(WINDOW_MAX_BYTES) == WINDOW_MAX_BYTES // 2048
+
+
+def test_a_clients_parts_lie_in_the_region(guest: Guest, piece: int) -> None:
+    region, entry = guest.region, guest.good_entry()
+    region.open_window(piece, WINDOW_BYTES)
+    region.grow_window(FRONT_BYTES + (1 << 20))
+    assert guest.is_accepted(entry)
+    assert lib.fgv_heap_allocate(region.c_region, OTHER, region.statistics().nr_free_pages // 2 * PAGE_BYTES) != NONE
+    while (offset := guest.allocate(1 << 18)) < region.region_bytes:
+        pass
+    assert lib.fgv_region_is_owned(region.c_region, guest.index, offset, 1 << 18)
+    for field in ("ring_offset", "responses_offset", "chunks_offset", "arena_offset"):
+        assert not guest.is_accepted(entry, **{field: offset}), field
