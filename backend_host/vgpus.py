@@ -281,7 +281,7 @@ class VGpuRegistry:
             self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
             vgpu.name = new_name
             vgpu.caretaker.rename(new_name)
-            vgpu.window.name = new_name
+            vgpu.window.log.name = new_name
             log.info("vGPU %s is called %s now", name, new_name)
 
     def region_identity(self, name: str) -> tuple[int, int] | None:

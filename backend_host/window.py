@@ -22,6 +22,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.guest_log import GuestLog
 from backend_host.sizes import format_size
 from backend_host.workers import WorkerProcess, stop_all
 from ivshmem.region import PAGE_BYTES, WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, Region, window_front_bytes
@@ -103,7 +104,7 @@ class Window:
     """The window of one region: its pieces, and the workers that are told of them. Thread-safe."""
 
     def __init__(self, name: str, region: Region) -> None:
-        self.name = name
+        self.log = GuestLog(log, name)
         self.limit_bytes = 0
         """How much may be given at most."""
         self._region = region
@@ -129,12 +130,12 @@ class Window:
         """A piece for at least so many bytes more: its descriptor, which stays this object's, and its size. None: refused."""
         nbytes = piece_bytes(wanted_bytes, self._mapped_bytes, window_bytes, self.limit_bytes)
         if nbytes is None:
-            log.info("%s: %s more are beyond what it may have", self.name, format_size(wanted_bytes))
+            self.log.say(logging.INFO, "%s more are beyond what it may have", format_size(wanted_bytes))
             return None
         try:
-            fd = make_piece(self.name, nbytes)
+            fd = make_piece(self.log.name, nbytes)
         except OSError as error:
-            log.error("%s: no piece of %s: %s", self.name, format_size(nbytes), error.strerror)
+            self.log.say(logging.ERROR, "no piece of %s: %s", format_size(nbytes), error.strerror)
             return None
         with self._lock:
             message = _PIECE.pack(window_bytes, self._mapped_bytes, nbytes)
@@ -145,7 +146,7 @@ class Window:
             self._region.grow_window(self._mapped_bytes)
             for worker in self._workers:
                 _send(worker, fd, message)
-        log.info("%s: the window has %s now", self.name, format_size(self._mapped_bytes))
+        self.log.say(logging.INFO, "the window has %s now", format_size(self._mapped_bytes))
         return fd, nbytes
 
     def drop(self) -> None:
@@ -186,7 +187,7 @@ class WindowPeer:
         self._device: socket.socket | None = None
         self._lock = threading.Lock()
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"window-{window.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"window-{window.log.name}", daemon=True)
 
     def start(self) -> None:
         """Returns at once."""
@@ -211,7 +212,8 @@ class WindowPeer:
         try:
             self._serve_until_stopped()
         except _BrokenError as error:
-            log.error("%s: its device fairgv-memory %s; it is not listened to any more", self._window.name, error)
+            text = "its device fairgv-memory %s; it is not listened to any more"
+            self._window.log.say(logging.ERROR, text, error)
             self._is_stopping.wait()
         finally:
             self._window.drop()
@@ -225,7 +227,7 @@ class WindowPeer:
                 except OSError as error:
                     self._window.drop()  # there is no QEMU
                     if not is_told and not self._is_stopping.is_set():
-                        log.warning("%s: no device fairgv-memory at %s: %s", self._window.name, self._path, error)
+                        self._window.log.say(logging.WARNING, "no device fairgv-memory at %s: %s", self._path, error)
                     is_told = True
                 else:
                     with contextlib.suppress(OSError):  # an end like any other
@@ -274,10 +276,8 @@ class WindowPeer:
             self._window.drop()
         self._is_foreign = hello.offset != self._window.mapped_bytes
         if self._is_foreign:
-            log.warning(
-                "%s: its guest has memory that an earlier daemon gave; it gets more once it was reset",
-                self._window.name,
-            )
+            text = "its guest has memory that an earlier daemon gave; it gets more once it was reset"
+            self._window.log.say(logging.WARNING, text)
         return nbytes
 
     def _answer(self, device: socket.socket, want: Message, window_bytes: int) -> None:

@@ -363,11 +363,11 @@ class Region:
     def format(self, *, table_hash: int, facts: bytes = b"", wake: Wake = Wake.FUTEX) -> None:
         """Lays the region out anew: every client and every page of the heap is gone, the window's too; the region's memory goes back to the
         system."""
-        if not lib.fgv_region_format(
-            self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
-        ):
-            raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
         with self._front_lock:
+            if not lib.fgv_region_format(
+                self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
+            ):
+                raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
             if self._front is not None:
                 self._front.clear()
                 self._set_window(self._mapped_bytes)

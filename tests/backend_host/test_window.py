@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.guest_log import NR_LINES
 from backend_host.window import (
     HELLO,
     WANT,
@@ -269,3 +270,12 @@ def test_memory_that_the_host_has_not(
     assert device.is_refused(0, PAGE_BYTES)
     monkeypatch.setattr("backend_host.window.available_bytes", lambda: (256 << 20) + STEP_BYTES)
     assert device.given(0, PAGE_BYTES) == STEP_BYTES
+
+
+def test_a_guest_does_not_fill_the_log(device: Device, peer: WindowPeer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    device.accept()
+    for _ in range(3 * NR_LINES):
+        assert device.is_refused(0, 2 * LIMIT_BYTES)
+    assert len(caplog.records) == NR_LINES + 1
+    assert "no more within this minute" in caplog.text
