@@ -25,7 +25,8 @@ from pathlib import Path
 from backend_host.guest_log import GuestLog
 from backend_host.sizes import format_size
 from backend_host.workers import WorkerProcess, stop_all
-from ivshmem.region import PAGE_BYTES, WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, Region, window_front_bytes
+from ivshmem.front import WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, window_front_bytes
+from ivshmem.region import PAGE_BYTES, Region
 
 HELLO, WANT, RESET, PIECE, REFUSE = range(1, 6)
 VERSION = 1

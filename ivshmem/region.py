@@ -23,6 +23,7 @@ from typing import Any, Self
 import posix_ipc
 
 from ivshmem import _ivshmem
+from ivshmem.front import Front, window_front_bytes
 
 ffi: Any = _ivshmem.ffi
 lib: Any = _ivshmem.lib
@@ -31,8 +32,6 @@ PAGE_BYTES: int = lib.FGV_PAGE_BYTES
 NR_CLIENTS: int = lib.FGV_NR_CLIENTS
 FACTS_BYTES: int = lib.FGV_FACTS_BYTES
 REGION_MIN_BYTES: int = lib.FGV_REGION_MIN_BYTES
-WINDOW_MIN_BYTES: int = lib.FGV_WINDOW_MIN_BYTES
-WINDOW_MAX_BYTES: int = lib.FGV_WINDOW_MAX_BYTES
 BEAT_SECONDS: float = lib.FGV_BEAT_NS / 1e9
 BEAT_LOST_SECONDS: float = lib.FGV_BEAT_LOST_NS / 1e9
 HOST_LOST_SECONDS: float = lib.FGV_HOST_LOST_NS / 1e9
@@ -152,27 +151,6 @@ class RegionStatistics:
     host_beat: int
 
 
-def window_front_bytes(window_bytes: int) -> int:
-    """How much of a window of this size its page owners take, before the first page that can be had."""
-    return int(lib.fgv_window_front_bytes(window_bytes))
-
-
-class _Front:
-    """The owners of a window's pages, mapped."""
-
-    def __init__(self, fd: int, nbytes: int) -> None:
-        self._map = mmap.mmap(fd, nbytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        self.buffer: Any = ffi.from_buffer("uint8_t[]", self._map, require_writable=True)
-
-    def clear(self) -> None:
-        """Nobody owns anything."""
-        ffi.memmove(self.buffer, bytes(len(self.buffer)), len(self.buffer))
-
-    def close(self) -> None:
-        ffi.release(self.buffer)
-        self._map.close()
-
-
 class _Bell:
     """Sleeps on a bell that the guest rings, and on one of our own. Whoever has the guest's, QEMU say, could make reading or writing it
     block, so neither is done: each ring is an edge."""
@@ -216,7 +194,7 @@ class Region:
         self._nr_announcements = 0
         self._host_beat = 0
         self._bell: _Bell | None = None
-        self._front: _Front | None = None
+        self._front: Front | None = None
         self._window_bytes = self._mapped_bytes = 0
         self._front_lock = threading.Lock()
 
@@ -295,7 +273,7 @@ class Region:
         nbytes = window_front_bytes(window_bytes)
         if os.fstat(first_piece_fd).st_size < nbytes:
             raise RegionSizeError(f"no window of {window_bytes} bytes with a first piece of less than {nbytes}")
-        front = _Front(first_piece_fd, nbytes)
+        front = Front(first_piece_fd, nbytes)
         self.close_window()
         with self._front_lock:
             self._front, self._window_bytes = front, window_bytes

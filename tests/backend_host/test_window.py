@@ -22,7 +22,8 @@ from backend_host.window import (
     piece_bytes,
 )
 from backend_host.workers import WorkerProcess
-from ivshmem.region import PAGE_BYTES, Region, window_front_bytes
+from ivshmem.front import window_front_bytes
+from ivshmem.region import PAGE_BYTES, Region
 from tests.backend_host.window_device import LIMIT_BYTES, LIMIT_S, WINDOW_BYTES, Device, listening_device
 from tests.backend_host.worker_harness import make_region
 from tests.end_to_end.host import wait_until

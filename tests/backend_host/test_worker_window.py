@@ -6,7 +6,8 @@ import socket
 import struct
 from typing import Any
 
-from ivshmem.region import PAGE_BYTES, window_front_bytes
+from ivshmem.front import window_front_bytes
+from ivshmem.region import PAGE_BYTES
 from tests.backend_host.worker_harness import NO_CHUNK, Guest, Served
 
 WINDOW_BYTES = 64 << 20
@@ -35,6 +36,11 @@ def mapped_bytes(guest: Guest, needed: int = ALL) -> int:
     return int(guest.ok("window_map", needed_bytes=needed).mapped_bytes)
 
 
+def own(guest: Guest, fd: int, nbytes: int) -> None:
+    """The guest says in the first piece that so many bytes of the heap there are its own."""
+    os.pwrite(fd, struct.pack("<H", guest.index + 1) * (nbytes // PAGE_BYTES), FRONT_BYTES // PAGE_BYTES * 2)
+
+
 def copy_to(guest: Guest, device: int, offset: int, nbytes: int) -> int:
     """The result of a copy from that offset of the region, or behind it."""
     fields: dict[str, Any] = {"destination": device, "source": guest.address + offset, "stream": 0}
@@ -56,30 +62,23 @@ def test_pinned_memory_in_the_window(served: Served) -> None:
         send_piece(served, os.dup(fd), number * PIECE_BYTES)
     assert mapped_bytes(guest, 1) == PIECE_BYTES
     assert mapped_bytes(guest) == 2 * PIECE_BYTES
-    region.open_window(fds[0], WINDOW_BYTES)
-    region.grow_window(2 * PIECE_BYTES)
-
     assert register(guest, first, PAGE_BYTES) == INVALID_VALUE, "nobody's"
-    region_free = region.statistics().nr_free_pages - (2 * PIECE_BYTES - FRONT_BYTES) // PAGE_BYTES
-    guest.allocate(region_free * PAGE_BYTES)  # so that the next run lies behind the region
     nbytes = PIECE_BYTES
-    offset = guest.allocate(nbytes)
-    assert offset == first
-    assert register(guest, offset, nbytes) == 0, "across the border of two pieces"
+    own(guest, fds[0], nbytes)
+    assert register(guest, first, nbytes) == 0, "across the border of two pieces"
     in_second = FRONT_BYTES  # of the allocation's bytes; the others are in the first piece
     data = os.urandom(nbytes)
     os.pwrite(fds[0], data[: nbytes - in_second], FRONT_BYTES)
     os.pwrite(fds[1], data[nbytes - in_second :], 0)
-    assert copy_to(guest, device, offset, nbytes) == 0
+    assert copy_to(guest, device, first, nbytes) == 0
     assert guest.from_device(device, guest.CHUNK_BYTES) == data[: guest.CHUNK_BYTES]
     assert guest.from_device(device + guest.CHUNK_BYTES, guest.CHUNK_BYTES) == data[guest.CHUNK_BYTES :]
     guest.cast_off("cuMemsetD8Async", dstDevice=device, uc=0x5A, N=nbytes)
-    fields: dict[str, Any] = {"source": device, "destination": guest.address + offset, "stream": 0}
+    fields: dict[str, Any] = {"source": device, "destination": guest.address + first, "stream": 0}
     guest.ok("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=HEAP, chunk=NO_CHUNK, **fields)
     guest.ok("cuCtxSynchronize")
     assert os.pread(fds[1], in_second, 0) == b"\x5a" * in_second
-    assert guest.call("host_unregister", address=guest.address + offset).result == 0
-    region.close_window()
+    assert guest.call("host_unregister", address=guest.address + first).result == 0
     for fd in fds:
         os.close(fd)
 
@@ -90,7 +89,7 @@ def test_what_a_guest_cannot_name(served: Served) -> None:
     fd = make_piece()
     send_piece(served, os.dup(fd), 0)
     assert mapped_bytes(guest) == PIECE_BYTES
-    os.pwrite(fd, struct.pack("<H", guest.index + 1) * (FRONT_BYTES // 2), 0)  # it says that all pages are its own
+    own(guest, fd, WINDOW_BYTES - FRONT_BYTES)
     end = region.region_bytes
     assert register(guest, end + FRONT_BYTES, PAGE_BYTES) == 0
     for offset, nbytes in [

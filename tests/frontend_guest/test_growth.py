@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ivshmem.region import ClientState, HostState, Region, Wake, lib, window_front_bytes
+from ivshmem.front import window_front_bytes
+from ivshmem.region import ClientState, HostState, Region, Wake, lib
 from tests.frontend_guest.conftest import TABLE_HASH, RunScene, Scene, facts
 
 MIB = 1 << 20

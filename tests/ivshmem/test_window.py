@@ -5,15 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ivshmem.region import (
-    PAGE_BYTES,
-    WINDOW_MAX_BYTES,
-    WINDOW_MIN_BYTES,
-    Region,
-    RegionSizeError,
-    lib,
-    window_front_bytes,
-)
+from ivshmem.front import WINDOW_MAX_BYTES, WINDOW_MIN_BYTES, window_front_bytes
+from ivshmem.region import PAGE_BYTES, Region, RegionSizeError, lib
 from tests.ivshmem.conftest import TABLE_HASH, Guest
 
 NONE = lib.FGV_HEAP_NONE
@@ -36,6 +29,11 @@ def full(region: Region, piece: int) -> Region:
     heap_bytes = region.c_region.nr_heap_pages * PAGE_BYTES
     assert lib.fgv_heap_allocate(region.c_region, OTHER, heap_bytes) != NONE
     region.open_window(piece, WINDOW_BYTES)
+    region.grow_window(
+        FRONT_BYTES + PAGE_BYTES
+    )  # one page that comes and goes: where this process looks first is known then
+    assert lib.fgv_heap_free(region.c_region, OTHER, allocate(region, 1, OTHER), PAGE_BYTES) == 1
+    region.grow_window(0)
     return region
 
 
