@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backend_host.errors import FairGVError
+from backend_host.guest_log import GuestLog
+from backend_host.window import Window
 from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
 from ivshmem.bells import Bells
@@ -24,9 +26,6 @@ _LOOK_PAUSE_S = 0.002
 _LOST_NS = int(BEAT_LOST_SECONDS * 1e9)
 _ASK_NS = _LOST_NS // 4
 """A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
-_NR_LINES = 20
-"""Lines about one region within a minute at most: a guest must not fill the host's disk with its mistakes."""
-_LINES_NS = 60_000_000_000
 CUDA_ERROR_OUT_OF_MEMORY = 2
 CUDA_ERROR_LAUNCH_TIMEOUT = 702
 CUDA_ERROR_SYSTEM_NOT_READY = 802
@@ -59,7 +58,8 @@ class Owner:
 class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
-    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers.
+    `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers,
+    which hear of the pieces of `window`.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Caretaker:
         format_region: Callable[[], None],
         is_paused: Callable[[], bool],
         bells: Bells | None = None,
+        window: Window | None = None,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -79,6 +80,7 @@ class Caretaker:
         self._format_region = format_region
         self._is_paused = is_paused
         self._bells = bells
+        self._window = window
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -86,8 +88,7 @@ class Caretaker:
         self._late: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_stopping = threading.Event()
         self._nr_failures = 0
-        self._nr_lines = 0
-        self._lines_since_ns = 0
+        self._log = GuestLog(log, owner.name)
         self._thread = threading.Thread(target=self._run, name=f"region-{owner.name}", daemon=True)
 
     def start(self) -> None:
@@ -103,6 +104,7 @@ class Caretaker:
     def rename(self, name: str) -> None:
         """Another name for what is said from now on."""
         self._owner = replace(self._owner, name=name)
+        self._log.name = name
 
     def stop(self) -> None:
         """Closes the region: workers end, guests are told, everything held is given back."""
@@ -198,7 +200,7 @@ class Caretaker:
         if client.state == ClientState.CLOSING or is_silent:
             if client.state != ClientState.CLOSING and not entry.is_lost:
                 entry.is_lost = True
-                self._say(
+                self._log.say(
                     logging.INFO, "client %d (%s) gives no sign of life; taken back", client.index, client.program
                 )
             if entry.worker is not None:
@@ -231,13 +233,15 @@ class Caretaker:
         try:
             entry.worker = self._pool.assign(assignment, self._worker_ended)
             entry.is_patient = False
+            if self._window is not None:
+                self._window.subscribe(entry.worker)
         except ControlPageFullError as error:
             self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, str(error))
         except (OSError, FairGVError) as error:
             self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, f"no worker could be started: {error}")
 
     def _refuse(self, client: Client, code: int, reason: str) -> None:
-        self._say(logging.ERROR, "client %d (%s) is refused: %s", client.index, client.program, reason)
+        self._log.say(logging.ERROR, "client %d (%s) is refused: %s", client.index, client.program, reason)
         self._region.refuse(client.index, code)
 
     def _worker_ended(self, worker: WorkerProcess, status: int) -> None:
@@ -269,14 +273,4 @@ class Caretaker:
             reason = f"its worker ended with status {status} before it could serve"
             self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, reason)
         elif self._region.mark_dead(client.index) and not entry.is_lost:
-            self._say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)
-
-    def _say(self, level: int, message: str, *arguments: object) -> None:
-        now_ns = time.monotonic_ns()
-        if now_ns - self._lines_since_ns > _LINES_NS:
-            self._nr_lines, self._lines_since_ns = 0, now_ns
-        self._nr_lines += 1
-        if self._nr_lines <= _NR_LINES:
-            log.log(level, f"%s: {message}", self._owner.name, *arguments)
-        elif self._nr_lines == _NR_LINES + 1:
-            log.warning("%s: too much to say of this region; no more within this minute", self._owner.name)
+            self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)

@@ -40,6 +40,8 @@ class Config:
     """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
     region_bytes: int = 256 << 20
     """Size of a region when none is given; a power of two."""
+    pinned_bytes: int = 4 << 30
+    """How much memory a virtual machine whose QEMU has the device `fairgv-memory` may get behind its region (qemu_patches/README.md)."""
     nr_warm_workers: int = 1
     """Workers that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
     slicing: str = "boxes"
@@ -93,7 +95,8 @@ SLICING_MODES = ("off", "boxes", "persistent")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
-_SIZES = {"region_bytes"}
+MAX_PINNED_BYTES = 1 << 40
+_SIZES = {"region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
@@ -162,6 +165,8 @@ def _checked(config: Config) -> Config:
     if config.adopt not in ADOPTIONS:
         raise ConfigError(f"adopt must be one of {', '.join(ADOPTIONS)}, not {config.adopt!r}")
     check_region_bytes(config.region_bytes)
+    if not 0 <= config.pinned_bytes <= MAX_PINNED_BYTES:
+        raise ConfigError(f"pinned_bytes must be from 0 to 1024G, not {config.pinned_bytes}")
     if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
     if config.slicing not in SLICING_MODES:

@@ -137,7 +137,9 @@ class Daemon:
             watchdog.start()
             stack.callback(watchdog.stop)
         adopts_all = config.adopt == "all" and not config.is_private
-        self._domains = Domains(self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells)
+        self._domains = Domains(
+            self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells, config.pinned_bytes
+        )
         stack.callback(self._domains.stop)
         self._domains.start()
 

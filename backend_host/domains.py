@@ -46,6 +46,7 @@ class _Served:
     region_bytes: int
     run_id: int
     is_paused: bool
+    pinned_bytes: int | None = None
 
     @classmethod
     def of(cls, attachment: Attachment) -> "_Served":
@@ -58,6 +59,7 @@ class _Served:
             region_bytes=attachment.region_bytes,
             run_id=attachment.run_id,
             is_paused=attachment.is_paused,
+            pinned_bytes=attachment.pinned_bytes,
         )
 
 
@@ -65,10 +67,20 @@ class Domains:
     """The domains of one daemon. Thread-safe.
 
     `adopts_all`: every domain that has the device is served; otherwise only those that were attached here, by this daemon or an earlier one.
+    `pinned_bytes`: how much memory behind its region a domain may have that says nothing of it.
     """
 
-    def __init__(self, vgpus: VGpuRegistry, uri: str, state_dir: Path, adopts_all: bool, doorbells: Doorbells) -> None:
+    def __init__(
+        self,
+        vgpus: VGpuRegistry,
+        uri: str,
+        state_dir: Path,
+        adopts_all: bool,
+        doorbells: Doorbells,
+        pinned_bytes: int,
+    ) -> None:
         self._vgpus = vgpus
+        self._pinned_bytes = pinned_bytes
         self._doorbells = doorbells
         self._uri = uri
         self._path = state_dir / "domains.json"
@@ -255,6 +267,12 @@ class Domains:
         if wanted != (served.weight, served.quota_bytes):
             self._vgpus.change(served.name, *wanted)
             served.weight, served.quota_bytes = wanted
+        if attachment.pinned_bytes != served.pinned_bytes:
+            self._vgpus.limit_window(served.name, self._pinned_limit(attachment))
+            served.pinned_bytes = attachment.pinned_bytes
+
+    def _pinned_limit(self, attachment: Attachment) -> int:
+        return self._pinned_bytes if attachment.pinned_bytes is None else attachment.pinned_bytes
 
     def _has_its_file(self, served: _Served) -> bool:
         """Whether the file that QEMU opens is the one that we serve: gone with a clean-up, say, it was made anew by QEMU."""
@@ -281,6 +299,9 @@ class Domains:
             self._machine_started(served, attachment)
 
     def _machine_started(self, served: _Served, attachment: Attachment) -> None:
+        if attachment.memory_socket is not None:
+            limit_bytes = self._pinned_limit(attachment)
+            self._vgpus.connect_window(served.name, attachment.memory_socket, attachment.owner.uid, limit_bytes)
         if attachment.has_own_scheduling:
             self._vgpus.machine_started(served.name, "the domain's definition schedules its vCPUs itself (vcpusched)")
         else:

@@ -110,6 +110,7 @@ class VGpuStatistics:
     quota_bytes: int
     region_bytes: int
     region_free_bytes: int
+    """Of the heap, that in the window included."""
     memory_bytes: int
     used_ns: int
     held_ns: int
@@ -123,6 +124,8 @@ class VGpuStatistics:
     """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
     nr_timed_out: int = 0
     """Programs whose workers the watchdog ended."""
+    window_bytes: int = 0
+    """Memory behind the region that the guest was given on request."""
 
 
 @dataclass(frozen=True)

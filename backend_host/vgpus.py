@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
 from backend_host.coscheduling import Coscheduler
@@ -23,6 +24,7 @@ from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.watchdog import Late
+from backend_host.window import Window, WindowPeer
 from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
 from ivshmem.bells import Bells
@@ -134,6 +136,8 @@ class VGpu:
     region: Region
     uid: int
     caretaker: Caretaker
+    window: Window
+    peer: WindowPeer | None = None
     nr_users: int = 0
     nr_timed_out: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -231,6 +235,9 @@ class VGpuRegistry:
     def _retire(self, vgpu: VGpu) -> None:
         """Of one that is in the registry no more."""
         vgpu.caretaker.stop()
+        if vgpu.peer is not None:
+            vgpu.peer.stop()
+            vgpu.peer.join()
         self._coscheduler.remove(vgpu.index)
         self._keeper.leave(vgpu.index)
         with self._lock:
@@ -274,6 +281,7 @@ class VGpuRegistry:
             self._vgpus = {new_name if key == name else key: value for key, value in self._vgpus.items()}
             vgpu.name = new_name
             vgpu.caretaker.rename(new_name)
+            vgpu.window.log.name = new_name
             log.info("vGPU %s is called %s now", name, new_name)
 
     def region_identity(self, name: str) -> tuple[int, int] | None:
@@ -298,6 +306,28 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             if vgpu is not None:
                 self._coscheduler.remove(vgpu.index)
+                if vgpu.peer is not None:
+                    vgpu.peer.stop()
+
+    def connect_window(self, name: str, path: Path, uid: int, limit_bytes: int) -> None:
+        """Its virtual machine, which has just started, has a device `fairgv-memory` whose QEMU, of user `uid`, listens at `path`. Its
+        programs may have so many bytes behind the region, until `machine_ended`."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is None:
+                return
+            if vgpu.peer is not None:
+                vgpu.peer.stop()
+            vgpu.window.limit_bytes = limit_bytes
+            vgpu.peer = WindowPeer(vgpu.window, path, uid, earlier=vgpu.peer)
+            vgpu.peer.start()
+
+    def limit_window(self, name: str, limit_bytes: int) -> None:
+        """Another limit; what was given stays."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+            if vgpu is not None:
+                vgpu.window.limit_bytes = limit_bytes
 
     def guest_gone(self, name: str) -> None:
         """The virtual machine stopped, crashed or was reset: none of its programs lives any more."""
@@ -351,6 +381,7 @@ class VGpuRegistry:
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
+            window_bytes=vgpu.window.mapped_bytes,
             coscheduling=self._coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
@@ -395,10 +426,11 @@ class VGpuRegistry:
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
-                caretaker = self._caretaker(name, index, region, wake, is_paused, bells)
+                window = Window(name, region)
+                caretaker = self._caretaker(name, index, region, wake, is_paused, bells, window)
                 self._keeper.join(index, weight)
                 undo.callback(self._keeper.leave, index)
-                vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker)
+                vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker, window)
                 caretaker.start()
             except (OSError, ValueError, RuntimeError) as error:
                 raise RefusedError(f"no region for {name}: {error}") from error
@@ -409,7 +441,14 @@ class VGpuRegistry:
         return vgpu
 
     def _caretaker(
-        self, name: str, index: int, region: Region, wake: Wake, is_paused: Callable[[], bool], bells: Bells | None
+        self,
+        name: str,
+        index: int,
+        region: Region,
+        wake: Wake,
+        is_paused: Callable[[], bool],
+        bells: Bells | None,
+        window: Window,
     ) -> Caretaker:
         def lay_out() -> None:
             account = self._page.vgpu(index)
@@ -431,6 +470,7 @@ class VGpuRegistry:
             format_region=lay_out,
             is_paused=is_paused,
             bells=bells,
+            window=window,
         )
 
     def _collect(self, index: int, worker: WorkerProcess) -> None:

@@ -133,7 +133,7 @@ static CUresult open_locked(struct fgv_guest *guest)
 {
     CUresult result = gate_make();
     if (result == CUDA_SUCCESS)
-        result = fgv_find_region(&guest->region, &guest->bells);
+        result = fgv_find_region(&guest->region, &guest->bells, &guest->growth);
     if (result != CUDA_SUCCESS)
         return result;
     if (atomic_load_explicit(&guest->region.header->host_state, memory_order_acquire) != FGV_HOST_UP) {
@@ -146,7 +146,7 @@ static CUresult open_locked(struct fgv_guest *guest)
     if (result == CUDA_SUCCESS)
         result = fgv_hello(guest);
     if (result != CUDA_SUCCESS) {
-        fgv_find_release(&guest->region, &guest->bells);
+        fgv_find_release(&guest->region, &guest->bells, &guest->growth);
         return result;
     }
     guest->spin_ns = spin_most_ns(guest);
@@ -155,7 +155,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         fgv_log_cause(FGV_CAUSE_SYSTEM, "cannot start the thread that keeps this program known to the host");
         atomic_store_explicit(&guest->client->state, FGV_CLIENT_CLOSING, memory_order_release);
         fgv_announce(&guest->region);
-        fgv_find_release(&guest->region, &guest->bells);
+        fgv_find_release(&guest->region, &guest->bells, &guest->growth);
         opened_by = 0;
         return CUDA_ERROR_OPERATING_SYSTEM;
     }

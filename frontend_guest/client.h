@@ -14,6 +14,7 @@
 #include "bell.h"
 #include "cuda_api/facts.h"
 #include "cuda_api/types.h"
+#include "growth.h"
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
@@ -23,6 +24,7 @@
 struct fgv_guest {
     struct fgv_region region;
     struct fgv_bells bells;    /* where region.guest_bell is not NULL */
+    struct fgv_growth growth;  /* where region.window.bytes is not 0 */
     struct fgv_client *client; /* our entry */
     uint32_t index;
     uint32_t nr_responses;

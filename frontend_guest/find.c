@@ -11,7 +11,6 @@
  */
 #include "find.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 
 #include "cuda_api/wire.h"
 #include "log.h"
+#include "pci.h"
 
 #define FIRST_ADDRESS       UINT64_C(0x6f0000000000)
 #define ADDRESS_RANGE_BYTES UINT64_C(0x8000000000)
@@ -32,20 +32,24 @@
 #define MAP_FIXED_NOREPLACE_FLAG                                                                                       \
     0x100000 /* Linux 4.17; older kernels take the address as a hint, which is checked below */
 
-#define PCI_DEVICES    "/sys/bus/pci/devices"
+#define IVSHMEM_DEVICE "0x1110"
 #define MODULE_DEVICES "/dev/fairgv"
 #define NR_DEVICES     16u /* of the module; numbers of devices that were taken out leave gaps */
 
-static uint8_t *map_at_free_address(int file, uint64_t bytes)
+/* Maps the region at an address where the window's may follow, which are kept but not mapped. */
+static uint8_t *map_at_free_address(int file, uint64_t region_bytes, uint64_t window_bytes)
 {
+    const uint64_t bytes = region_bytes + window_bytes;
     uint64_t stride = (bytes + GIB - 1) / GIB * GIB;
     uint64_t nr_places = stride == 0 || stride > ADDRESS_RANGE_BYTES ? 1 : ADDRESS_RANGE_BYTES / stride;
     uint64_t start = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     for (uint64_t i = 0; i < NR_TRIES && i < nr_places; i++) {
         uint64_t address = FIRST_ADDRESS + (start + i) % nr_places * stride;
         void *wanted = (void *)(uintptr_t)address;
-        void *base = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE_FLAG, file, 0);
-        if (base == wanted)
+        void *base = mmap(wanted, bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE_FLAG, -1, 0);
+        if (base == wanted &&
+            mmap(base, region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == wanted)
             return base;
         if (base != MAP_FAILED)
             munmap(base, bytes);
@@ -66,67 +70,7 @@ static bool has_magic(int file)
     return is_ours;
 }
 
-static bool file_equals(const char *directory, const char *name, const char *text)
-{
-    char path[512];
-    char content[32] = "";
-    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-        return false;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    ssize_t length = read(file, content, sizeof(content) - 1);
-    close(file);
-    return length > 0 && strncmp(content, text, strlen(text)) == 0;
-}
-
-/* A device that no driver uses, hot-plugged above all, may not answer to its addresses yet. */
-static void device_enable(const char *directory)
-{
-    char path[512];
-    if (snprintf(path, sizeof(path), "%s/enable", directory) >= (int)sizeof(path))
-        return;
-    int file = open(path, O_WRONLY | O_CLOEXEC);
-    if (file < 0)
-        return;
-    ssize_t written = write(file, "1", 1);
-    (void)written; /* whether it helped is seen at the magic number */
-    close(file);
-}
-
-/* Opens the first ivshmem device with our magic. -1: none; `denied` says that one was there and could not be opened. */
-static int open_pci(char *path, size_t path_bytes, bool *denied)
-{
-    DIR *devices = opendir(PCI_DEVICES);
-    if (devices == NULL)
-        return -1;
-    int found = -1;
-    struct dirent *entry;
-    while (found < 0 && (entry = readdir(devices)) != NULL) {
-        char directory[300];
-        if (entry->d_name[0] == '.' ||
-            snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", entry->d_name) >= (int)sizeof(directory))
-            continue;
-        if (!file_equals(directory, "vendor", "0x1af4") || !file_equals(directory, "device", "0x1110"))
-            continue;
-        snprintf(path, path_bytes, "%s/resource2", directory);
-        int file = open(path, O_RDWR | O_CLOEXEC);
-        if (file < 0) {
-            *denied = *denied || errno == EACCES || errno == EPERM;
-            continue;
-        }
-        if (!has_magic(file))
-            device_enable(directory);
-        if (has_magic(file))
-            found = file;
-        else
-            close(file);
-    }
-    closedir(devices);
-    return found;
-}
-
-/* Opens the first device of the kernel module with our magic. -1: none; `denied` as for open_pci. */
+/* Opens the first device of the kernel module with our magic. -1: none; `denied` as for fgv_pci_open. */
 static int open_module(char *path, size_t path_bytes, bool *denied)
 {
     for (unsigned i = 0; i < NR_DEVICES; i++) {
@@ -165,7 +109,7 @@ static int open_region(char *path, size_t path_bytes)
         return -1;
     }
     bool denied = false;
-    file = open_pci(path, path_bytes, &denied);
+    file = fgv_pci_open(IVSHMEM_DEVICE, "resource2", has_magic, path, path_bytes, &denied);
     if (file < 0 && denied)
         fgv_log_cause(FGV_CAUSE_NO_REGION,
                       "no GPU: %s may only be opened by root; install FairGV's kernel module (fairgv-guest check says "
@@ -233,7 +177,24 @@ static void bells_take(struct fgv_region *region, struct fgv_bells *bells, int f
         region->wake = FGV_WAKE_POLL;
 }
 
-CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells)
+/* Maps the region, and keeps the addresses of a window where there is a device for one and room. */
+static uint8_t *map_with_window(int file, uint64_t bytes, struct fgv_growth *growth)
+{
+    if (growth != NULL && fgv_growth_open(growth)) {
+        uint8_t *base = map_at_free_address(file, bytes, growth->window_bytes);
+        if (base != NULL)
+            return base;
+        fgv_growth_close(growth);
+    }
+    return map_at_free_address(file, bytes, 0);
+}
+
+static uint64_t window_bytes_of(const struct fgv_growth *growth)
+{
+    return growth != NULL ? growth->window_bytes : 0;
+}
+
+CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells, struct fgv_growth *growth)
 {
     int file = open_region(path, sizeof(path));
     if (file < 0)
@@ -243,7 +204,7 @@ CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells)
         close(file);
         return status_tell(FGV_REGION_NO_MAGIC, path);
     }
-    uint8_t *base = map_at_free_address(file, bytes);
+    uint8_t *base = map_with_window(file, bytes, growth);
     if (base == NULL) {
         fgv_log_cause(FGV_CAUSE_SYSTEM, "no address is free to map %s (%llu bytes): %s", path,
                       (unsigned long long)bytes, strerror(errno));
@@ -252,17 +213,22 @@ CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells)
     }
     enum fgv_region_status status = fgv_region_check(base, bytes, FGV_TABLE_HASH, region);
     if (status == FGV_REGION_OK) {
+        region->window.owners = (_Atomic uint16_t *)(void *)(base + bytes);
+        region->window.bytes = window_bytes_of(growth);
         bells_take(region, bells, file);
     } else {
-        munmap(base, bytes);
+        munmap(base, bytes + window_bytes_of(growth));
+        if (growth != NULL)
+            fgv_growth_close(growth);
         close(file);
     }
     return status_tell(status, path);
 }
 
-void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells)
+void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells, struct fgv_growth *growth)
 {
     if (region->guest_bell != NULL)
         fgv_bells_close(bells);
-    munmap(region->base, region->region_bytes);
+    munmap(region->base, region->region_bytes + region->window.bytes);
+    fgv_growth_close(growth);
 }

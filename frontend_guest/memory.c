@@ -11,6 +11,7 @@
 #include "ivshmem/heap.h"
 #include "managed.h"
 #include "registered.h"
+#include "window.h"
 
 static uint64_t page_round(uint64_t bytes)
 {
@@ -51,10 +52,12 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
         result = fgv_client_await();
     if (result != CUDA_SUCCESS)
         return result;
-    if (bytes > fgv_guest.region.region_bytes)
+    if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t whole_bytes = page_round(bytes);
     uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, whole_bytes);
+    if (offset == FGV_HEAP_NONE)
+        offset = fgv_window_allocate(whole_bytes);
     if (offset == FGV_HEAP_NONE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint8_t *memory = fgv_guest.region.base + offset;

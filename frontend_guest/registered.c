@@ -18,17 +18,17 @@
 #include "call.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
-#include "find.h"
 #include "memory.h"
+#include "window.h"
 
 /* Puts the region's pages, which begin at `heap`, in the place of the program's. */
 static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes)
 {
-    int file = fgv_find_reopen();
+    uint64_t offset = heap - (uint64_t)(uintptr_t)fgv_guest.region.base;
+    int file = fgv_window_reopen(&offset);
     if (file < 0)
         return false;
     void *at = (void *)(uintptr_t)address;
-    const uint64_t offset = heap - (uint64_t)(uintptr_t)fgv_guest.region.base;
     void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
     close(file);
     return mapped == at;

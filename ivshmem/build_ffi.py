@@ -42,6 +42,8 @@ CDEF = """
 #define FGV_CHUNK_MIN_BYTES ...
 #define FGV_CHUNK_MAX_BYTES ...
 #define FGV_HEAP_NONE ...
+#define FGV_WINDOW_MIN_BYTES ...
+#define FGV_WINDOW_MAX_BYTES ...
 #define FGV_PEER_GUEST ...
 #define FGV_PEER_DAEMON ...
 #define FGV_PEER_WORKERS ...
@@ -91,6 +93,12 @@ uint64_t fgv_heap_free(const struct fgv_region *region, uint32_t client_index, u
 uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index);
 uint64_t fgv_heap_nr_free(const struct fgv_region *region);
 uint64_t fgv_heap_nr_owned(const struct fgv_region *region, uint32_t client_index);
+bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
+uint64_t fgv_window_front_bytes(uint64_t bytes);
+bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
+uint64_t fgv_window_tail_bytes(const struct fgv_region *region);
+bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);
+void fgv_grower_give(const struct fgv_region *region, uint32_t client_index);
 
 struct fgv_record { uint32_t payload_bytes; uint16_t kind; uint16_t response; ...; };
 typedef bool (*fgv_keep_waiting_fn)(void *context, uint32_t nr_rounds);
@@ -130,6 +138,7 @@ void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
 uint32_t fgv_face_host_state(const struct fgv_region *region);
 uint64_t fgv_face_beat(const struct fgv_region *region);
 uint64_t fgv_face_host_beat(const struct fgv_region *region);
+void fgv_face_set_window(struct fgv_region *region, void *owners, uint64_t bytes, uint64_t mapped_bytes);
 struct fgv_face_habit {
     uint64_t mean_ns, deviation_ns;
 };
@@ -162,6 +171,12 @@ static uint64_t fgv_face_beat(const struct fgv_region *region)
 static uint64_t fgv_face_host_beat(const struct fgv_region *region)
 {
     return atomic_load_explicit(&region->header->host_beat, memory_order_relaxed);
+}
+static void fgv_face_set_window(struct fgv_region *region, void *owners, uint64_t bytes, uint64_t mapped_bytes)
+{
+    region->window.owners = owners;
+    region->window.bytes = bytes;
+    atomic_store_explicit(&region->window.mapped_bytes, mapped_bytes, memory_order_release);
 }
 /* cffi has no word for _Atomic. */
 static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting,

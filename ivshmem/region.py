@@ -13,6 +13,7 @@ import math
 import mmap
 import os
 import select
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Self
 import posix_ipc
 
 from ivshmem import _ivshmem
+from ivshmem.front import Front, window_front_bytes
 
 ffi: Any = _ivshmem.ffi
 lib: Any = _ivshmem.lib
@@ -192,6 +194,9 @@ class Region:
         self._nr_announcements = 0
         self._host_beat = 0
         self._bell: _Bell | None = None
+        self._front: Front | None = None
+        self._window_bytes = self._mapped_bytes = 0
+        self._front_lock = threading.Lock()
 
     @classmethod
     def create(
@@ -245,6 +250,7 @@ class Region:
         """Unmaps. Safe to repeat. The object itself stays until `unlink`."""
         if self._buffer is None:
             return
+        self.close_window()
         ffi.release(self._buffer)
         self._buffer = None
         self._struct = None
@@ -257,6 +263,41 @@ class Region:
         """From now on `wait_announce` sleeps until this eventfd is rung, which the guest does with its announcements under BELL.
         Without it, or before, it looks now and then."""
         self._bell = _Bell(bell_fd)
+
+    def open_window(self, first_piece_fd: int, window_bytes: int) -> None:
+        """The host's look at the window behind the region, whose first piece is this file: its pages count and are taken back as those of
+        the region are, once `grow_window` said how many there are. The descriptor stays the caller's. RegionSizeError when there is no
+        such window, or the piece does not hold its owners."""
+        if not lib.fgv_window_is_sound(window_bytes, 0):
+            raise RegionSizeError(f"no window of {window_bytes} bytes")
+        nbytes = window_front_bytes(window_bytes)
+        if os.fstat(first_piece_fd).st_size < nbytes:
+            raise RegionSizeError(f"no window of {window_bytes} bytes with a first piece of less than {nbytes}")
+        front = Front(first_piece_fd, nbytes)
+        self.close_window()
+        with self._front_lock:
+            self._front, self._window_bytes = front, window_bytes
+            self._set_window(0)
+
+    def grow_window(self, mapped_bytes: int) -> None:
+        """So much of the window is mapped now."""
+        with self._front_lock:
+            if self._front is None or not lib.fgv_window_is_sound(self._window_bytes, mapped_bytes):
+                raise RegionSizeError(f"no window of {self._window_bytes} bytes with {mapped_bytes} mapped")
+            self._set_window(mapped_bytes)
+
+    def close_window(self) -> None:
+        """Nothing of it is mapped any more. Safe to repeat."""
+        with self._front_lock:
+            front, self._front, self._window_bytes = self._front, None, 0
+            if front is not None:
+                self._set_window(0)
+                front.close()
+
+    def _set_window(self, mapped_bytes: int) -> None:
+        self._mapped_bytes = mapped_bytes
+        owners = ffi.NULL if self._front is None else self._front.buffer
+        lib.fgv_face_set_window(self._checked(), owners, self._window_bytes, mapped_bytes)
 
     def unlink(self) -> None:
         """Removes the name; the memory goes when the last peer has unmapped it. Nothing happens when it is gone
@@ -298,12 +339,16 @@ class Region:
         ffi.memmove(region.facts, facts, len(facts))
 
     def format(self, *, table_hash: int, facts: bytes = b"", wake: Wake = Wake.FUTEX) -> None:
-        """Lays the region out anew: every client and every page of the heap is gone, the heap's memory goes back to the
+        """Lays the region out anew: every client and every page of the heap is gone, the window's too; the region's memory goes back to the
         system."""
-        if not lib.fgv_region_format(
-            self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
-        ):
-            raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
+        with self._front_lock:
+            if not lib.fgv_region_format(
+                self._address(), self.region_bytes, table_hash, int(wake), facts, len(facts), self._struct
+            ):
+                raise RegionSizeError(f"no region of {self.region_bytes} bytes with {len(facts)} bytes of facts")
+            if self._front is not None:
+                self._front.clear()
+                self._set_window(self._mapped_bytes)
         heap_offset = int(self._struct.heap - self._struct.base)
         with suppress(OSError):  # a file system that cannot punch holes keeps the old bytes, which nobody reads
             self._map.madvise(mmap.MADV_REMOVE, heap_offset, self.region_bytes - heap_offset)
@@ -427,12 +472,14 @@ class Region:
 
     def reclaim(self, index: int) -> int:
         """Takes back the pages a client held; returns their number."""
-        return int(lib.fgv_heap_reclaim(self._checked(), index))
+        with self._front_lock:
+            return int(lib.fgv_heap_reclaim(self._checked(), index))
 
     def statistics(self) -> RegionStatistics:
         region = self._checked()
         census = ffi.new("struct fgv_heap_census *")
-        lib.fgv_heap_count(region, census)
+        with self._front_lock:
+            lib.fgv_heap_count(region, census)
         return RegionStatistics(
             region_bytes=self.region_bytes,
             nr_heap_pages=region.nr_heap_pages,

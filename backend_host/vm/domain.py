@@ -15,6 +15,7 @@ nobody.
 """
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,7 +49,9 @@ class Attachment:
 
     `run_id` is another after each start, and -1 while the domain is off; `is_paused` tells that its vCPUs stand still. `owner` is as whom QEMU
     opens the region's file: hand it to `prepare_region_file`, and `label`, SELinux's, to `label_region`. `server` is where QEMU looks for its
-    ivshmem server when the device has a doorbell; there is no file then. `has_own_scheduling`: the definition says how its vCPUs are scheduled.
+    ivshmem server when the device has a doorbell; there is no file then. `memory_socket` is where QEMU listens for the peer of a device
+    `fairgv-memory`, and `pinned_bytes` how much that may add, None: as configured. `has_own_scheduling`: the definition says how its vCPUs are
+    scheduled.
     `explanation` is a sentence for the operator when something is left to say, else empty.
     """
 
@@ -65,6 +68,8 @@ class Attachment:
     owner: RegionOwner
     server: Path | None = None
     label: str | None = None
+    memory_socket: Path | None = None
+    pinned_bytes: int | None = None
     has_own_scheduling: bool = False
     explanation: str = ""
 
@@ -154,7 +159,8 @@ def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int
             raise VmError(_not_attached(name))
         before = definition.settings()
         quota_bytes = before.memory_bytes if memory_bytes is None else memory_bytes or None
-        settings = Settings(before.weight if weight is None else weight, quota_bytes, before.region_bytes)
+        new_weight = before.weight if weight is None else weight
+        settings = dataclasses.replace(before, weight=new_weight, memory_bytes=quota_bytes)
         check_settings(settings)
         where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
@@ -342,6 +348,8 @@ def _attachment(
         owner=qemu_owner(connection, running or lasting),
         server=device.server(),
         label=running.label("selinux") if running is not None else None,
+        memory_socket=(running or lasting).memory_socket(),
+        pinned_bytes=settings.pinned_bytes,
         has_own_scheduling=(running or lasting).has_fixed_vcpu_scheduling(),
         explanation=explanation,
     )

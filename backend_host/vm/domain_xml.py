@@ -12,6 +12,7 @@ device gets an explicit slot on the root itself, which QEMU allows for a device 
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
@@ -29,6 +30,7 @@ _QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 # Slots 0 and 0x1f are the chipset's own; the low ones are where libvirt puts its controllers.
 _CANDIDATE_SLOTS = range(0x1D, 0x02, -1)
 MODELS = ("ivshmem-plain", "ivshmem-doorbell")
+MEMORY_DEVICE = "fairgv-memory"
 _TAKEN_PREFIX = "fairgv-softgpu"
 _PC_HOLE64_BYTES = 2 << 30
 """QEMU's own choice for machine type pc: the addresses above the guest's memory that PCI devices may have."""
@@ -38,26 +40,32 @@ _UNITS = {"b": 1, "bytes": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m":
 @dataclass(frozen=True)
 class Settings:
     """What the metadata keeps. `memory_bytes` is the quota of device memory; None: no quota. `region_bytes` is the size of a region with a
-    doorbell, whose device element has no place for it; None for others."""
+    doorbell, whose device element has no place for it; None for others. `pinned_bytes`: how much a device `fairgv-memory` may add to the
+    region; None: what the daemon's configuration says."""
 
     weight: int = 1
     memory_bytes: int | None = None
     region_bytes: int | None = None
+    pinned_bytes: int | None = None
 
     def to_xml(self) -> str:
         """The metadata element, without a prefix: libvirt adds it."""
-        memory = "" if self.memory_bytes is None else f" memory_bytes='{self.memory_bytes}'"
-        region = "" if self.region_bytes is None else f" region_bytes='{self.region_bytes}'"
-        return f"<vgpu weight='{self.weight}'{memory}{region}/>"
+        sizes = {
+            "memory_bytes": self.memory_bytes,
+            "region_bytes": self.region_bytes,
+            "pinned_bytes": self.pinned_bytes,
+        }
+        attributes = "".join(f" {name}='{size}'" for name, size in sizes.items() if size is not None)
+        return f"<vgpu weight='{self.weight}'{attributes}/>"
 
     @classmethod
     def from_xml(cls, text: str) -> "Settings":
         """Reads what `to_xml`, or a person, wrote. Raises VmError for what is neither."""
         try:
             attributes = ElementTree.fromstring(text).attrib
-            memory, region = attributes.get("memory_bytes"), attributes.get("region_bytes")
-            quota_bytes, region_bytes = int(memory) if memory else None, int(region) if region else None
-            found = cls(int(attributes.get("weight", "1")), quota_bytes, region_bytes)
+            names = ("memory_bytes", "region_bytes", "pinned_bytes")
+            sizes = [int(size) if (size := attributes.get(name)) else None for name in names]
+            found = cls(int(attributes.get("weight", "1")), *sizes)
         except (ElementTree.ParseError, ValueError) as error:
             raise VmError(
                 f"FairGV's metadata of the domain is damaged ({error}): correct it, or detach and attach it again"
@@ -72,6 +80,8 @@ def check_settings(settings: Settings) -> None:
         raise VmError(f"a weight is a whole number from 1 on, not {settings.weight}")
     if settings.memory_bytes is not None and settings.memory_bytes <= 0:
         raise VmError(f"a memory quota is more than {settings.memory_bytes} bytes: leave --memory out for no quota")
+    if settings.pinned_bytes is not None and settings.pinned_bytes < 0:
+        raise VmError(f"a limit of pinned memory is not less than nothing: {settings.pinned_bytes}")
 
 
 def check_region_size(size: int) -> None:
@@ -133,6 +143,19 @@ class DomainXml:
     def shm_names(self) -> list[str]:
         """Of all devices that are FairGV's by their name."""
         return [name for device in self._root.iterfind("devices/shmem") if _is_ours(name := device.get("name", ""))]
+
+    def memory_socket(self) -> Path | None:
+        """Where QEMU listens for the peer of a device `fairgv-memory`, which `<qemu:commandline>` holds with its character device; None when
+        there is no such device, or its other end is not to connect to."""
+        arguments = [element.get("value", "") for element in self._root.iterfind(f"{_QEMU}commandline/{_QEMU}arg")]
+        options = [(option, _properties(value)) for option, value in pairwise(arguments)]
+        for option, device in options:
+            if option == "-device" and device.get("") == MEMORY_DEVICE:
+                for other, chardev in options:
+                    is_its = other == "-chardev" and "chardev" in device and chardev.get("id") == device["chardev"]
+                    if is_its and chardev.get("") == "socket" and chardev.get("server") in ("on", "yes", ""):
+                        return Path(path) if (path := chardev.get("path")) else None
+        return None
 
     def check_device(self) -> None:
         """Raises VmError when our device, written by hand perhaps, is not one that can be served."""
@@ -265,6 +288,12 @@ class DomainXml:
     def _type_attribute(self, name: str) -> str:
         element = self._root.find("os/type")
         return element.get(name, "") if element is not None else ""
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Of an option as QEMU has it, `kind,key=value,flag`: the kind as "". A comma that is doubled is no separator."""
+    kind, *rest = (part.replace("\0", ",") for part in text.replace(",,", "\0").split(","))
+    return {"": kind, **{key: value for key, _, value in (part.partition("=") for part in rest)}}
 
 
 def _is_ours(name: str) -> bool:

@@ -54,6 +54,7 @@ struct fgv_assignment {
     uint32_t slot;
     int32_t device;
     int32_t log_level;
+    int daemon; /* the socket on which pieces of the window come, see window.c; it must stay open */
     struct fgv_control *control;
     /* Eventfds, where the VM has bells (ivshmem/bell.h): the one that the guest rings for this worker, and those that
      * interrupt the guest, by vector. */

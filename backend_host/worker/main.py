@@ -98,13 +98,14 @@ def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
             message, descriptors = b"", []
         if not message:
             return EXIT_OK  # the daemon went away before there was anybody to serve
-        ended = assign(worker, json.loads(message), descriptors)
+        ended = assign(worker, json.loads(message), descriptors, daemon.fileno())
         tell(daemon, ended)
         return EXIT_REFUSED if "refused" in ended else EXIT_OK
 
 
-def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-    """Attaches to the client that the message names and serves it to its end; returns what the daemon is told."""
+def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], daemon_fd: int) -> dict[str, Any]:
+    """Attaches to the client that the message names and serves it to its end; returns what the daemon is told. What else comes on the daemon's
+    socket is read in C."""
     region_fd, control_fd, *bells = descriptors
     control = lib.fgv_control_open(control_fd)
     if control == ffi.NULL:
@@ -123,6 +124,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int]) -
             "slot": message["slot"],
             "device": message["device"],
             "log_level": message.get("log", 1),
+            "daemon": daemon_fd,
             "control": control,
             "own_bell": bells[0] if bells else -1,
             "nr_guest_bells": max(0, len(bells) - 1),

@@ -164,13 +164,7 @@ bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, u
             return true;
         }
     }
-    uint64_t first = address - (uint64_t)(uintptr_t)region->heap;
-    for (uint64_t page = first / FGV_PAGE_BYTES; page <= (first + bytes - 1) / FGV_PAGE_BYTES; page++) {
-        if (atomic_load_explicit(&region->owners[page], memory_order_relaxed) != worker->layout.index + 1) {
-            return false;
-        }
-    }
-    return true;
+    return fgv_region_is_owned(region, worker->layout.index, address - base, bytes);
 }
 
 static CUresult pin(struct fgv_worker *worker, uint64_t address, uint64_t bytes)

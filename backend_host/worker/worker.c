@@ -82,7 +82,7 @@ struct fgv_worker *fgv_worker_open(const char *library, int device, int log_leve
         return NULL;
     }
     worker->log_level = log_level;
-    worker->output = -1;
+    worker->output = worker->daemon = -1;
     fgv_rest_init(worker);
     worker->mark_interval = FGV_MARK_INTERVAL;
     fgv_host_init(worker);
@@ -195,6 +195,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
         return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     }
     worker->log_level = assignment->log_level;
+    worker->daemon = assignment->daemon;
     CUresult result = map_region(worker, assignment, error, error_bytes);
     CUdevice device = worker->device;
     if (result == CUDA_SUCCESS && (result = take_bells(worker, assignment)) != CUDA_SUCCESS) {

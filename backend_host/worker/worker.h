@@ -7,7 +7,7 @@
  *   turn.c     when GPU work may be submitted, and what it is charged
  *   take.c parts.c pace.c lane.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
- *   memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
+ *   window.c memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
  *              context.c output.c tensor_map.c   handlers
  *   host_function.c  what the guest calls in the order of a stream; has the one part that the device library's threads
  *              run
@@ -176,6 +176,7 @@ struct fgv_worker {
     struct fgv_client *client;
     struct fgv_consumer consumer;
     struct fgv_host_bell bell; /* under FGV_WAKE_BELL */
+    int daemon;                /* socket */
     struct fgv_grantee grantee;
     struct fgv_worker_slot *slot;
     CUdevice device;

@@ -24,7 +24,7 @@ void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
 static nvmlReturn_t region_open(void)
 {
     if (region.base == NULL) {
-        CUresult result = fgv_find_region(&region, NULL);
+        CUresult result = fgv_find_region(&region, NULL, NULL);
         if (result != CUDA_SUCCESS) {
             region.base = NULL;
             return result == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH ? NVML_ERROR_LIB_RM_VERSION_MISMATCH

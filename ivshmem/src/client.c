@@ -92,13 +92,16 @@ bool fgv_client_release(const struct fgv_region *region, uint32_t index, uint32_
 void fgv_heap_count(const struct fgv_region *region, struct fgv_heap_census *census)
 {
     memset(census, 0, sizeof(*census));
-    for (uint64_t page = 0; page < region->nr_heap_pages; page++) {
-        uint32_t owner = atomic_load_explicit(&region->owners[page], memory_order_relaxed);
-        if (owner == 0)
-            census->nr_free++;
-        else if (owner <= FGV_NR_CLIENTS)
-            census->nr_owned[owner - 1]++;
-        else
-            census->nr_stray++;
+    for (uint32_t i = 0; i < FGV_NR_HEAP_AREAS; i++) {
+        const struct fgv_heap_area area = fgv_region_area(region, i);
+        for (uint64_t page = 0; page < area.nr_pages; page++) {
+            uint32_t owner = atomic_load_explicit(&area.owners[page], memory_order_relaxed);
+            if (owner == 0)
+                census->nr_free++;
+            else if (owner <= FGV_NR_CLIENTS)
+                census->nr_owned[owner - 1]++;
+            else
+                census->nr_stray++;
+        }
     }
 }

@@ -143,11 +143,63 @@ const char *fgv_region_status_text(enum fgv_region_status status)
     return "unknown region status";
 }
 
+uint64_t fgv_window_front_bytes(uint64_t bytes)
+{
+    return round_up_page(bytes / FGV_PAGE_BYTES * sizeof(uint16_t));
+}
+
+bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes)
+{
+    return bytes >= FGV_WINDOW_MIN_BYTES && bytes <= FGV_WINDOW_MAX_BYTES && (bytes & (bytes - 1)) == 0 &&
+           mapped_bytes <= bytes && mapped_bytes % FGV_PAGE_BYTES == 0;
+}
+
+struct fgv_heap_area fgv_region_area(const struct fgv_region *region, uint32_t number)
+{
+    if (number == 0)
+        return (struct fgv_heap_area){region->owners, region->nr_heap_pages, offset_of(region, region->heap)};
+    const struct fgv_window *window = &region->window;
+    /* Acquire: pairs with the release of whoever mapped it, the owners' place is set before. */
+    const uint64_t mapped_bytes = atomic_load_explicit(&window->mapped_bytes, memory_order_acquire);
+    const uint64_t front_bytes = fgv_window_front_bytes(window->bytes);
+    if (mapped_bytes <= front_bytes)
+        return (struct fgv_heap_area){0};
+    return (struct fgv_heap_area){
+        .owners = window->owners + front_bytes / FGV_PAGE_BYTES,
+        .nr_pages = (mapped_bytes - front_bytes) / FGV_PAGE_BYTES,
+        .offset = region->region_bytes + front_bytes,
+    };
+}
+
+bool fgv_region_find_area(const struct fgv_region *region, uint64_t offset, uint64_t bytes, struct fgv_heap_area *area)
+{
+    for (uint32_t i = 0; i < FGV_NR_HEAP_AREAS; i++) {
+        *area = fgv_region_area(region, i);
+        const uint64_t area_bytes = area->nr_pages * FGV_PAGE_BYTES;
+        if (area_bytes != 0 && offset >= area->offset && offset - area->offset <= area_bytes &&
+            bytes <= area_bytes - (offset - area->offset))
+            return true;
+    }
+    return false;
+}
+
 bool fgv_region_in_heap(const struct fgv_region *region, uint64_t offset, uint64_t bytes)
 {
-    const uint64_t heap_offset = offset_of(region, region->heap);
-    const uint64_t heap_bytes = region->nr_heap_pages * FGV_PAGE_BYTES;
-    return offset >= heap_offset && offset - heap_offset <= heap_bytes && bytes <= heap_bytes - (offset - heap_offset);
+    struct fgv_heap_area area;
+    return fgv_region_find_area(region, offset, bytes, &area);
+}
+
+bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes)
+{
+    struct fgv_heap_area area;
+    if (bytes == 0 || !fgv_region_find_area(region, offset, bytes, &area))
+        return false;
+    const uint64_t last = (offset + bytes - 1 - area.offset) / FGV_PAGE_BYTES;
+    for (uint64_t page = (offset - area.offset) / FGV_PAGE_BYTES; page <= last; page++) {
+        if (atomic_load_explicit(&area.owners[page], memory_order_relaxed) != client_index + 1)
+            return false;
+    }
+    return true;
 }
 
 void fgv_announce(const struct fgv_region *region)
@@ -193,23 +245,13 @@ static void copy_entry(const struct fgv_client *shared, struct fgv_client *copy)
     }
 }
 
-static bool is_owned(const struct fgv_region *region, uint32_t index, const struct fgv_span *span)
-{
-    const uint64_t heap_offset = offset_of(region, region->heap);
-    const uint64_t last = (span->offset + span->bytes - 1 - heap_offset) / FGV_PAGE_BYTES;
-    for (uint64_t page = (span->offset - heap_offset) / FGV_PAGE_BYTES; page <= last; page++) {
-        if (atomic_load_explicit(&region->owners[page], memory_order_relaxed) != index + 1)
-            return false;
-    }
-    return true;
-}
-
 static bool are_spans_sound(const struct fgv_region *region, const struct fgv_client_layout *layout)
 {
     const struct fgv_span spans[] = {layout->ring, layout->responses, layout->chunks, layout->arena};
     const size_t nr_spans = sizeof(spans) / sizeof(spans[0]);
     for (size_t i = 0; i < nr_spans; i++) {
-        if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0)
+        if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0 ||
+            spans[i].offset >= region->region_bytes) /* the window may go while the client stays */
             return false;
         for (size_t j = 0; j < i; j++) {
             if (spans[i].offset < spans[j].offset + spans[j].bytes &&
@@ -221,7 +263,7 @@ static bool are_spans_sound(const struct fgv_region *region, const struct fgv_cl
     if (layout->arena.offset % FGV_PAGE_BYTES != 0)
         return false;
     for (size_t i = 0; i < nr_spans; i++) {
-        if (!is_owned(region, layout->index, &spans[i]))
+        if (!fgv_region_is_owned(region, layout->index, spans[i].offset, spans[i].bytes))
             return false;
     }
     return true;

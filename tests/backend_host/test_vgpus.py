@@ -16,8 +16,9 @@ from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
 from backend_host.worker.control import MAX_VGPUS, ControlPage
 from backend_host.workers import WorkerPool
-from ivshmem.region import HostState, Region, Wake
+from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
 from scheduler.first_come import FirstCome
+from tests.backend_host.window_device import LIMIT_BYTES, Device, listening_device
 
 REGION_BYTES = 16 << 20
 TABLE_HASH = 7
@@ -57,6 +58,12 @@ def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     keeper.stop()
     pool.stop()
     os.close(fd)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    with listening_device(tmp_path / "memory.sock") as device:
+        yield device
 
 
 def nr_open() -> int:
@@ -276,3 +283,21 @@ def test_looking_while_vgpus_come_and_go(registry: VGpuRegistry) -> None:
         thread.join()
     assert failures == []
     assert names(registry) == []
+
+
+def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, device: Device) -> None:
+    vgpu = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)
+    device.accept()
+    given = device.given(0, PAGE_BYTES)
+    [entry] = registry.statistics()
+    assert entry.window_bytes == given
+    registry.limit_window("a", given)
+    assert device.is_refused(given, PAGE_BYTES)
+    registry.machine_ended("a")
+    registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)
+    device.accept()
+    assert device.given(0, PAGE_BYTES) == given
+    registry.close_session(vgpu)
+    registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)  # of nobody
+    registry.limit_window("a", 0)

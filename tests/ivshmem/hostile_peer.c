@@ -29,6 +29,8 @@
 #include "ivshmem/ring.h"
 
 #define REGION_BYTES    FGV_REGION_MIN_BYTES
+#define WINDOW_BYTES    FGV_WINDOW_MIN_BYTES
+#define MAPPED_BYTES    (WINDOW_BYTES / 2) /* of the window */
 #define GUARD_BYTES     (1u << 20)
 #define INDEX           3u
 #define NR_RESPONSES    64u
@@ -129,6 +131,10 @@ static void scribble(void)
         target = (uint64_t *)region.header + (dice >> 8) % (sizeof(struct fgv_region_header) / 8);
         break;
     case 4: /* the owners */
+        if (dice % 16 == 4) {
+            target = (uint64_t *)region.window.owners + (dice >> 8) % (FGV_PAGE_BYTES / 8);
+            break;
+        }
         target = (uint64_t *)((uint8_t *)region.owners + ((dice >> 8) % (region.nr_heap_pages / 4)) * 8);
         break;
     case 5: /* ring control and records */
@@ -136,7 +142,7 @@ static void scribble(void)
         target = (uint64_t *)(region.base + page_offset(0)) + (dice >> 8) % ((FGV_RING_MIN_BYTES + 192) / 8);
         break;
     default:
-        target = (uint64_t *)region.base + (dice >> 8) % (REGION_BYTES / 8);
+        target = (uint64_t *)region.base + (dice >> 8) % ((REGION_BYTES + MAPPED_BYTES) / 8);
     }
     *target = draw_number();
 }
@@ -224,6 +230,12 @@ static void serve_once(uint64_t round)
         uint64_t offset = fgv_heap_allocate(&region, 7, 5 * FGV_PAGE_BYTES);
         require(offset == FGV_HEAP_NONE || fgv_region_in_heap(&region, offset, 5 * FGV_PAGE_BYTES),
                 "an allocation outside the heap");
+        uint64_t named = draw_number(), named_bytes = draw_number();
+        require(!fgv_region_is_owned(&region, INDEX, named, named_bytes) ||
+                    (named_bytes != 0 && named < REGION_BYTES + MAPPED_BYTES &&
+                     named_bytes <= REGION_BYTES + MAPPED_BYTES - named),
+                "memory of its own outside the heap");
+        require(fgv_window_tail_bytes(&region) < MAPPED_BYTES, "more free than is mapped");
         fgv_heap_free(&region, 7, draw_number(), draw_number());
         fgv_heap_reclaim(&region, 7);
         fgv_heap_reclaim(&region, INDEX);
@@ -239,12 +251,16 @@ int main(int argc, char **argv)
         return 2;
     uint64_t nr_rounds = strtoull(argv[1], NULL, 0);
     random_state = strtoull(argv[2], NULL, 0) * 2 + 1;
-    uint8_t *place = mmap(NULL, REGION_BYTES + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const uint64_t bytes = REGION_BYTES + MAPPED_BYTES;
+    uint8_t *place = mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *base =
-        mmap(place + GUARD_BYTES, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        mmap(place + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (place == MAP_FAILED || base == MAP_FAILED ||
         !fgv_region_format(base, REGION_BYTES, 0x7ab1e, FGV_WAKE_POLL, "facts", 5, &region))
         return 2;
+    region.window.owners = (_Atomic uint16_t *)(region.base + REGION_BYTES);
+    region.window.bytes = WINDOW_BYTES;
+    atomic_store(&region.window.mapped_bytes, MAPPED_BYTES);
     memcpy(&good_header, region.base, sizeof(good_header));
     pid_t child = fork();
     if (child == 0) {

@@ -36,9 +36,11 @@ def definition(
 SIZES = st.none() | st.integers(1, 1 << 60)
 
 
-@given(st.integers(1, 10_000), SIZES, SIZES)
-def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None, region_bytes: int | None) -> None:
-    settings = Settings(weight, memory_bytes, region_bytes)
+@given(st.integers(1, 10_000), SIZES, SIZES, SIZES)
+def test_settings_survive_the_metadata(
+    weight: int, memory_bytes: int | None, region_bytes: int | None, pinned_bytes: int | None
+) -> None:
+    settings = Settings(weight, memory_bytes, region_bytes, pinned_bytes)
     assert Settings.from_xml(settings.to_xml()) == settings
 
 
@@ -48,6 +50,8 @@ def test_settings_survive_the_metadata(weight: int, memory_bytes: int | None, re
         "<vgpu weight='x'/>",
         "<vgpu weight='0'/>",
         "<vgpu weight='1' memory_bytes='-5'/>",
+        "<vgpu weight='1' pinned_bytes='-5'/>",
+        "<vgpu weight='1' pinned_bytes='much'/>",
         "<vgpu",
     ],
 )
@@ -167,6 +171,41 @@ def test_addresses_of_machine_type_pc() -> None:
     hole = "<controller type='pci' index='0' model='pci-root'><pcihole64 unit='KiB'>8388608</pcihole64></controller>"
     text = f"<domain><devices>{hole}</devices></domain>"
     assert DomainXml(text).hole64_bytes() == 8 << 30
+
+
+def with_arguments(*arguments: str) -> DomainXml:
+    texts = "".join(f"<qemu:arg value='{argument}'/>" for argument in arguments)
+    return DomainXml(
+        "<domain xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+        f"<qemu:commandline>{texts}</qemu:commandline></domain>"
+    )
+
+
+CHARDEV = "socket,id=a,path=/run/fairgv-memory/web.sock,server=on,wait=off"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ((), None),
+        (("-chardev", CHARDEV), None),
+        (
+            ("-chardev", CHARDEV, "-device", "fairgv-memory,chardev=a,window=4G,addr=0x1e"),
+            "/run/fairgv-memory/web.sock",
+        ),
+        (("-device", "fairgv-memory,chardev=a", "-chardev", CHARDEV), "/run/fairgv-memory/web.sock"),
+        (("-device", "virtio-rng,chardev=a", "-chardev", CHARDEV), None),
+        (("-device", "fairgv-memory,chardev=b", "-chardev", CHARDEV), None),
+        (("-device", "fairgv-memory", "-chardev", "socket,path=/x,server=on"), None),
+        (("-device", "fairgv-memory,chardev=a", "-chardev", CHARDEV.replace("server=on", "server=off")), None),
+        (("-device", "fairgv-memory,chardev=a", "-chardev", CHARDEV.replace("socket", "file")), None),
+        (("-device", "fairgv-memory,chardev=a", "-chardev", "socket,id=a,server=on"), None),
+        (("-device", "fairgv-memory,chardev=a", "-chardev", "socket,id=a,path=/a,,b,server,nowait"), "/a,b"),
+        (("-device", "fairgv-memory,chardev=a", "-chardev"), None),
+    ],
+)
+def test_where_the_memory_device_listens(arguments: tuple[str, ...], path: str | None) -> None:
+    assert with_arguments(*arguments).memory_socket() == (None if path is None else Path(path))
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,18 @@
 uint64_t fgv_heap_allocate(const struct fgv_region *region, uint32_t client_index, uint64_t bytes);
 /* Gives back what allocate gave. Pages that are not this client's are left alone; returns the number of pages freed. */
 uint64_t fgv_heap_free(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
-/* Host: takes back everything a client held; returns the number of pages. */
+/* Host: takes back everything a client held, the right to grow the window included; returns the number of pages. */
 uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index);
 /* Pages that nobody owns, and pages of one client, counted now. */
 uint64_t fgv_heap_nr_free(const struct fgv_region *region);
 uint64_t fgv_heap_nr_owned(const struct fgv_region *region, uint32_t client_index);
+
+/* Guest: how many bytes are free at the end of what is mapped of the window, so that a run there needs fewer new ones.
+ */
+uint64_t fgv_window_tail_bytes(const struct fgv_region *region);
+/* Guest: the right to ask the device for more, which one client has at a time; false: another one has it. The host
+ * takes it back from one that is gone. */
+bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);
+void fgv_grower_give(const struct fgv_region *region, uint32_t client_index);
 
 #endif

@@ -6,7 +6,8 @@
  * Everything here can be rewritten by the guest at any time, so host code takes a shared word with one atomic load,
  * bounds it, and uses the copy.
  *
- * Parts, in order:  header (one page) | facts | client table | page owners | heap
+ * Parts, in order:  header (one page) | facts | client table | page owners | heap, and behind the region, where the VM
+ * has the device for it, a window: page owners | more heap
  * Rings, responses and arenas of the clients lie in the heap: a client takes what it needs when it starts and the
  * daemon takes it back, page by page, by the owner's number. docs/region.md tells the same as a table.
  */
@@ -25,6 +26,8 @@
 #define FGV_FACTS_BYTES      (64u * 1024u) /* room for 16 devices; what is in it is cuda_api's business */
 #define FGV_REGION_MIN_BYTES (16u * 1024u * 1024u)
 #define FGV_PROGRAM_BYTES    64u
+#define FGV_WINDOW_MIN_BYTES (UINT64_C(1) << 20) /* as the device has them */
+#define FGV_WINDOW_MAX_BYTES (UINT64_C(1) << 40)
 
 /* How to wake a peer that sleeps. POLL: nobody can be woken across the VM's border, both sides sleep in short naps.
  * BELL: with the doorbell of the ivshmem device, see bell.h; in force for clients that say so (`has_bell`), the others
@@ -51,7 +54,8 @@ struct fgv_region_header {
     _Atomic uint32_t host_state; /* enum fgv_host_state */
     _Atomic uint32_t announce;   /* a guest adds one when a client changed state; a futex under FGV_WAKE_FUTEX */
     _Atomic uint64_t host_beat;  /* the daemon adds one at least every FGV_BEAT_NS */
-    uint8_t pad1[64 - 16];
+    _Atomic uint32_t grower;     /* client index + 1 of who asks for more of the window; 0: nobody */
+    uint8_t pad1[64 - 20];
 };
 
 #define FGV_BEAT_NS      UINT64_C(250000000)  /* both ends beat this often */
@@ -136,6 +140,17 @@ _Static_assert(offsetof(struct fgv_client, refusal) == 256, "host line");
 struct fgv_guest_bell;
 struct fgv_host_bell;
 
+/*
+ * Memory behind the region, which the VM's device fairgv-memory maps piece by piece on request: more heap, at offsets
+ * from the region's end on. The owners of all its pages lie in its first pages, so that how much is mapped is all there
+ * is to know of the pieces.
+ */
+struct fgv_window {
+    _Atomic uint16_t *owners;      /* as those of the region; NULL while nothing is mapped */
+    uint64_t bytes;                /* that it can have at most; 0: there is no window */
+    _Atomic uint64_t mapped_bytes; /* that may be used on this side */
+};
+
 /* What a side knows about a region it has mapped: private memory, filled after checks, the only thing further code
  * reads lengths from. */
 struct fgv_region {
@@ -150,6 +165,7 @@ struct fgv_region {
     uint8_t *heap;
     uint32_t wake; /* enum fgv_wake; a client's own code replaces BELL by POLL where it has none */
     uint32_t facts_bytes;
+    struct fgv_window window;
     /* Under FGV_WAKE_BELL, the own side's; set by the owner after the check. */
     const struct fgv_guest_bell *guest_bell;
     const struct fgv_host_bell *host_bell;
@@ -176,8 +192,26 @@ enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t 
 /* What a person reads for a status, one sentence, naming the remedy. */
 const char *fgv_region_status_text(enum fgv_region_status status);
 
+/* Pages side by side, each with its owner: the heap is one such area in the region, and one in the window. */
+struct fgv_heap_area {
+    _Atomic uint16_t *owners;
+    uint64_t nr_pages;
+    uint64_t offset; /* of the first page, from the region's start */
+};
+#define FGV_NR_HEAP_AREAS 2u
+/* Area 0 or 1; one without pages where nothing is mapped. */
+struct fgv_heap_area fgv_region_area(const struct fgv_region *region, uint32_t number);
+/* The area that all of [offset, offset+bytes) lies in; false when there is none. No overflow for any input. */
+bool fgv_region_find_area(const struct fgv_region *region, uint64_t offset, uint64_t bytes, struct fgv_heap_area *area);
 /* True when [offset, offset+bytes) lies in the heap. No overflow for any input. */
 bool fgv_region_in_heap(const struct fgv_region *region, uint64_t offset, uint64_t bytes);
+/* True when it does, has at least a byte, and each of its pages belongs to this client at the moment. */
+bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
+
+/* How many bytes of a window of `bytes` hold its owners, before the first page of its heap. */
+uint64_t fgv_window_front_bytes(uint64_t bytes);
+/* Whether a window may have this size and this much of it be mapped. */
+bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
 
 /* Guest: tells the daemon that a client changed state; the state was written before. Under FGV_WAKE_BELL it rings, if
  * it has a bell. */

@@ -2,7 +2,9 @@
  * The other side, for tests of the guest library alone: takes requests out of a ring and answers them, from a device
  * that is an array.
  *
- *     answerer REGION [refuse CODE]
+ *     answerer REGION [refuse CODE | window FILE BYTES]
+ *
+ * With a window it has so many bytes of that file behind the region, and says so when it is asked to map them.
  *
  * It says when it listens on standard error, and prints one line for each record, so that a test can look at order and
  * content. Sets steer it: a memset of 0xEE fails later, 0xDD is an execution error, 0xCC kills the worker, 0xBB makes
@@ -26,6 +28,7 @@
 
 #define DEVICE_BASE  UINT64_C(0x300000000000)
 #define DEVICE_BYTES (64u << 20)
+#define PLACE_BYTES  (UINT64_C(1) << 32) /* a region and a window fit in */
 
 static struct fgv_region region;
 static struct fgv_client_layout layout;
@@ -37,6 +40,7 @@ static uint64_t nr_contexts;
 static bool is_daemon_silent;
 static uint16_t held = FGV_NO_RESPONSE; /* the answer that takes long */
 static uint64_t held_until_ns;
+static uint64_t window_bytes;
 
 static uint64_t now_ns(void)
 {
@@ -168,6 +172,13 @@ static void serve(const struct fgv_consumed *record)
         printf("context %" PRIu64 "\n", nr_contexts);
         answer(record, CUDA_SUCCESS, NULL, 0);
         return;
+    case FGV_CALL_window_map: {
+        uint64_t needed = ((const struct fgv_request_window_map *)(const void *)fixed)->needed_bytes;
+        struct fgv_reply_window_map reply = {.mapped_bytes = needed < window_bytes ? needed : window_bytes};
+        printf("window %" PRIu64 "\n", needed);
+        answer(record, CUDA_SUCCESS, &reply, sizeof(reply));
+        return;
+    }
     case FGV_CALL_cuMemAlloc_v2: {
         struct fgv_reply_cuMemAlloc_v2 reply = {.dptr = DEVICE_BASE + device_used};
         uint64_t bytes = ((const struct fgv_request_cuMemAlloc_v2 *)(const void *)fixed)->bytesize;
@@ -252,11 +263,30 @@ static uint32_t client_find(void)
     }
 }
 
+/* At `at`, or anywhere when that is NULL. */
+static uint8_t *map_file(const char *path, uint8_t *at, off_t *bytes)
+{
+    int file = open(path, O_RDWR);
+    *bytes = lseek(file, 0, SEEK_END);
+    return mmap(at, (size_t)*bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at == NULL ? 0 : MAP_FIXED), file, 0);
+}
+
+/* The region, and what is behind it. */
+static uint8_t *map_all(int argc, char **argv, off_t *bytes)
+{
+    if (argc < 5 || strcmp(argv[2], "window") != 0)
+        return map_file(argv[1], NULL, bytes);
+    window_bytes = strtoull(argv[4], NULL, 0);
+    uint8_t *base = mmap(NULL, PLACE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    off_t file_bytes;
+    base = map_file(argv[1], base, bytes);
+    return map_file(argv[3], base + *bytes, &file_bytes) == base + *bytes ? base : MAP_FAILED;
+}
+
 int main(int argc, char **argv)
 {
-    int file = open(argv[1], O_RDWR);
-    off_t bytes = lseek(file, 0, SEEK_END);
-    uint8_t *base = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    off_t bytes;
+    uint8_t *base = map_all(argc, argv, &bytes);
     if (base == MAP_FAILED || fgv_region_check(base, (uint64_t)bytes, FGV_TABLE_HASH, &region) != FGV_REGION_OK)
         return 2;
     device = malloc(DEVICE_BYTES);

@@ -343,6 +343,55 @@ static void scene_use(void)
     say("use again", cuCtxSynchronize());
 }
 
+/* Pins as much as there is, in five steps; the last that came is copied to the device and back. */
+static void scene_pin(void)
+{
+    enum { STEP_BYTES = 8 << 20 };
+    unsigned char *last = NULL;
+    void *block;
+    begin_with_memory();
+    for (unsigned i = 0; i < 5; i++) {
+        CUresult result = cuMemHostAlloc(&block, STEP_BYTES, 0);
+        say("pin", result);
+        last = result == CUDA_SUCCESS ? block : last;
+    }
+    if (last == NULL)
+        return;
+    for (size_t i = 0; i < STEP_BYTES; i++)
+        last[i] = (unsigned char)(i * 2654435761u >> 11);
+    must(cuMemcpyHtoDAsync_v2(memory, last, STEP_BYTES, NULL), "to");
+    must(cuCtxSynchronize(), "synchronize");
+    memset(last, 0, STEP_BYTES);
+    must(cuMemcpyDtoHAsync_v2(last, memory, STEP_BYTES, NULL), "from");
+    must(cuCtxSynchronize(), "synchronize");
+    size_t nr_wrong = 0;
+    for (size_t i = 0; i < STEP_BYTES; i++)
+        nr_wrong += last[i] != (unsigned char)(i * 2654435761u >> 11);
+    printf("%zu wrong\n", nr_wrong);
+    must(cuMemFreeHost(last), "free");
+    say("again", cuMemHostAlloc(&block, STEP_BYTES, 0));
+}
+
+/* Memory of the program's own becomes memory that the device reaches. */
+static void scene_register(void)
+{
+    enum { BYTES = 8 << 20 };
+    begin();
+    unsigned char *own = aligned_alloc(4096, 2 * BYTES);
+    CUdeviceptr device;
+    memset(own, 7, 2 * BYTES);
+    for (unsigned i = 0; i < 2; i++) {
+        must(cuMemHostRegister_v2(own + i * BYTES, BYTES, 0), "register");
+        say("pointer", cuMemHostGetDevicePointer_v2(&device, own + i * BYTES, 0));
+    }
+    own[BYTES] = 9;
+    printf("%d %d\n", *(unsigned char *)device, own[BYTES + 1]);
+    for (unsigned i = 0; i < 2; i++)
+        must(cuMemHostUnregister(own + i * BYTES), "unregister");
+    printf("%d %d\n", own[BYTES], own[2 * BYTES - 1]);
+    free(own);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -365,6 +414,8 @@ int main(int argc, char **argv)
         {"reset", scene_reset},
         {"silent-daemon", scene_silent_daemon},
         {"silent-host", scene_silent_host},
+        {"pin", scene_pin},
+        {"register", scene_register},
     };
     for (size_t i = 0; argc > 1 && i < sizeof(scenes) / sizeof(*scenes); i++)
         if (strcmp(argv[1], scenes[i].name) == 0) {

@@ -1,0 +1,29 @@
+"""What is said of one guest in the daemon's log: so many lines within a minute and no more, since most of them are the guest's doing."""
+
+import logging
+import time
+
+NR_LINES = 20
+"""Within a minute at most: a guest must not fill the host's disk with its mistakes."""
+_LINES_NS = 60_000_000_000
+
+
+class GuestLog:
+    """One guest's share of a log. `name` begins each line, and may change."""
+
+    def __init__(self, log: logging.Logger, name: str) -> None:
+        self.name = name
+        self._log = log
+        self._nr_lines = 0
+        self._since_ns = 0
+
+    def say(self, level: int, message: str, *arguments: object) -> None:
+        """As `logging.Logger.log`, or nothing."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._since_ns > _LINES_NS:
+            self._nr_lines, self._since_ns = 0, now_ns
+        self._nr_lines += 1
+        if self._nr_lines <= NR_LINES:
+            self._log.log(level, f"%s: {message}", self.name, *arguments)
+        elif self._nr_lines == NR_LINES + 1:
+            self._log.warning("%s: too much to say of this region; no more within this minute", self.name)
