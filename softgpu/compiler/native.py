@@ -34,10 +34,14 @@ def host_target() -> tuple[str, str]:
 
 @cache
 def _start_llvm() -> None:
-    """Once for the process. Loop strength reduction takes up to half of the time to emit code, and loops are as fast without it."""
+    """
+    Once for the process. Loop strength reduction takes up to half of the time to emit code, and loops are as fast without it. Registers are
+    given out well at level 0, too: else what does not fit in them makes frames that no stack is meant for.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    llvm.set_option("softgpu", "-disable-lsr")
+    for option in ("-disable-lsr", "-optimize-regalloc"):
+        llvm.set_option("softgpu", option)
 
 
 def object_code(text: str, *, speed_level: int) -> bytes:
@@ -45,7 +49,7 @@ def object_code(text: str, *, speed_level: int) -> bytes:
     _start_llvm()
     cpu, features = host_target()
     target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(cpu, features, max(speed_level, 1), reloc="pic", codemodel="default")
+    machine = target.create_target_machine(cpu, features, speed_level, reloc="pic", codemodel="default")
     header = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     try:
         module = llvm.parse_assembly(header + text + _ATTRIBUTES)
