@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,21 +33,20 @@ static unsigned long read_number(const char *device, const char *name)
 
 static int open_region(void)
 {
-    char path[512];
+    char path[512], device[256];
     DIR *folder = opendir(DEVICES);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (read_number(entry->d_name, "vendor") != 0x1af4 || read_number(entry->d_name, "device") != 0x1110)
             continue;
-        snprintf(path, sizeof path, DEVICES "/%s/enable", entry->d_name);
-        int enable = open(path, O_WRONLY);
-        if (enable >= 0) {
-            if (write(enable, "1", 1) != 1)
-                perror(path);
-            close(enable);
-        }
-        snprintf(path, sizeof path, DEVICES "/%s/resource2", entry->d_name);
+        snprintf(device, sizeof device, "%s", entry->d_name);
         closedir(folder);
-        return open(path, O_RDWR);
+        snprintf(path, sizeof path, DEVICES "/%s/enable", device);
+        int enable = open(path, O_WRONLY);
+        bool is_enabled = enable >= 0 && write(enable, "1", 1) == 1;
+        if (enable >= 0)
+            close(enable);
+        snprintf(path, sizeof path, DEVICES "/%s/resource2", device);
+        return is_enabled ? open(path, O_RDWR) : -1; /* one that is just plugged has no addresses yet */
     }
     if (folder != NULL)
         closedir(folder);
