@@ -6,6 +6,7 @@ import struct
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,16 +80,23 @@ def answerer() -> Path:
     return compile_program("answerer", [PROGRAMS / "answerer.c", *sorted((ROOT / "ivshmem" / "src").glob("*.c"))])
 
 
-@pytest.fixture
-def region() -> Iterator[Region]:
-    """A region with one device, its host UP."""
+@contextmanager
+def region_of(region_bytes: int) -> Iterator[Region]:
+    """A region with one device, its host UP, for the block."""
     name = f"fairgv-test-{uuid.uuid4().hex}"
-    with Region.create(name, REGION_BYTES, table_hash=TABLE_HASH, facts=facts("one"), wake=Wake.FUTEX) as made:
+    with Region.create(name, region_bytes, table_hash=TABLE_HASH, facts=facts("one"), wake=Wake.FUTEX) as made:
         made.set_host_state(HostState.UP)
         try:
             yield made
         finally:
             made.unlink()
+
+
+@pytest.fixture
+def region() -> Iterator[Region]:
+    """Large enough for most tests."""
+    with region_of(REGION_BYTES) as region:
+        yield region
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,14 @@ import mmap
 import struct
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ivshmem.front import window_front_bytes
-from ivshmem.region import ClientState, HostState, Region, Wake, lib
-from tests.frontend_guest.conftest import TABLE_HASH, RunScene, Scene, facts
+from ivshmem.region import ClientState, Region, lib
+from tests.frontend_guest.conftest import RunScene, Scene, region_of
 
 MIB = 1 << 20
 REGION_BYTES, WINDOW_BYTES, STEP_BYTES = 16 * MIB, 256 * MIB, 8 * MIB
@@ -73,13 +72,8 @@ class Device:
 
 @pytest.fixture
 def region() -> Iterator[Region]:
-    name = f"fairgv-test-{uuid.uuid4().hex}"
-    with Region.create(name, REGION_BYTES, table_hash=TABLE_HASH, facts=facts("one"), wake=Wake.FUTEX) as made:
-        made.set_host_state(HostState.UP)
-        try:
-            yield made
-        finally:
-            made.unlink()
+    with region_of(REGION_BYTES) as region:
+        yield region
 
 
 @pytest.fixture
