@@ -23,8 +23,9 @@ allocate is bounded.
 
 import re
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+
+from cuda_api.record import record
 
 WRAPPER_MAGIC = 0x466243B1
 HEADER_MAGIC = 0xBA55ED50
@@ -73,7 +74,7 @@ class EntryFlags(IntFlag):
     """sm_100f: runs on that architecture and the later ones of the same major version."""
 
 
-@dataclass(frozen=True)
+@record
 class FatbinWrapper:
     """What a program registers. The addresses are of its own process."""
 
@@ -83,7 +84,7 @@ class FatbinWrapper:
     """Version 1: a file name; version 2: a list of prelinked containers."""
 
 
-@dataclass(frozen=True)
+@record
 class FatbinEntry:
     kind: int
     """An EntryKind, or a number that we have no name for."""
@@ -140,7 +141,7 @@ class FatbinEntry:
         return content
 
 
-@dataclass(frozen=True)
+@record
 class Fatbin:
     entries: tuple[FatbinEntry, ...]
 

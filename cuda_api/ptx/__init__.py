@@ -1,7 +1,7 @@
 """
 PTX, the virtual instruction set of CUDA programs, as text and as a tree.
 
-`parse` turns text into a `Module` of frozen dataclasses, `format_module` writes such a module as text that parses to the same tree. Nothing
+`parse` turns text into a `Module` of frozen records, `format_module` writes such a module as text that parses to the same tree. Nothing
 here knows what an instruction means: an opcode, its modifiers and its operands are taken as they stand, so that a new PTX version needs
 no change here. Debug information (`.loc`, `.file`, `.section`, the word `debug` in `.target`) is dropped: what it says of lines and addresses
 would not be true of a module that was changed. Comments are not kept.

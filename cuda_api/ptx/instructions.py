@@ -32,7 +32,13 @@ class InstructionReader(Reader):
         if self.accept(";"):
             return Instruction(opcode, tuple(modifiers), (), guard, line)
         while True:
-            operands.append(self._operand())
+            if (
+                self.kinds[self.at] == "name" and self.texts[self.at + 1] in ",;"
+            ):  # as most are: without a call for each token
+                operands.append(self.name(self.texts[self.at]))
+                self.at += 1
+            else:
+                operands.append(self._operand())
             if self.accept(","):
                 continue
             if self.accept(";"):

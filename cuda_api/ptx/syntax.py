@@ -8,10 +8,10 @@ sign, floating-point literals as their bits, because that is what a program mean
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from cuda_api.record import field, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Name:
     """A register, variable, function, label or special register (`component` is the x of %tid.x)."""
 
@@ -19,12 +19,12 @@ class Name:
     component: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Integer:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Float:
     """`bits` of an IEEE number of `width` 32 or 64 bits. A decimal literal has 64."""
 
@@ -32,26 +32,26 @@ class Float:
     width: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Not:
     """!p, where a predicate is read inverted."""
 
     operand: Name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Negated:
     """-r, which old video instructions allow."""
 
     operand: Name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Vector:
     elements: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pair:
     """p|q: two destinations; `_` is a Name of its own."""
 
@@ -59,7 +59,7 @@ class Pair:
     second: Operand
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Address:
     """[base+offset]; the base of an absolute address is an Integer."""
 
@@ -67,7 +67,7 @@ class Address:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Offset:
     """symbol+offset outside of brackets, generic(symbol)+offset, or mask(symbol)+offset in an initialiser."""
 
@@ -77,14 +77,14 @@ class Offset:
     mask: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bracket:
     """Several operands in brackets, as texture and tensor-map instructions write them: [tex, {x, y}]."""
 
     elements: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arguments:
     """(a, b) of a call."""
 
@@ -95,13 +95,13 @@ Operand = Name | Integer | Float | Not | Negated | Vector | Pair | Address | Off
 Initialiser = Integer | Float | Name | Offset | tuple["Initialiser", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     predicate: str
     is_negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instruction:
     """`modifiers` are the dotted parts after the opcode, in order and without the dot."""
 
@@ -116,12 +116,12 @@ class Instruction:
         return ".".join((self.opcode, *self.modifiers))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Label:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variable:
     """
     A declaration in some state space ('reg', 'param', 'local', 'shared', 'const', 'global', 'tex').
@@ -143,7 +143,7 @@ class Variable:
     line: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prototype:
     """.callprototype"""
 
@@ -153,7 +153,7 @@ class Prototype:
     attributes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Targets:
     """.branchtargets or .calltargets (`kind`)"""
 
@@ -162,12 +162,12 @@ class Targets:
     targets: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pragma:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     statements: tuple[Statement, ...]
 
@@ -175,7 +175,7 @@ class Block:
 Statement = Instruction | Label | Variable | Prototype | Targets | Pragma | Block
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tuning:
     """.maxntid 256, 1, 1 and its like, between a function's head and its body."""
 
@@ -183,7 +183,7 @@ class Tuning:
     values: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Function:
     """`body` is None for a declaration."""
 
@@ -198,13 +198,13 @@ class Function:
     line: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alias:
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Module:
     version: tuple[int, int]
     targets: tuple[str, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Address, Arguments, Instruction, Name, Offset, Operand
+from cuda_api.record import field, mutable_record
 from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.spin import Callees, Edge, is_fence, polls, spin_edges
 
@@ -15,7 +15,7 @@ WAITING = frozenset(("bar", "barrier", "vote", "shfl", "match", "redux", "active
 BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free"))
 
 
-@dataclass(slots=True)
+@mutable_record
 class Traits:
     """
     `reachable` includes the function itself; an indirect call reaches every function whose address is taken. All but `spin_edges`, where the

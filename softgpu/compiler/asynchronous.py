@@ -24,6 +24,13 @@ def _load(builder: Builder, pointer: str) -> str:
     return builder.let(f"load i64, ptr {pointer}, align 8")
 
 
+def _barrier(builder: Builder, address: Operand) -> str:
+    """The pointer to a barrier."""
+    pointer = builder.frame.address(builder, address, space_of(builder.instruction))
+    builder.check_address(pointer, 8)
+    return pointer
+
+
 def _count(builder: Builder, operand: Operand) -> str:
     return builder.let(f"zext i32 {builder.read(operand, 'i32')} to i64")
 
@@ -58,7 +65,7 @@ def lower_mbarrier(builder: Builder, instruction: Instruction) -> None:
         _initialise(builder, instruction, action)
     elif action in ("arrive", "arrive_drop"):
         destination, address, *rest = builder.operands(2, 3)
-        pointer = builder.frame.address(builder, address, space_of(instruction))
+        pointer = _barrier(builder, address)
         count = _count(builder, rest[0] if rest else Integer(1))
         builder.write(destination, arrive(builder, pointer, count, is_dropped=action == "arrive_drop"), "i64")
     else:
@@ -67,7 +74,7 @@ def lower_mbarrier(builder: Builder, instruction: Instruction) -> None:
 
 def _initialise(builder: Builder, instruction: Instruction, action: str) -> None:
     address, *rest = builder.operands(1, 2)
-    pointer = builder.frame.address(builder, address, space_of(instruction))
+    pointer = _barrier(builder, address)
     state = "0"
     if action == "init":
         if not rest:
@@ -80,7 +87,7 @@ def _initialise(builder: Builder, instruction: Instruction, action: str) -> None
 def _wait(builder: Builder, instruction: Instruction) -> None:
     """Whether the phase is over: that of a state, or the one of a parity. A wait with a time limit is one that gives up at once."""
     destination, address, wanted, *_ = builder.operands(3, 4)
-    pointer = builder.frame.address(builder, address, space_of(instruction))
+    pointer = _barrier(builder, address)
     phase = builder.let(f"lshr i64 {_load(builder, pointer)}, {_PHASE_SHIFT}")
     if builder.has("parity"):
         other = _count(builder, wanted)
@@ -99,8 +106,7 @@ def lower_cp(builder: Builder, instruction: Instruction) -> None:
     if words[1:3] == ("mbarrier", "arrive"):
         # Without noinc it adds the arrival that it makes when the copies are done: they are, and nothing changes.
         if "noinc" in words:
-            pointer = builder.frame.address(builder, instruction.operands[0], space_of(instruction))
-            arrive(builder, pointer, "1")
+            arrive(builder, _barrier(builder, instruction.operands[0]), "1")
         return
     if words[1] in ("commit_group", "wait_group", "wait_all"):
         return
@@ -112,6 +118,11 @@ def lower_cp(builder: Builder, instruction: Instruction) -> None:
     wide = builder.convert_bits(copied, "i32", "i64")
     builder.frame.unit.declare("llvm.memcpy.p0.p0.i64", "void", ("ptr", "ptr", "i64", "i1 immarg"))
     builder.frame.unit.declare("llvm.memset.p0.i64", "void", ("ptr", "i8", "i64", "i1 immarg"))
-    if copied != str(total):
+    builder.check_address(to, total)
+    if copied == str(total):
+        builder.check_address(start, total)
+    else:  # the source of nothing may be anywhere
+        is_none = builder.let(f"icmp eq i32 {copied}, 0")
+        builder.check_address(builder.select(is_none, "ptr", to, start), total)
         builder.emit(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {total}, i1 false)")
     builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {wide}, i1 false)")

@@ -44,7 +44,7 @@ def lower_atom(builder: Builder, instruction: Instruction) -> None:
         raise builder.invalid("expected an address")
     is_shared = space_of(instruction) == "shared"
     pointer = builder.frame.address(builder, address, space_of(instruction))
-    builder.check_alignment(pointer, kind.size_bytes, is_atomic=not is_shared)
+    builder.check_address(pointer, kind.size_bytes, is_atomic=not is_shared)
     llvm = kind.llvm if kind.is_float else kind.integer
     values = [builder.read(source, llvm) for source in sources[: 1 + (operation == "cas")] if source is not None]
     old = (_plain if is_shared else _atomic)(builder, kind, llvm, operation, pointer, values)

@@ -31,11 +31,15 @@ RUNTIME_OFFSETS_BYTES = {
     "barrier_arrive": 88,
     "yield": 96,
     "active_mask": 104,
-    "misaligned": 112,
+    "bad_address": 112,
     "texture_fetch": 120,
     "surface_address": 128,
     "texture_query": 136,
 }
+WINDOW_ADDRESS = 0x680000000000
+WINDOW_BYTES = 1 << 43
+"""Of the addresses that kernels may use."""
+
 PARALLEL = ", !llvm.access.group !1"
 """On accesses that PTX leaves unordered between threads: the loop over a block's threads may then be vectorised."""
 INVARIANT = ", !invariant.load !0, !llvm.access.group !1"
@@ -67,8 +71,10 @@ class Builder:
         self._nr_names = 0
         self._slots: dict[str, tuple[str, str]] = {}
         self._cached: dict[str, str] = {}
-        self.misaligned = self.allocate("i64")
-        self.entry.append(f"  store i64 0, ptr {self.misaligned}")
+        self._checked_bytes: dict[str, int] = {}
+        self._addresses: dict[int, str] = {}
+        self.bad_bits = self.allocate("i64")
+        self.entry.append(f"  store i64 0, ptr {self.bad_bits}")
         self.labels: dict[str, str] = {}
         self.yields_to: frozenset[str] = frozenset()
 
@@ -104,21 +110,25 @@ class Builder:
     # Blocks
 
     def branch(self, label: str) -> None:
+        self._collect_addresses()
         self.emit(f"br label %{label}")
         self.is_terminated = True
 
     def branch_if(self, condition: str, then: str, otherwise: str) -> None:
+        self._collect_addresses()
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
         self.is_terminated = True
 
     def start(self, label: str) -> None:
         """Begins a block, falling into it where the one before is open."""
         if not self.is_terminated:
-            self.emit(f"br label %{label}")
+            self.branch(label)
         self.lines.append(f"{label}:")
         self.is_terminated = False
+        self._checked_bytes.clear()
 
     def terminate(self, text: str) -> None:
+        self._collect_addresses()
         self.emit(text)
         self.is_terminated = True
 
@@ -278,6 +288,7 @@ class Builder:
             raise self.invalid("the destination is no register")
         if operand.text == "_":
             return
+        self._checked_bytes.pop(operand.text, None)
         pointer, held = self.slot(operand.text)
         converted = self.convert_bits(value, llvm, held, signed=signed)
         self.emit(f"store {held} {converted}, ptr {pointer}")
@@ -306,19 +317,38 @@ class Builder:
     def select(self, condition: str, llvm: str, then: str, otherwise: str) -> str:
         return self.let(f"select i1 {condition}, {llvm} {then}, {llvm} {otherwise}")
 
-    def check_alignment(self, pointer: str, alignment_bytes: int, *, is_atomic: bool = False) -> None:
+    def check_address(self, pointer: str, alignment_bytes: int, *, is_atomic: bool = False) -> None:
         """
-        Notes it if an address is not a multiple of a power of two.
+        Notes it if an address is not a multiple of a power of two, or outside of the window for kernels.
 
-        The host would not mind, so that this alone tells; it is collected as bits and looked at when the kernel ends, which leaves loops over
-        threads without branches. Of an address that is a base and a multiple, LLVM looks at the base alone, once. The access itself must not
-        claim an alignment, or LLVM believes it; an atomic one has to, and its address is checked behind LLVM's back.
+        The host would not mind, so that this alone tells; it is collected as bits, those of a block together, and looked at when the kernel
+        ends, which leaves loops over threads without branches. The access itself must not claim an alignment, or LLVM believes it; an atomic
+        one has to, and its address is checked behind LLVM's back.
         """
+        address = self.let(f"ptrtoint ptr {pointer} to i64")
+        if is_atomic:
+            address = self.let(f'call i64 asm "", "=r,0"(i64 {address})')
+        address = self.let(f"xor i64 {address}, {WINDOW_ADDRESS}")
+        others = self._addresses.get(alignment_bytes)
+        self._addresses[alignment_bytes] = self.let(f"or i64 {others}, {address}") if others else address
+
+    def check_offset(self, offset: str, alignment_bytes: int) -> None:
+        """The same of an i64 that is an offset from an address that is all right: whether it is a multiple."""
         if alignment_bytes > 1:
-            address = self.let(f"ptrtoint ptr {pointer} to i64")
-            if is_atomic:
-                address = self.let(f'call i64 asm "", "=r,0"(i64 {address})')
-            self.collect(self.misaligned, self.let(f"and i64 {address}, {alignment_bytes - 1}"))
+            self.collect(self.bad_bits, self.let(f"and i64 {offset}, {alignment_bytes - 1}"))
+
+    def _collect_addresses(self) -> None:
+        """At the end of a block."""
+        for alignment_bytes, address in self._addresses.items():
+            self.collect(self.bad_bits, self.let(f"and i64 {address}, {alignment_bytes - 1 - WINDOW_BYTES}"))
+        self._addresses.clear()
+
+    def is_new_address(self, register: str, alignment_bytes: int) -> bool:
+        """Whether this block has not asked for as much of the register's value; from here on it has."""
+        is_new = self._checked_bytes.get(register, 0) < alignment_bytes
+        if is_new:
+            self._checked_bytes[register] = alignment_bytes
+        return is_new
 
     def collect(self, place: str, bits: str) -> None:
         """Adds bits to an i64 in memory."""
@@ -327,7 +357,8 @@ class Builder:
 
     def end_function(self) -> None:
         """Returns, after handing the caller what was collected."""
-        self.collect("%misaligned", self.let(f"load i64, ptr {self.misaligned}"))
+        self._collect_addresses()
+        self.collect("%bad_bits", self.let(f"load i64, ptr {self.bad_bits}"))
         self.terminate("ret void")
 
     def helper(self, name: str) -> str:

@@ -14,7 +14,7 @@ from softgpu.compiler.layout import FUNCTION_TOKEN_STEP
 from softgpu.compiler.registry import lowers
 from softgpu.compiler.scalars import TYPES
 
-_CONTEXT = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned"
+_CONTEXT = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %bad_bits"
 
 
 def load_register_parameters(builder: Builder) -> None:

@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from cuda_api.image_set import split
 from cuda_api.ptx import PtxSyntaxError, parse
 from cuda_api.ptx.syntax import Module
+from cuda_api.record import record
 from softgpu.compiler.errors import (
     CompileError,
     InvalidImageError,
@@ -129,7 +129,7 @@ def _nr_processes() -> int:
     return min(len(os.sched_getaffinity(0)), _MOST_PROCESSES) if threading.active_count() == 1 else 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What the command line says; `mode` is '', 'emit_llvm', 'link', 'check' or 'finish'."""
 

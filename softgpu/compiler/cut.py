@@ -8,9 +8,9 @@ A cut stands in the code as a branch to a label right behind it, which changes n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
 from cuda_api.ptx.syntax import Guard, Instruction, Integer, Label, Name
+from cuda_api.record import field, mutable_record, replace
 from softgpu.compiler.analysis import WAITING
 from softgpu.compiler.effects import Effects
 from softgpu.compiler.flatten import FlatFunction
@@ -22,7 +22,7 @@ END = 0
 """Where a thread goes on that has ended; no cut leads to segment 0."""
 
 
-@dataclass(slots=True)
+@mutable_record
 class CutCode:
     """`graph` is that of `flat`, its edges over cuts included; `cut_of` names the cut at the end of a block."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import (
     Address,
     Arguments,
     Bracket,
+    Float,
     Instruction,
+    Integer,
     Name,
     Negated,
     Not,
@@ -18,7 +19,9 @@ from cuda_api.ptx.syntax import (
     Pair,
     Vector,
 )
+from cuda_api.record import mutable_record
 
+_LITERALS = (Integer, Float)
 _MEMORY = ("global", "shared", "local")
 _WITHOUT_RESULT = frozenset(
     (
@@ -40,13 +43,13 @@ _WITHOUT_RESULT = frozenset(
 )
 
 
-@dataclass(slots=True)
+@mutable_record
 class Effects:
     """`is_guarded`: it may as well do nothing."""
 
     is_guarded: bool
-    reads: set[str] = field(default_factory=set)
-    writes: set[str] = field(default_factory=set)
+    reads: set[str]
+    writes: set[str]
 
 
 def _names(operand: Operand) -> Iterator[str]:
@@ -73,7 +76,7 @@ def names_of(operands: Iterable[Operand]) -> set[str]:
     for operand in operands:
         if isinstance(operand, Name):
             found.add(operand.text)
-        else:
+        elif not isinstance(operand, _LITERALS):
             found.update(_names(operand))
     return found
 
@@ -92,22 +95,19 @@ def _memory(instruction: Instruction) -> set[str]:
 def effects(instruction: Instruction) -> Effects:
     """What one instruction does to names and memory. A call may write local memory through a pointer."""
     operands = instruction.operands
-    found = Effects(is_guarded=instruction.guard is not None)
-    if instruction.guard is not None:
-        found.reads.add(instruction.guard.predicate)
     if instruction.opcode == "st":
-        found.reads |= names_of(operands[1:])
-        found.writes |= _memory(instruction) or names_of(operands[:1])
+        reads, writes = names_of(operands[1:]), _memory(instruction) or names_of(operands[:1])
     elif instruction.opcode == "call":
         lists = [operand for operand in operands if isinstance(operand, Arguments)]
         results = names_of(lists[:1]) if isinstance(operands[0], Arguments) else set()
-        found.reads |= names_of(operands) - results
-        found.writes |= results | {"[local]"}
+        reads, writes = names_of(operands) - results, results | {"[local]"}
     elif instruction.opcode in _WITHOUT_RESULT:
-        found.reads |= names_of(operands)
+        reads, writes = names_of(operands), set()
     else:
-        found.writes |= names_of(operands[:1]) - {"_"}
-        found.reads |= names_of(operands[1:])
+        reads, writes = names_of(operands[1:]), names_of(operands[:1])
+        writes.discard("_")
         if instruction.opcode in ("ld", "ldu"):
-            found.reads |= _memory(instruction)
-    return found
+            reads |= _memory(instruction)
+    if instruction.guard is not None:
+        reads.add(instruction.guard.predicate)
+    return Effects(instruction.guard is not None, reads, writes)

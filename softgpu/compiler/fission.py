@@ -12,10 +12,10 @@ and writes it in order. Local variables come first, thread by thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuda_api.ptx.syntax import Instruction, Label
+from cuda_api.record import replace
 from softgpu.compiler import control
 from softgpu.compiler.builder import PARALLEL, Builder
 from softgpu.compiler.frame import Frame
@@ -205,7 +205,7 @@ class _SegmentWriter:
         """The one way out: where several returned, LLVM would have to merge their structures, and does not vectorise that."""
         builder = self._builder
         builder.lines.append("leave:")
-        builder.collect("%misaligned", builder.let(f"load i64, ptr {builder.misaligned}"))
+        builder.collect("%bad_bits", builder.let(f"load i64, ptr {builder.bad_bits}"))
         target = builder.let(f"load i32, ptr {self._target}")
         if not self._segment.gives:
             builder.terminate(f"ret i32 {target}")

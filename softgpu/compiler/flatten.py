@@ -8,7 +8,6 @@ block that declares something gets its own spelling, so that all later passes se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from cuda_api.ptx.syntax import (
     Address,
@@ -31,9 +30,10 @@ from cuda_api.ptx.syntax import (
     Variable,
     Vector,
 )
+from cuda_api.record import field, mutable_record, replace
 
 
-@dataclass(slots=True)
+@mutable_record
 class FlatFunction:
     """`registers` maps each register to its declared PTX type; `variables` holds everything else that was declared in the body."""
 

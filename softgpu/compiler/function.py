@@ -31,7 +31,7 @@ from softgpu.compiler.registry import LOWERINGS
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
-DEVICE_PARAMETERS = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned, ptr %exited"
+DEVICE_PARAMETERS = "ptr %block, ptr %self, ptr %shared, ptr %globals, i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %bad_bits, ptr %exited"
 _BLOCK_ENDS = frozenset(("bra", "brx"))
 _WRAPPERS_WEIGHT = 30
 

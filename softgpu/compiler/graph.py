@@ -8,15 +8,15 @@ the blocks out, and gives each to the innermost loop that it belongs to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Instruction, Label, Name
+from cuda_api.record import field, mutable_record, record
 from softgpu.compiler.flatten import FlatFunction
 
 _ENDS = frozenset(("ret", "exit", "trap"))
 
 
-@dataclass(slots=True)
+@mutable_record
 class Graph:
     """`blocks` are ranges of indices into the flat code; `leaves` says whether a block may leave the function."""
 
@@ -25,7 +25,7 @@ class Graph:
     leaves: list[bool] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Region:
     """A loop: every block of it reaches every other; `header` is where it is entered."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+
+from cuda_api.record import record
 
 _ATTRIBUTES = "alwaysinline nounwind memory(none)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Helper:
     text: str
     declarations: tuple[str, ...] = ()

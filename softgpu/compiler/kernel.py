@@ -9,9 +9,9 @@ of the whole block are all that threads wait at, `fission` writes a sequence of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Tuning
+from cuda_api.record import field, mutable_record
 from softgpu.compiler.analysis import Traits
 from softgpu.compiler.builder import RUNTIME_OFFSETS_BYTES
 from softgpu.compiler.flatten import FlatFunction
@@ -22,7 +22,7 @@ from softgpu.compiler.special import BLOCK_BYTES, BLOCK_DIM_OFFSET_BYTES
 _MAX_THREADS = 1024
 
 
-@dataclass(slots=True)
+@mutable_record
 class Kernel:
     """A kernel's figures, for its wrappers and for the driver."""
 
@@ -76,7 +76,7 @@ def body_parameters(has_loop: bool) -> str:
     alias = "" if has_loop else "noalias "
     return (
         f"ptr {alias}dereferenceable({BLOCK_BYTES}) %block, ptr %self, ptr %shared, ptr %globals, ptr {alias}%params, "
-        "i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned"
+        "i32 %dynamic, i32 %tx, i32 %ty, i32 %tz, ptr %bad_bits"
     )
 
 
@@ -99,7 +99,7 @@ def declaration(name: str) -> str:
 def _call_body(kernel: Kernel) -> str:
     return (
         f'  call void @"k.{kernel.name}"(ptr %block, ptr %self, ptr %shared, ptr %globals, ptr %params, '
-        f"i32 {kernel.static_shared_bytes}, i32 %tx, i32 %ty, i32 %tz, ptr %misaligned)"
+        f"i32 {kernel.static_shared_bytes}, i32 %tx, i32 %ty, i32 %tz, ptr %bad_bits)"
     )
 
 
@@ -133,21 +133,21 @@ def kernel_wrappers(kernel: Kernel) -> Iterator[str]:
 
 
 def collector() -> Iterator[str]:
-    """Where threads collect the low bits of addresses that are not aligned."""
-    yield "  %misaligned = alloca i64"
-    yield "  store i64 0, ptr %misaligned"
+    """Where threads collect the bits of addresses that must not be set."""
+    yield "  %bad_bits = alloca i64"
+    yield "  store i64 0, ptr %bad_bits"
 
 
 def report() -> Iterator[str]:
-    yield "  %bits = load i64, ptr %misaligned"
-    yield "  %is.aligned = icmp eq i64 %bits, 0"
-    yield "  br i1 %is.aligned, label %good, label %bad, !prof !10"
+    yield "  %bits = load i64, ptr %bad_bits"
+    yield "  %is.good = icmp eq i64 %bits, 0"
+    yield "  br i1 %is.good, label %good, label %bad, !prof !10"
     yield "bad:"
     yield "  %runtime = load ptr, ptr %block"
-    yield f"  %function.at = getelementptr i8, ptr %runtime, i64 {RUNTIME_OFFSETS_BYTES['misaligned']}"
+    yield f"  %function.at = getelementptr i8, ptr %runtime, i64 {RUNTIME_OFFSETS_BYTES['bad_address']}"
     yield "  %function = load ptr, ptr %function.at"
-    yield "  call void %function(ptr %self)"
-    yield "  unreachable"
+    yield "  call void %function(ptr %self, i64 %bits)"
+    yield "  br label %good"
     yield "good:"
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from cuda_api.ptx.syntax import Float, Initialiser, Integer, Name, Offset, Variable
+from cuda_api.record import field, mutable_record, record
 from softgpu.compiler.errors import InvalidPtxError
 from softgpu.compiler.scalars import TYPES
 
@@ -46,7 +46,7 @@ def alignment_bytes(variable: Variable) -> int:
     return variable.alignment or min(element_bytes(variable), 16)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Placed:
     """A variable with an offset in its memory."""
 
@@ -57,7 +57,7 @@ class Placed:
     is_managed: bool = False
 
 
-@dataclass(slots=True)
+@mutable_record
 class Stack:
     """Places variables one after another."""
 
@@ -73,7 +73,7 @@ class Stack:
         return placed
 
 
-@dataclass(slots=True)
+@mutable_record
 class GlobalImage:
     """`relocations` are (at, target) pairs of offsets in the image."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import cast
 
 from cuda_api.ptx.syntax import (
@@ -36,6 +35,7 @@ from cuda_api.ptx.syntax import (
     Variable,
     Vector,
 )
+from cuda_api.record import replace
 from softgpu.compiler.calls import BUILTINS
 from softgpu.compiler.errors import DuplicateSymbolError, UndefinedSymbolError
 from softgpu.compiler.layout import size_bytes

@@ -9,8 +9,8 @@ is a function of its own, however small, since LLVM takes more than twice the ti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from cuda_api.record import field, mutable_record
 from softgpu.compiler.builder import PARALLEL, zero
 from softgpu.compiler.kernel import Kernel, block_fields, collector, report
 from softgpu.compiler.scalars import BITS_OF_LLVM
@@ -23,7 +23,7 @@ _FIRST_NODE = 1 << 20
 _NODES_OF_KERNEL = 1 << 12
 
 
-@dataclass(slots=True)
+@mutable_record
 class ContextLayout:
     """`offsets` are bytes of one thread; the arrays of all threads lie at that many bytes times the number of threads."""
 
@@ -68,7 +68,7 @@ class _Writer:
         self._emit(
             f"%{stem}.result = call {segment_type(self._plan.segments[number], self._layout)} "
             f'@"s{number}.{self._kernel.name}"(ptr %block, ptr %self, ptr %shared, ptr %globals, ptr %params, '
-            f"i32 {self._kernel.static_shared_bytes}, i32 %{stem}.tx, i32 %{stem}.ty, i32 %{stem}.tz, ptr %misaligned, "
+            f"i32 {self._kernel.static_shared_bytes}, i32 %{stem}.tx, i32 %{stem}.ty, i32 %{stem}.tz, ptr %bad_bits, "
             f"ptr %context, i64 %{stem}.thread, i64 %nr_threads{takes})"
         )
 
@@ -100,7 +100,7 @@ class _Writer:
             "ptr %self",
             "ptr %context",
             "i64 %nr_threads",
-            "ptr %misaligned.all",
+            "ptr %bad_bits.all",
         ]
         if self._is_ranged(number):
             parameters += [f"i32 %{name}" for name in ("x0", "x1", "y0", "z0", "begin", "end")]
@@ -223,10 +223,10 @@ class LoopWriter(_Writer):
     def _leave(self) -> None:
         self._label("leave")
         self._emit(
-            "%bits = load i64, ptr %misaligned",
-            "%bits.before = load i64, ptr %misaligned.all",
+            "%bits = load i64, ptr %bad_bits",
+            "%bits.before = load i64, ptr %bad_bits.all",
             "%bits.all = or i64 %bits.before, %bits",
-            "store i64 %bits.all, ptr %misaligned.all",
+            "store i64 %bits.all, ptr %bad_bits.all",
         )
         values = ["i32 %s.to"]
         given = [f"{self._layout.types[name]} %s.given{index}" for index, name in enumerate(self._segment.gives)]
@@ -321,7 +321,7 @@ class BlockWriter(_Writer):
         result, fields = self._loop_results(number)
         self._emit(
             f'%{stem}.result = call {result} @"{self._loop_name(number)}"(ptr %block, ptr %self, ptr %context, '
-            f"i64 %nr_threads, ptr %misaligned{threads if self._is_ranged(number) else ''}{takes}{old})"
+            f"i64 %nr_threads, ptr %bad_bits{threads if self._is_ranged(number) else ''}{takes}{old})"
         )
         self._unpack(result, stem, fields)
 

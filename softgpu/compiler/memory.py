@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from cuda_api.ptx.syntax import Address, Instruction, Name, Operand, Vector
 from softgpu.compiler.builder import INVARIANT, PARALLEL, SPACE_SCOPES, Builder
 from softgpu.compiler.registry import lowers
@@ -17,7 +15,6 @@ _STRONG = {
     "volatile": "monotonic",
     "mmio": "monotonic",
 }
-_CHECKS_ALL = os.environ.get("FAIRGV_SOFTGPU_ALIGNMENT") == "all"
 _LANES = {"v2": 2, "v4": 4, "v8": 8}
 _STACK_WINDOW_BYTES = 256 << 10
 _RED_ZONE_BYTES = 128
@@ -77,7 +74,7 @@ def lower_ld(builder: Builder, instruction: Instruction) -> None:
     pointer = builder.frame.address(builder, address, space)
     lanes = _lanes(builder, destination)
     llvm = _held_type(builder, kind, lanes)
-    alignment = _check_alignment(builder, address, pointer, kind, len(lanes))
+    alignment = _check_address(builder, address, pointer, kind, len(lanes))
     strength = _strength(instruction)
     if strength and kind.bits <= 64:
         for index, lane in enumerate(lanes):
@@ -98,20 +95,26 @@ def lower_ld(builder: Builder, instruction: Instruction) -> None:
         builder.write(lane, value, llvm, signed=kind.is_signed)
 
 
-def _check_alignment(builder: Builder, address: Operand, pointer: str, kind: Type, nr_elements: int) -> int:
+def _check_address(builder: Builder, address: Operand, pointer: str, kind: Type, nr_elements: int) -> int:
     """
     Checks an address that may be anything, and gives the alignment in bytes that the access may claim.
 
-    Where a variable lies is known. An offset into the function's own local memory is left unchecked, too: a check would keep it in memory.
-    Plain accesses of one element are checked on demand only: loops over threads then take a quarter more time in the mean, some 1.7 times.
+    Where a variable lies is known. Of the function's own local memory the offset is looked at: a look at its address would keep it in memory.
     """
-    frame = builder.frame
-    is_wild = isinstance(address, Address) and isinstance(address.base, Name) and frame.is_register(address.base.text)
+    frame, space = builder.frame, space_of(builder.instruction)
     is_strong = bool(_strength(builder.instruction))
-    is_checked = is_strong or nr_elements > 1 or _CHECKS_ALL
-    if not is_checked or not is_wild or (space_of(builder.instruction) == "local" and frame.are_locals_offsets):
+    if not (isinstance(address, Address) and isinstance(address.base, Name) and frame.is_register(address.base.text)):
         return kind.size_bytes
-    builder.check_alignment(pointer, kind.size_bytes * nr_elements, is_atomic=is_strong)
+    size_bytes = kind.size_bytes * nr_elements
+    of_base = not is_strong and address.offset % size_bytes == 0  # it tells, of this access and of its neighbours
+    if of_base and not builder.is_new_address(address.base.text, size_bytes):
+        return 1
+    if space == "local" and frame.are_locals_offsets:
+        builder.check_offset(builder.let(f"add i64 {builder.read_wide(address.base)}, {address.offset}"), size_bytes)
+        return 1
+    if of_base:
+        pointer = frame.address(builder, Address(address.base), space)
+    builder.check_address(pointer, size_bytes, is_atomic=is_strong)
     return 1
 
 
@@ -146,7 +149,7 @@ def lower_st(builder: Builder, instruction: Instruction) -> None:
     lanes = _lanes(builder, source)
     llvm = _held_type(builder, kind, lanes)
     values = [builder.read(lane, llvm) for lane in lanes]
-    alignment = _check_alignment(builder, address, pointer, kind, len(lanes))
+    alignment = _check_address(builder, address, pointer, kind, len(lanes))
     strength = _strength(instruction)
     if strength and kind.bits <= 64:
         for index, value in enumerate(values):

@@ -74,6 +74,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine, speed_level: i
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()  # before, too: what is inlined is copied, and is a third as long then
         passes.add_always_inliner_pass()
         passes.add_sroa_pass()
     passes.run(module, builder)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from cuda_api.record import field, record
 
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Lines = Callable[[Unit], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """Of a module: an LLVM module of its own, written when it is called for, and about how much longer it takes than one PTX instruction."""
 
@@ -26,7 +27,7 @@ class Part:
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """
     `lines` writes it for a unit that collects what it asks for. `defines` and `uses` are functions, each with its declaration; `reachable` are

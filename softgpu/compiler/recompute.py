@@ -10,9 +10,9 @@ LLVM sees how an address hangs on the thread's index, and vectorises.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from cuda_api.ptx.syntax import Instruction, Integer, Label, Name
+from cuda_api.record import record, replace
 from softgpu.compiler.cut import CutCode
 from softgpu.compiler.purity import CARRY, is_pure, is_stable
 from softgpu.compiler.uniform import Variation
@@ -23,7 +23,7 @@ _ADDING = frozenset((("s32",), ("u32",), ("s64",), ("u64",), ("b32",), ("b64",))
 _WORDS = frozenset(("s32", "u32", "b32", "s64", "u64", "b64"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """Where a register that goes along starts: at a register of the first kind, or at what an instruction over such computes."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cuda_api.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Type:
     """`kind` is one of u, s, b (bits), f, bf, p (predicate), x (a packed pair of floats)."""
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from cuda_api.ptx.syntax import Instruction, Integer, Label, Name
+from cuda_api.record import field, mutable_record, replace
 from softgpu.compiler.analysis import WAITING, Traits
 from softgpu.compiler.cut import CutCode, cut_at_barriers, cut_at_branches, is_cut
 from softgpu.compiler.effects import names_of
@@ -23,7 +23,7 @@ from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.liveness import live_at_cuts
 from softgpu.compiler.purity import is_pure
 from softgpu.compiler.recompute import Recomputation
-from softgpu.compiler.uniform import Variation, variation
+from softgpu.compiler.uniform import Definitions, Variation, variation
 
 _MAX_GROWTH = 4
 _MAX_SMALL = 2000
@@ -37,7 +37,7 @@ RESUME, SUSPEND, END_THREAD = "#resume", "#suspend", "#end"
 """Opcodes at a segment's start, at a cut (its operand is the next segment), and where the thread ends."""
 
 
-@dataclass(slots=True)
+@mutable_record
 class Segment:
     """
     `saved` is known for each thread when it begins, `known` for the block; of these it `loads` and `takes` what it uses. Of what it writes, it
@@ -64,7 +64,7 @@ class Segment:
         return [name for name in self.known if name in self.used]
 
 
-@dataclass(slots=True)
+@mutable_record
 class Fission:
     """`flat` is the kernel with all its cuts, `saved` what each thread keeps across any of them."""
 
@@ -91,10 +91,11 @@ def fission(flat: FlatFunction, flats: Mapping[str, FlatFunction], traits: Trait
     cut = cut_at_barriers(flat)
     if cut is None:
         return None
-    found = variation(cut)
+    definitions = Definitions(cut)
+    found = variation(cut, definitions)
     if found.is_together:
         cut_at_branches(cut, _choices(cut, found))
-        found = variation(cut)
+        found = variation(cut, definitions)
     return _Planner(cut, found).plan()
 
 

@@ -15,9 +15,9 @@ Wrong when: a loop polls with plain loads and no fence, which PTX's memory model
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from cuda_api.ptx.syntax import Instruction, Integer, Label, Name
+from cuda_api.record import record
 from softgpu.compiler.effects import effects, names_of
 from softgpu.compiler.flatten import FlatFunction
 from softgpu.compiler.graph import Graph, Region, control_flow, regions
@@ -28,7 +28,7 @@ _OWN_SPACES = frozenset(("param", "const", "local", "nc"))
 _COUNTING = frozenset(("add", "inc"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Callees:
     """Functions that poll, and functions with a fence, when they are called; `of_call` names those that a call may mean."""
 

@@ -10,7 +10,7 @@ from softgpu.compiler.kernel import Kernel
 if TYPE_CHECKING:
     from softgpu.compiler.unit import Unit
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 _KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
 _MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i32, i32 }"

@@ -16,14 +16,14 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from cuda_api.record import record
 from softgpu.compiler.pieces import Part
 
-_LARGE_WEIGHT = 560
-"""Of one process's part: to optimise and emit it takes some 0.2 s, and a first launch half a second."""
+_LARGE_WEIGHT = 300
+"""Of one process's part: to optimise and emit it takes some 0.1 s more than to make do, and a first launch a third of a second."""
 _HEAD_START_S = 0.5
 """For the program, whose first launches take the cores: to share them with what stays behind would cost it some 0.1 s."""
 _NICE = 10
@@ -68,7 +68,7 @@ def finish(compile_whole: Callable[[], None], quick: Path, output: Path) -> None
     os.close(lock)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Text:
     """A part's text, written once and kept in a file for whoever asks again."""
 

@@ -11,15 +11,14 @@ and everything counts as varying.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from cuda_api.ptx.syntax import Instruction, Name
+from cuda_api.record import field, mutable_record, record
 from softgpu.compiler.cut import END, CutCode
 from softgpu.compiler.effects import names_of
 from softgpu.compiler.purity import CARRY, is_of_the_block, is_pure
 
 
-@dataclass(slots=True)
+@mutable_record
 class Variation:
     """`branches` are the blocks that end in a varying branch, `blocks` those that a part of the threads may run alone or more often."""
 
@@ -29,9 +28,9 @@ class Variation:
     blocks: set[int] = field(default_factory=set)
 
 
-def variation(cut: CutCode, *, is_together: bool = True) -> Variation:
+def variation(cut: CutCode, definitions: Definitions, *, is_together: bool = True) -> Variation:
     """What varies. With `is_together` false, everything."""
-    solver = _Solver(cut)
+    solver = _Solver(cut, definitions)
     if is_together and solver.solve():
         return solver.found
     every = set(range(len(cut.graph.blocks)))
@@ -40,7 +39,7 @@ def variation(cut: CutCode, *, is_together: bool = True) -> Variation:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Definition:
     """Registers that vary when one of `reads` does, or with `is_varying` in any case."""
 
@@ -49,12 +48,53 @@ class _Definition:
     is_varying: bool
 
 
-class _Solver:
+class Definitions:
+    """What each instruction of a kernel defines; found out once, wherever the kernel is cut."""
+
     def __init__(self, cut: CutCode) -> None:
         self._cut = cut
-        self._continuations = cut.continuations()
         self._parameters = {item.name for item in cut.flat.function.parameters}
         self._names = cut.flat.registers.keys() | {CARRY}
+        self._known: dict[int, tuple[Instruction, _Definition | None]] = {}
+
+    def of(self, block: range) -> list[_Definition]:
+        """Of the registers that a block writes."""
+        found = [
+            self._of(item) for item in self._cut.flat.code[block.start : block.stop] if isinstance(item, Instruction)
+        ]
+        return [definition for definition in found if definition is not None]
+
+    def _of(self, item: Instruction) -> _Definition | None:
+        known = self._known.get(id(item))
+        if known is None:
+            known = self._known[id(item)] = item, self._definition(item)
+        return known[1]
+
+    def _definition(self, item: Instruction) -> _Definition | None:
+        effect = self._cut.effect(item)
+        writes = effect.writes & self._names
+        if not writes:
+            return None
+        reads = effect.reads & self._names
+        is_own = len(reads) < len(effect.reads) and self.has_own(effect.reads)
+        return _Definition(writes, reads, is_own or not is_pure(item, self._parameters))
+
+    def has_own(self, names: set[str]) -> bool:
+        """Whether one of these, registers aside, is the thread's own."""
+        variables = self._cut.flat.variables
+        return any(
+            variables[name].space in ("local", "param")
+            if name in variables
+            else name[0] == "%" and not is_of_the_block(name)
+            for name in names - self._names
+        )
+
+
+class _Solver:
+    def __init__(self, cut: CutCode, definitions: Definitions) -> None:
+        self._cut = cut
+        self._definitions = definitions
+        self._continuations = cut.continuations()
         self._meetings: dict[int, dict[int, int]] = {}
         self.found = Variation()
 
@@ -65,7 +105,7 @@ class _Solver:
     def solve(self) -> bool:
         """False: the threads may stand at different cuts."""
         found = self.found
-        definitions = [self._definitions(block) for block in self._cut.graph.blocks]
+        definitions = [self._definitions.of(block) for block in self._cut.graph.blocks]
         nr_before = -1
         while nr_before != len(found.registers) + len(found.branches):
             nr_before = len(found.registers) + len(found.branches)
@@ -82,29 +122,6 @@ class _Solver:
                     found.blocks |= self._run_apart(number)
         return True
 
-    def _definitions(self, block: range) -> list[_Definition]:
-        """Of the registers that a block writes."""
-        found: list[_Definition] = []
-        for index in block:
-            item = self._cut.flat.code[index]
-            if isinstance(item, Instruction):
-                effect = self._cut.effect(item)
-                writes = effect.writes & self._names
-                if writes:
-                    is_varying = not is_pure(item, self._parameters) or self._has_own(effect.reads)
-                    found.append(_Definition(writes, effect.reads & self._names, is_varying))
-        return found
-
-    def _has_own(self, names: set[str]) -> bool:
-        """Whether one of these, registers aside, is the thread's own."""
-        variables = self._cut.flat.variables
-        return any(
-            variables[name].space in ("local", "param")
-            if name in variables
-            else name[0] == "%" and not is_of_the_block(name)
-            for name in names - self._names
-        )
-
     def _decides_by_thread(self, number: int) -> bool:
         last = self._cut.flat.code[self._cut.graph.blocks[number].stop - 1]
         if not isinstance(last, Instruction):
@@ -113,7 +130,7 @@ class _Solver:
         if last.opcode == "brx":
             decided_by |= {operand.text for operand in last.operands[:1] if isinstance(operand, Name)}
             decided_by |= names_of(last.operands[:1])
-        return not self.found.registers.isdisjoint(decided_by) or self._has_own(decided_by)
+        return not self.found.registers.isdisjoint(decided_by) or self._definitions.has_own(decided_by)
 
     def _run_apart(self, branch: int) -> set[int]:
         """The blocks between a varying branch and where the ways of all threads that go on to the next cut meet."""

@@ -68,7 +68,7 @@ class Unit:
         self.globals = place_globals(self._image_variables(), self.function_tokens)
         initialised = set(_initialiser_names(variable.initialiser for variable in self._image_variables()))
         device = {name: flat for name, flat in self.flats.items() if not flat.function.is_entry}
-        self.by_address = functions_by_address(self.flats, initialised) & device.keys()
+        self.by_address = functions_by_address(self.flats, initialised) & device.keys() if device else set()
         self.traits = traits(self.flats, self.by_address)
         self.dynamic_shared: set[str] = set()
         self._dynamic_alignment = DYNAMIC_SHARED_ALIGNMENT_BYTES

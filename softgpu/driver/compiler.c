@@ -262,14 +262,12 @@ static void mix_cpu(void (*mix)(void *hash, const void *data, size_t bytes), voi
 void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash)
 {
     const char *command = command_text(), *fibers = getenv("FAIRGV_SOFTGPU_FIBERS");
-    const char *alignment = getenv("FAIRGV_SOFTGPU_ALIGNMENT");
     char directories[] = SGP_COMPILER_DIRECTORIES;
     char *rest = NULL;
 
     mix(hash, command, strlen(command));
-    /* The compiler's own choices, in its environment. */
+    /* The compiler's own choice, in its environment. */
     mix(hash, fibers, fibers ? strlen(fibers) : 0);
-    mix(hash, alignment, alignment ? strlen(alignment) + 1 : 0);
     mix_cpu(mix, hash);
     for (char *path = strtok_r(directories, ":", &rest); path; path = strtok_r(NULL, ":", &rest)) {
         uint64_t state = directory_state(path);

@@ -78,7 +78,7 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
         sgp_log("device", "cannot open the device's shared file %s: %s", path, strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    if (!sgp_memory_reserve(device)) {
+    if (!sgp_memory_reserve(device) || !sgp_launch_area_map(device)) {
         sgp_log("device", "cannot reserve %llu bytes of address space: %s", (unsigned long long)device->memory_bytes,
                 strerror(errno));
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -26,6 +26,7 @@
 #define SGP_MAX_DEVICES             16
 #define SGP_DRIVER_VERSION          13000
 #define SGP_PAGE_BYTES              4096ull
+#define SGP_MAX_PARAMETERS_BYTES    65536u
 #define SGP_FIRST_PCI_BUS           0xf0
 #define SGP_NR_MULTIPROCESSORS      16
 #define SGP_MAX_BLOCK_THREADS       1024u
@@ -198,6 +199,7 @@ struct sgp_device {
     unsigned int primary_flags;
     uint8_t *reservation;
     uint64_t reservation_bytes;
+    struct sgp_launch_area *launch_area;
     uint64_t memory_bytes;
     uint64_t graph_memory[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH + 1]; /* by attribute */
     uint64_t nr_turns_taken; /* of this process's kernels, first come first served */

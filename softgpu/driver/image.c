@@ -13,8 +13,8 @@
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
 {
     return kernel->name && (kernel->needs_threads ? !!kernel->run_thread : !!kernel->run_block) &&
-           kernel->parameters_bytes <= 65536 && kernel->static_shared_bytes <= SGP_MAX_STATIC_SHARED_BYTES &&
-           kernel->stack_bytes <= (64u << 20);
+           kernel->parameters_bytes <= SGP_MAX_PARAMETERS_BYTES &&
+           kernel->static_shared_bytes <= SGP_MAX_STATIC_SHARED_BYTES && kernel->stack_bytes <= (64u << 20);
 }
 
 CUresult sgp_code_open(const char *path, struct sgp_code *code)

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cuda_api/prototypes.h"
 #include "graph.h"
@@ -14,6 +15,7 @@
 #include "runtime/runtime.h"
 #include "state.h"
 #include "tier.h"
+#include "window.h"
 
 #define MAX_GRID_YZ           65535u
 #define MAX_BLOCK_Z           64u
@@ -27,11 +29,16 @@ struct grid_workspace {
     uint32_t reserved[62];
 };
 
+/* What a kernel reads beside the program's memory; of the one that has the device. */
+struct sgp_launch_area {
+    struct grid_workspace workspace;
+    uint8_t parameters[SGP_MAX_PARAMETERS_BYTES] __attribute__((aligned(16)));
+};
+
 struct kernel_command {
     struct sgp_command command;
     struct sgp_grid grid;
     struct CUmod_st *module;
-    struct grid_workspace workspace;
     uint8_t parameters[] __attribute__((aligned(16)));
 };
 
@@ -56,6 +63,21 @@ static void turn_end(struct sgp_device *device, uint64_t busy_ns)
     sgp_unlock();
 }
 
+bool sgp_launch_area_map(struct sgp_device *device)
+{
+    device->launch_area = sgp_window_map(sizeof(*device->launch_area), PROT_READ | PROT_WRITE, 0);
+    return device->launch_area;
+}
+
+/* With the device held. */
+static void lay_out(struct kernel_command *kernel, struct sgp_launch_area *area)
+{
+    memcpy(area->parameters, kernel->parameters, kernel->grid.kernel->parameters_bytes);
+    area->workspace = (struct grid_workspace){.bytes = sizeof(area->workspace)};
+    kernel->grid.parameters = area->parameters;
+    kernel->grid.workspace = kernel->grid.is_cooperative ? &area->workspace : NULL;
+}
+
 static CUresult kernel_run(struct sgp_command *command)
 {
     struct kernel_command *kernel = (struct kernel_command *)command;
@@ -65,6 +87,7 @@ static CUresult kernel_run(struct sgp_command *command)
 
     kernel->grid.kernel = sgp_tier_kernel(kernel->module->image, kernel->grid.kernel);
     turn_take(device);
+    lay_out(kernel, device->launch_area);
     begin_ns = sgp_now_ns();
     result = sgp_grid_run(&kernel->grid);
     turn_end(device, sgp_now_ns() - begin_ns);
@@ -185,15 +208,12 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, con
     kernel->grid = (struct sgp_grid){
         .kernel = launch->kernel,
         .context = context,
-        .parameters = kernel->parameters,
         .globals = launch->module->globals,
         .dynamic_shared_bytes = launch->dynamic_shared_bytes,
         .stack_bytes = fiber_stack_bytes(context, launch->kernel),
         .is_cooperative = launch->is_cooperative,
         .max_resident = max_resident_blocks(launch),
-        .workspace = launch->is_cooperative ? &kernel->workspace : NULL,
     };
-    kernel->workspace.bytes = sizeof(kernel->workspace);
     memcpy(kernel->grid.grid, launch->grid, sizeof(launch->grid));
     memcpy(kernel->grid.block_dim, launch->block, sizeof(launch->block));
     return sgp_queue_submit(stream, &kernel->command, NULL);

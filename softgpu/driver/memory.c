@@ -9,6 +9,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "state.h"
+#include "window.h"
 
 #define PITCH_BYTES    512u
 #define ALL_HOST_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
@@ -157,12 +158,12 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
         *pp = NULL;
         return sgp_leave(CUDA_SUCCESS);
     }
-    at = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
+    at = sgp_window_map(bytesize, PROT_READ | PROT_WRITE, 0);
+    if (!at)
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     result = sgp_memory_add_host(context, at, bytesize, SGP_MEMORY_HOST, Flags | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result)
-        munmap(at, bytesize);
+        sgp_window_unmap(at, bytesize);
     else
         *pp = at;
     return sgp_leave(result);

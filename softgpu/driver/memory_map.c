@@ -1,8 +1,8 @@
 /*
- * Device memory is memory of this process at addresses of the device's own: one reservation per device, without access,
- * out of which allocations are mapped and into which they are returned, each followed by a page that stays without
- * access. A kernel that leaves an allocation at its end faults at once; new addresses are handed out in a round, so
- * that one that uses freed memory faults, too.
+ * Device memory is memory of this process in the window for kernels (window.h): one reservation per device, without
+ * access, out of which allocations are mapped and into which they are returned, each followed by a page that stays
+ * without access. A kernel that leaves an allocation at its end faults at once; new addresses are handed out in a
+ * round, so that one that uses freed memory faults, too.
  *
  * Wrong when: a program holds more than some 30,000 allocations: Linux ends a process's mappings at vm.max_map_count,
  * and it sees CUDA_ERROR_OUT_OF_MEMORY.
@@ -13,9 +13,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernel_abi.h"
 #include "state.h"
+#include "window.h"
 
-#define FIRST_ADDRESS     0x7d0000000000ull
+#define FIRST_ADDRESS     (SGP_WINDOW_ADDRESS + RESERVATION_BYTES) /* before it an address and an offset may lie */
 #define RESERVATION_BYTES (1ull << 36)
 #define HUGE_PAGE_BYTES   (1ull << 21)
 
@@ -45,6 +47,7 @@ bool sgp_memory_reserve(struct sgp_device *device)
         if (at == MAP_FAILED)
             at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (at != MAP_FAILED) {
+            sgp_window_add((uintptr_t)at, bytes);
             device->reservation = at;
             device->reservation_bytes = bytes;
             return true;
@@ -165,7 +168,11 @@ CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t byt
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     allocation.context = context;
     allocation.id = sgp_new_id();
-    return insert(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!insert(&allocation))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (kind == SGP_MEMORY_REGISTERED)
+        sgp_window_add(allocation.start, bytes);
+    return CUDA_SUCCESS;
 }
 
 void sgp_memory_delete(struct sgp_allocation *allocation)
@@ -177,12 +184,14 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
     if (allocation->kind == SGP_MEMORY_MANAGED)
         sgp_managed_deleted(allocation);
     if (allocation->kind == SGP_MEMORY_HOST) {
-        munmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
+        sgp_window_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
     } else if (allocation->kind == SGP_MEMORY_MAPPED) {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         sgp_physical_unmapped(allocation->physical);
-    } else if (allocation->kind != SGP_MEMORY_REGISTERED) {
+    } else if (allocation->kind == SGP_MEMORY_REGISTERED) {
+        sgp_window_remove(allocation->start, allocation->bytes);
+    } else {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);

@@ -11,6 +11,7 @@
 #include "cuda_api/prototypes.h"
 #include "memory.h"
 #include "state.h"
+#include "window.h"
 
 #define GRANULARITY_BYTES (UINT64_C(1) << 21)
 #define MAX_ADDRESS_BYTES (UINT64_C(1) << 46)
@@ -52,18 +53,20 @@ static bool is_whole(uint64_t value)
 
 static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
 {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     uint8_t *at, *start;
 
     if (wanted && wanted % alignment == 0) {
-        at = mmap((void *)wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-        if (at == (void *)wanted)
+        at = mmap((void *)wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+                  -1, 0);
+        if (at == (void *)wanted) {
+            sgp_window_add(wanted, bytes);
             return at;
+        }
         if (at != MAP_FAILED)
             munmap(at, bytes);
     }
-    at = mmap(NULL, bytes + alignment, PROT_NONE, flags, -1, 0);
-    if (at == MAP_FAILED)
+    at = sgp_window_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
+    if (!at)
         return NULL;
     start = (uint8_t *)(((uintptr_t)at + alignment - 1) / alignment * alignment);
     if (start > at)
@@ -114,7 +117,7 @@ SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     if (!found || (after && after->start < ptr + size))
         return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* none, or something is mapped there */
     *link = found->next;
-    munmap((void *)found->start, found->bytes);
+    sgp_window_unmap((void *)found->start, found->bytes);
     free(found);
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -94,6 +94,8 @@ class ModuleTable(ctypes.Structure):
 
 
 _CLOCK = ctypes.CFUNCTYPE(ctypes.c_uint64)
+_BAD_ADDRESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64)
+_MISALIGNED_BITS = 31
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -123,6 +125,13 @@ class LoadedModule:
         self._runtime.functions[3] = ctypes.cast(self._print, ctypes.c_void_p).value
         self._runtime.functions[8] = ctypes.cast(self._clock, ctypes.c_void_p).value
         self._runtime.functions[9] = ctypes.cast(self._clock, ctypes.c_void_p).value
+        self.misaligned_bits = 0
+        self._bad_address = _BAD_ADDRESS(self._collect)
+        self._runtime.functions[13] = ctypes.cast(self._bad_address, ctypes.c_void_p).value
+
+    def _collect(self, _self: int, bits: int) -> None:
+        """Memory here is the process's, outside of the window for kernels."""
+        self.misaligned_bits |= bits & _MISALIGNED_BITS
 
     def _printed(self, _self: int, text: bytes, _arguments: int) -> int:
         self.printed.append(text)
@@ -158,6 +167,7 @@ class LoadedModule:
         if thread is not None:
             one = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)(kernel.run_thread)
             one(ctypes.addressof(block), None, thread)
+            assert self.misaligned_bits == 0
             return
         whole = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(kernel.run_block)
         for z in range(grid[2]):
@@ -165,6 +175,7 @@ class LoadedModule:
                 for x in range(grid[0]):
                     block.block_index[:] = (x, y, z)
                     whole(ctypes.addressof(block), None)
+        assert self.misaligned_bits == 0
 
 
 def compiled(ptx: str, folder: Path, name: str = "module") -> LoadedModule:

@@ -15,14 +15,6 @@
 
 #include "driver_cases.h"
 
-#define HEADER ".version 8.0\n.target sm_75\n.address_size 64\n"
-
-#define MISALIGNED(name, body)                                                                                         \
-    ".visible .entry misaligned_" name "(.param .u64 out, .param .u32 shift) {\n"                                      \
-    ".reg .u32 %r<5>; .reg .u64 %d<5>; .shared .align 16 .b8 s[32];\n"                                                 \
-    "ld.param.u64 %d2, [out]; ld.param.u32 %r1, [shift]; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 16;\n"            \
-    "add.u64 %d2, %d2, %d3; cvt.u64.u32 %d4, %r1; add.u64 %d1, %d2, %d4;\n" body " ret; }\n"
-
 static const char kernels[] = HEADER
     /* fill(out, value): out[global index] = value */
     ".visible .entry fill(.param .u64 out, .param .u32 value) {\n"
@@ -66,21 +58,12 @@ static const char kernels[] = HEADER
     "atom.global.add.u32 %r2, [%d1], 1; mov.u32 %r3, %nctaid.x;\n"
     "L: ld.volatile.global.u32 %r4, [%d1]; setp.ne.u32 %p2, %r4, %r3; @%p2 bra L;\n"
     "W: bar.sync 0; ret; }\n"
-    /* misaligned_*(out, shift): an access at out + shift + 16 * thread */
-    MISALIGNED("load", "ld.global.u32 %r2, [%d1]; st.global.u32 [%d2], %r2;")
-        MISALIGNED("store", "st.global.u64 [%d1], %d2;")
-            MISALIGNED("vector", "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1]; st.global.u32 [%d2], %r4;")
-                MISALIGNED("atomic", "atom.global.add.u32 %r2, [%d1], 1;")
-                    MISALIGNED("shared", "mov.u32 %r3, s; ld.param.u32 %r1, [shift]; add.u32 %r3, %r3, %r1; "
-                                         "st.shared.f32 [%r3], 0f00000000;")
-                        MISALIGNED("together", "bar.sync 0; ld.global.u32 %r2, [%d1]; bar.sync 0; st.global.u32 [%d2], "
-                                               "%r2;") ".visible .entry empty() { ret; }\n"
-                                                       ".visible .entry stop() { trap; }\n"
-                                                       ".visible .entry divergent(.param .u64 out) {\n"
-                                                       ".reg .u32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %tid.x; "
-                                                       "setp.eq.u32 %p1, %r1, 0; @%p1 bra A;\n"
-                                                       "bar.sync 1, 64; ret;\n"
-                                                       "A: bar.sync 2, 64; ret; }\n";
+    ".visible .entry empty() { ret; }\n"
+    ".visible .entry stop() { trap; }\n"
+    ".visible .entry divergent(.param .u64 out) {\n"
+    ".reg .u32 %r<3>; .reg .pred %p<2>; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; @%p1 bra A;\n"
+    "bar.sync 1, 64; ret;\n"
+    "A: bar.sync 2, 64; ret; }\n";
 
 CUcontext context;
 CUmodule module;
@@ -496,6 +479,8 @@ static const struct test_case cases[] = {
     {"cooperative", case_cooperative},
     {"two_devices", case_two_devices},
     {"misaligned", case_misaligned},
+    {"stray", case_stray},
+    {"own_memory", case_own_memory},
     {"tiers", case_tiers},
 };
 

@@ -4,6 +4,8 @@
 
 #include "cuda_api/prototypes.h"
 
+#define HEADER ".version 8.0\n.target sm_80\n.address_size 64\n"
+
 #define CHECK(call) check(call, #call, __LINE__)
 
 /* The primary context of the first device, and the module of the kernels in it once one was asked for. */
@@ -28,6 +30,8 @@ int case_trap(const char *argument);
 int case_deadlock(const char *argument);
 int case_own_fault(const char *argument);
 int case_misaligned(const char *argument);
+int case_stray(const char *argument);
+int case_own_memory(const char *argument);
 
 /* driver_cases_tiers.c */
 int case_tiers(const char *argument);

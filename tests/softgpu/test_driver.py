@@ -259,14 +259,31 @@ def test_two_devices_have_nothing_to_do_with_each_other(device: Device) -> None:
     ]
 
 
-@pytest.mark.parametrize("checked", ["", "all"])
-def test_a_misaligned_access_is_a_fault(device: Device, checked: str) -> None:
-    chosen = device.with_settings(FAIRGV_SOFTGPU_ALIGNMENT=checked)
-    for kind in ("load", "store", "vector", "atomic", "shared", "together"):
-        is_seen = checked == "all" or kind in ("vector", "atomic")
-        error = "CUDA_ERROR_MISALIGNED_ADDRESS" if is_seen else "CUDA_SUCCESS"
-        expected = [f"misaligned_{kind} {error}", f"later {error}"]
-        assert chosen.run_case("misaligned", f"misaligned_{kind}").stdout.splitlines() == expected
+@pytest.mark.parametrize("kind", ["load", "store", "vector", "atomic", "copy", "shared", "local", "together"])
+def test_a_misaligned_access_is_a_fault(device: Device, kind: str) -> None:
+    expected = [f"{kind} CUDA_ERROR_MISALIGNED_ADDRESS", "later CUDA_ERROR_MISALIGNED_ADDRESS"]
+    assert device.run_case("misaligned", kind).stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["load", "store", "vector", "atomic", "strong", "byte", "generic", "copy", "together", "waiting", "parameter"],
+)
+def test_an_access_to_memory_of_the_program_is_a_fault(device: Device, kind: str) -> None:
+    expected = [f"{kind} CUDA_ERROR_ILLEGAL_ADDRESS", "later CUDA_ERROR_ILLEGAL_ADDRESS"]
+    assert device.run_case("stray", kind).stdout.splitlines() == expected
+
+
+def test_the_source_of_no_bytes_may_be_anywhere(device: Device) -> None:
+    assert device.run_case("stray", "nothing").stdout.splitlines() == ["nothing CUDA_SUCCESS", "later CUDA_SUCCESS"]
+
+
+def test_memory_of_the_program_is_the_devices_while_it_is_registered(device: Device) -> None:
+    assert device.run_case("own_memory").stdout.splitlines() == [
+        "registered 9",
+        "pinned 2",
+        "unregistered CUDA_ERROR_ILLEGAL_ADDRESS",
+    ]
 
 
 def test_no_symbol_of_the_table_is_missing() -> None:

@@ -282,7 +282,7 @@ def test_small_modules_have_one_tier(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["k.so"]
 
 
-@pytest.mark.parametrize(("weights", "is_large"), [([500, 10], False), ([400, 400, 400], False), ([700, 10], True)])
+@pytest.mark.parametrize(("weights", "is_large"), [([290, 10], False), ([200, 200, 200], False), ([310, 10], True)])
 def test_what_one_process_has_to_do_decides(weights: list[int], is_large: bool) -> None:
     assert tiers.is_large([Part(str, weight) for weight in weights]) == is_large
 

@@ -8,11 +8,11 @@ thread writes what all others write, and reads after its own write.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from cuda_api.ptx.syntax import Address, Function, Instruction, Module, Name, Statement, Variable
 from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX
 from cuda_api.ptx.variants.walk import instructions, names_of, rewritten, with_names
+from cuda_api.record import replace
 
 INDEX_BYTES, SIZE_BYTES = 0, 16
 """Where index and size stand in BLOCK; the word between them is the persistent variant's."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from cuda_api.ptx.syntax import (
     Address,
@@ -44,6 +43,7 @@ from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, alon
 from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import instructions, rewritten
+from cuda_api.record import replace
 from cuda_api.whole import Whole
 
 DESCRIPTOR_BYTES = 32

@@ -8,13 +8,13 @@ rows of blocks, or parts of a row, or several planes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from cuda_api.ptx.syntax import Address, Function, Instruction, Module, Name, Statement, Variable
 from cuda_api.ptx.variants import index
 from cuda_api.ptx.variants.part import AXES, DESCRIPTOR, alone
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import rewritten
+from cuda_api.record import replace
 
 DESCRIPTOR_BYTES = 24
 """u32 first[3], u32 grid[3]: the box's first block, and the size of the whole grid."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from cuda_api.ptx.syntax import (
     Address,
@@ -24,6 +23,7 @@ from cuda_api.ptx.syntax import (
     Variable,
     Vector,
 )
+from cuda_api.record import replace
 
 
 def instructions(block: Block) -> Iterator[Instruction]:

@@ -3,8 +3,10 @@
  * it sends the thread back to the lane's own flow by changing where the signal returns to. Any other fault is the
  * program's, and goes to its handler or kills it.
  *
- * Wrong when: a kernel's stray access hits memory of the process that happens to be mapped. A GPU would notice, this
- * device does not.
+ * Mapped memory of the process that is none of the device's raises nothing: such accesses are collected by compiled
+ * code and end in bad_address() of services.c when the block does.
+ *
+ * Wrong when: a kernel writes over what the process needs before its block ends. That process may crash.
  */
 #include <stdlib.h>
 #include <string.h>

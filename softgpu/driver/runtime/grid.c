@@ -42,9 +42,12 @@ void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const str
     const uint32_t *index = team->block.block_index;
     uint32_t none = CUDA_SUCCESS;
 
-    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS)
+    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address)
         sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
                 lane->fault_address);
+    else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS)
+        sgp_log("kernel", "%s: block %u,%u,%u used memory that is not the device's", grid->kernel->name, index[0],
+                index[1], index[2]);
     __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 

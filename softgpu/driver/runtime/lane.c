@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "../window.h"
+
 #define NR_TEAMS_KEPT 8u
 
 __thread struct sgp_lane *sgp_lane_current __attribute__((tls_model("initial-exec")));
@@ -23,12 +25,12 @@ static struct sgp_lane *lane_new(void)
 
     if (!lane)
         return NULL;
-    mapping = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping == MAP_FAILED)
+    mapping = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
+    if (!mapping)
         goto failed;
     lane->block_stack = mapping + SGP_PAGE_BYTES;
     if (mprotect(lane->block_stack, SGP_BLOCK_STACK_BYTES, PROT_READ | PROT_WRITE)) {
-        munmap(mapping, bytes);
+        sgp_window_unmap(mapping, bytes);
         goto failed;
     }
     return lane;

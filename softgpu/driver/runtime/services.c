@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../memory.h"
+#include "../window.h"
 #include "lane.h"
 
 #define MAX_TEXT_BYTES   4096u
@@ -49,9 +50,16 @@ static void trap(struct sgp_thread *self)
     sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
 }
 
-static void misaligned(struct sgp_thread *self)
+static void bad_address(struct sgp_thread *self, uint64_t bits)
 {
-    sgp_lane_abandon(self->team->lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+    struct sgp_lane *lane = self->team->lane;
+
+    if (bits & SGP_MISALIGNED_BITS)
+        sgp_lane_abandon(lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+    if (sgp_window_is_closed()) {
+        lane->fault_address = NULL; /* which one is not known */
+        sgp_lane_abandon(lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
 }
 
 static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
@@ -123,7 +131,7 @@ const struct sgp_runtime sgp_runtime_table = {
     .barrier_arrive = sgp_barrier_arrive,
     .yield = sgp_thread_yield,
     .active_mask = active_mask,
-    .misaligned = misaligned,
+    .bad_address = bad_address,
     .texture_fetch = sgp_texture_fetch,
     .surface_address = sgp_surface_address,
     .texture_query = sgp_texture_query,

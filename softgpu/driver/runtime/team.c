@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../window.h"
+
 #define MAX_GUARDS          24000u
 #define STAGGER_BYTES       128u
 #define NR_STAGGERS         32u
@@ -47,13 +49,13 @@ struct sgp_team *sgp_team_new(struct sgp_lane *lane)
     if (!team)
         return NULL;
     team->lane = lane;
-    team->shared_window = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (team->shared_window == MAP_FAILED) {
+    team->shared_window = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
+    if (!team->shared_window) {
         free(team);
         return NULL;
     }
     if (mprotect(team->shared_window, SHARED_WINDOW_BYTES, PROT_READ | PROT_WRITE)) {
-        munmap(team->shared_window, bytes);
+        sgp_window_unmap(team->shared_window, bytes);
         free(team);
         return NULL;
     }
@@ -81,7 +83,7 @@ static void guards_release(uint32_t nr)
 static void stacks_unmap(struct sgp_team *team)
 {
     if (team->stacks)
-        munmap(team->stacks, team->stack_mapping_bytes);
+        sgp_window_unmap(team->stacks, team->stack_mapping_bytes);
     guards_release(team->nr_guards);
     free(team->free_stacks);
     team->stacks = NULL;
@@ -90,11 +92,17 @@ static void stacks_unmap(struct sgp_team *team)
     team->nr_guards = 0;
 }
 
+static void context_unmap(struct sgp_team *team)
+{
+    if (team->context)
+        sgp_window_unmap(team->context, team->context_bytes);
+}
+
 void sgp_team_delete(struct sgp_team *team)
 {
     stacks_unmap(team);
-    munmap(team->shared_window, SHARED_WINDOW_BYTES + SGP_PAGE_BYTES);
-    free(team->context);
+    sgp_window_unmap(team->shared_window, SHARED_WINDOW_BYTES + SGP_PAGE_BYTES);
+    context_unmap(team);
     free(team);
 }
 
@@ -103,12 +111,10 @@ static bool stacks_map(struct sgp_team *team, uint32_t nr, uint64_t stack_bytes)
     uint64_t usable =
         (stack_bytes + NR_STAGGERS * STAGGER_BYTES + SGP_PAGE_BYTES - 1) / SGP_PAGE_BYTES * SGP_PAGE_BYTES;
     uint64_t stride = usable + SGP_PAGE_BYTES;
-    void *at;
 
     stacks_unmap(team);
     team->free_stacks = malloc(nr * sizeof(*team->free_stacks));
-    at = mmap(NULL, nr * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    team->stacks = at == MAP_FAILED ? NULL : at;
+    team->stacks = sgp_window_map(nr * stride, PROT_READ | PROT_WRITE, MAP_NORESERVE);
     team->stack_mapping_bytes = nr * stride;
     if (!team->free_stacks || !team->stacks) {
         stacks_unmap(team);
@@ -139,8 +145,8 @@ static bool context_reserve(struct sgp_team *team, uint64_t bytes)
     if (bytes <= team->context_bytes)
         return true;
     bytes = (bytes + SGP_PAGE_BYTES - 1) / SGP_PAGE_BYTES * SGP_PAGE_BYTES;
-    free(team->context);
-    team->context = aligned_alloc(SGP_PAGE_BYTES, bytes);
+    context_unmap(team);
+    team->context = sgp_window_map(bytes, PROT_READ | PROT_WRITE, 0);
     team->context_bytes = team->context ? bytes : 0;
     return team->context;
 }
