@@ -210,8 +210,7 @@ static struct fgv_spin spin_of(const struct fgv_call *call)
     return (struct fgv_spin){blocks ? 0 : fgv_guest.spin_ns, &waits[call->number % FGV_NR_WAITS], &fgv_guest.oversleep};
 }
 
-/* Whose turn at a CPU is worth something when the answer comes: the host may see to it that it has one. */
-static void tell_who_waits(void)
+void fgv_call_tell_who_waits(void)
 {
     _Atomic uint32_t *asker = &fgv_guest.client->asker;
     uint32_t who;
@@ -232,7 +231,7 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     /* relaxed: the commit publishes it */
     atomic_store_explicit(&slot->state, FGV_SLOT_WAITING, memory_order_relaxed);
     call->record->response = (uint16_t)call->response;
-    tell_who_waits();
+    fgv_call_tell_who_waits();
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     const struct fgv_spin spin = spin_of(call);

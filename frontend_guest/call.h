@@ -45,6 +45,9 @@ void *fgv_call_begin_for(struct fgv_call *call, uint16_t number, uint32_t reques
                          uint64_t context);
 /* Publishes a call that nobody waits for: CUDA_SUCCESS, unless a stream is captured; then it waits. */
 CUresult fgv_call_post(struct fgv_call *call);
+/* Before a request that is waited for in another way than by fgv_call_wait: whose turn at a CPU is worth something when
+ * the answer comes, so that the host may see to it that it has one. */
+void fgv_call_tell_who_waits(void);
 /* Publishes a call and waits for its result. `reply` is filled when that is CUDA_SUCCESS. */
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
 /* What a call gives before it looks at its arguments: not initialised, no current context. */

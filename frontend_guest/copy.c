@@ -64,7 +64,7 @@ static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_
         result = fgv_convoy_chunk(&convoy, &chunk);
         if (result != CUDA_SUCCESS)
             break;
-        memcpy(fgv_chunk_memory(chunk), source, part);
+        fgv_bulk_stage(fgv_chunk_memory(chunk), source, part);
         fgv_chunk_arm(chunk);
         result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
@@ -122,6 +122,8 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
 {
     struct fgv_convoy convoy = {.nr = 0};
     CUresult result = fgv_client_await();
+    if (result == CUDA_SUCCESS)
+        fgv_call_tell_who_waits();
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;

@@ -23,6 +23,7 @@
 
 #include "cuda_api/wire.h"
 #include "log.h"
+#include "node.h"
 #include "pci.h"
 
 #define FIRST_ADDRESS       UINT64_C(0x6f0000000000)
@@ -34,7 +35,6 @@
 
 #define IVSHMEM_DEVICE "0x1110"
 #define MODULE_DEVICES "/dev/fairgv"
-#define NR_DEVICES     16u /* of the module; numbers of devices that were taken out leave gaps */
 
 /* Maps the region at an address where the window's may follow, which are kept but not mapped. */
 static uint8_t *map_at_free_address(int file, uint64_t region_bytes, uint64_t window_bytes)
@@ -70,24 +70,6 @@ static bool has_magic(int file)
     return is_ours;
 }
 
-/* Opens the first device of the kernel module with our magic. -1: none; `denied` as for fgv_pci_open. */
-static int open_module(char *path, size_t path_bytes, bool *denied)
-{
-    for (unsigned i = 0; i < NR_DEVICES; i++) {
-        snprintf(path, path_bytes, MODULE_DEVICES "%u", i);
-        int file = open(path, O_RDWR | O_CLOEXEC);
-        if (file >= 0 && has_magic(file))
-            return file;
-        if (file >= 0)
-            close(file);
-        else if (errno == EACCES || errno == EPERM) {
-            *denied = true;
-            return -1;
-        }
-    }
-    return -1;
-}
-
 static int open_region(char *path, size_t path_bytes)
 {
     const char *named = getenv("FAIRGV_REGION");
@@ -100,7 +82,7 @@ static int open_region(char *path, size_t path_bytes)
         return file;
     }
     bool is_module_denied = false;
-    int file = open_module(path, path_bytes, &is_module_denied);
+    int file = fgv_node_open(MODULE_DEVICES, has_magic, path, path_bytes, &is_module_denied);
     if (file >= 0)
         return file;
     if (is_module_denied) {

@@ -1,7 +1,8 @@
 /*
  * The device fairgv-memory, where the virtual machine has one: memory behind the region, which it maps when it is
- * asked. Its registers are defined in docs/specs/fairgv-memory.rst of qemu_patches. What is done with the memory is in
- * window.c.
+ * asked. The kernel module offers it to users of its group (ivshmem/device.h); without the module root's programs write
+ * to its registers, which are defined in docs/specs/fairgv-memory.rst of qemu_patches. What is done with the memory is
+ * in window.c.
  */
 #ifndef FRONTEND_GUEST_GROWTH_H
 #define FRONTEND_GUEST_GROWTH_H
@@ -9,16 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum fgv_growth_denial { FGV_GROWTH_ALLOWED, FGV_GROWTH_NOT_IN_GROUP, FGV_GROWTH_NO_MODULE };
+
 struct fgv_growth {
-    volatile uint8_t *registers;
-    int window;            /* the file with its memory */
-    uint64_t window_bytes; /* 0: there is no device */
+    int window;                  /* the file with its memory */
+    volatile uint8_t *registers; /* NULL: the module has them, and is asked through the file */
+    uint64_t window_bytes;       /* 0: there is no device */
+    enum fgv_growth_denial denial;
 };
 
 /* Finds the device: that in the folder FAIRGV_MEMORY, which has its resource files, else, unless the region is named as
- * well, the first one on the PCI bus. False: there is none, or it is not for this user. */
+ * well, the module's first one, else the first one on the PCI bus. False: there is none, or it is not for this user. */
 bool fgv_growth_open(struct fgv_growth *growth);
 void fgv_growth_close(struct fgv_growth *growth);
+/* Says so, where there is a device that is not for this user. */
+void fgv_growth_explain(const struct fgv_growth *growth);
 
 /* Bytes of the window that are memory now, from its start on. */
 uint64_t fgv_growth_mapped(const struct fgv_growth *growth);

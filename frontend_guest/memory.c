@@ -45,6 +45,16 @@ static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
     return fgv_call_wait(&call, NULL, 0);
 }
 
+/* Fills `whole_bytes` with what it has in all; FGV_HEAP_NONE: there is no room. */
+static uint64_t pages_take(size_t bytes, uint64_t *whole_bytes)
+{
+    if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes)
+        return FGV_HEAP_NONE;
+    *whole_bytes = page_round(bytes);
+    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *whole_bytes);
+    return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*whole_bytes);
+}
+
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
 {
     CUresult result = fgv_call_allowed();
@@ -52,14 +62,12 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
         result = fgv_client_await();
     if (result != CUDA_SUCCESS)
         return result;
-    if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes)
+    uint64_t whole_bytes;
+    uint64_t offset = pages_take(bytes, &whole_bytes);
+    if (offset == FGV_HEAP_NONE) {
+        fgv_growth_explain(&fgv_guest.growth);
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t whole_bytes = page_round(bytes);
-    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, whole_bytes);
-    if (offset == FGV_HEAP_NONE)
-        offset = fgv_window_allocate(whole_bytes);
-    if (offset == FGV_HEAP_NONE)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     uint8_t *memory = fgv_guest.region.base + offset;
     memset(memory, 0, whole_bytes); /* another program of this machine may have written there */
     *address = (uint64_t)(uintptr_t)memory;

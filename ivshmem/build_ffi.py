@@ -147,6 +147,7 @@ bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_w
 bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
     struct fgv_face_habit *oversleep);
 bool fgv_face_slot_complete(void *state, uint32_t wake);
+void fgv_face_slot_store(void *state, uint32_t value);
 """
 
 FACE = """
@@ -205,6 +206,10 @@ static bool fgv_face_slot_complete(void *state, uint32_t wake)
 {
     const struct fgv_region region = {.wake = wake};
     return fgv_slot_complete((_Atomic uint32_t *)state, &region);
+}
+static void fgv_face_slot_store(void *state, uint32_t value)
+{
+    atomic_store_explicit((_Atomic uint32_t *)state, value, memory_order_release);
 }
 """
 

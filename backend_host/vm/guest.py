@@ -3,6 +3,9 @@
 The console is a UNIX socket on which we listen and to which QEMU connects: what the guest prints arrives as it is
 printed, and the end of QEMU is the end of the stream, so nobody polls.
 
+It has one vCPU and room for another: of a machine that can have one only, QEMU emulates atomic instructions by ordinary loads and stores, which
+overwrite what the host writes to shared memory in between.
+
 Wrong when: somebody else restarts the domain while it is read; the new QEMU then waits in the socket's queue until
 `start`.
 """
@@ -31,7 +34,7 @@ _DOMAIN = """\
   <name>{name}</name>
   <uuid>{uuid}</uuid>
   <memory unit='MiB'>{memory_mib}</memory>
-  <vcpu>1</vcpu>
+  <vcpu current='1'>2</vcpu>
   <os>
     <type arch='x86_64' machine='{machine}'>hvm</type>
     <kernel>{kernel}</kernel>

@@ -180,16 +180,19 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
     for (;;) {
         const uint64_t waited_ns = now_ns - begun_ns;
         const bool is_spinning = waited_ns < spins.first_ns || (waited_ns >= spins.from_ns && waited_ns < spins.to_ns);
-        const bool is_seen = is_spinning && spin_once(state, waited_ns);
+        if (is_spinning && spin_once(state, waited_ns))
+            break; /* the clock was read not long ago: who waits here is not kept for another look at it */
         const uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
-        if (is_seen || seen == FGV_SLOT_DONE)
+        if (seen == FGV_SLOT_DONE) {
+            now_ns = fgv_now_ns();
             break;
+        }
         if (!fgv_patience_lasts(&patience, now_ns))
             return false;
         now_ns = is_spinning ? fgv_now_ns() : sleep_until_spin(state, region, seen, spin, &spins, begun_ns, now_ns);
     }
     if (spin->wait != NULL)
-        note_wait(spin->wait, fgv_now_ns() - begun_ns);
+        note_wait(spin->wait, now_ns - begun_ns);
     return true;
 }
 

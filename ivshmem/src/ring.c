@@ -240,6 +240,13 @@ enum fgv_consume_status fgv_consumer_peek(struct fgv_consumer *consumer, struct 
     }
 }
 
+bool fgv_consumer_has(const struct fgv_consumer *consumer)
+{
+    /* Relaxed: peek looks again. */
+    return atomic_load_explicit(&record_at_head(consumer)->commit, memory_order_relaxed) ==
+           (consumer->head ^ consumer->commit_key);
+}
+
 void fgv_consumer_release(struct fgv_consumer *consumer)
 {
     if (consumer->peeked_bytes == 0)

@@ -61,7 +61,7 @@ def test_nothing_is_left_to_fill_in(tree: Path) -> None:
     [source] = tree.glob("usr/src/fairgv-*")
     version = source.name.removeprefix("fairgv-")
     assert f'PACKAGE_VERSION="{version}"' in (source / "dkms.conf").read_text()
-    assert f'MODULE_VERSION("{version}")' in (source / "fairgv.c").read_text()
+    assert f'MODULE_VERSION("{version}")' in (source / "module.c").read_text()
 
 
 def test_nobody_but_root_can_write_what_is_installed(tree: Path) -> None:

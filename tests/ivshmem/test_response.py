@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivshmem.region import Wake, ffi, lib
+from tests.end_to_end.host import wait_until
 
 from .conftest import Guest
 
@@ -118,9 +119,13 @@ def wait_learnt(wake: Wake, spin_ns: int, wait: Any, oversleep: Any, length_s: f
 @pytest.mark.parametrize("spin_ns", [0, 50_000, 1_000_000])
 def test_waits_are_learnt(wake: Wake, spin_ns: int) -> None:
     wait, oversleep = ffi.new("struct fgv_face_habit *"), ffi.new("struct fgv_face_habit *")
-    for _ in range(10):
+
+    def is_learnt() -> bool:
         wait_learnt(wake, spin_ns, wait, oversleep, 0.02)
-    assert wait.mean_ns > 0.9 * 0.02 * SECOND, "the completer may begin before the wait, by what a thread's start takes"
+        return bool(wait.mean_ns > 0.9 * 0.02 * SECOND)
+
+    # Not of the first waits on a busy machine, where a thread starts late and the completer begins before the wait.
+    wait_until(is_learnt, "how long waits last is known")
     if wake is not Wake.FUTEX:
         assert oversleep.mean_ns > 0, "naps are never exact"
 

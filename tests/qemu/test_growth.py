@@ -6,7 +6,7 @@ One boot of each QEMU serves the tests, in their order; those that boot it anew,
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +15,14 @@ from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT
 from backend_host.vm.accelerator import AcceleratorChoice, choose_accelerator
 from backend_host.vm.guest import Guest
-from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, build_image
+from backend_host.vm.initramfs import PROGRAM_FOLDER, build_image
+from backend_host.vm.kernel import Kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 from tests.programs.build import build_one
-from tests.qemu.test_memory_device import RELEASES
+from tests.qemu.programs import build_program
+from tests.qemu.scene import RELEASES
+from tests.vm.guest_package import MODULE, USER, is_well, package_files, prepare
 from tests.vm.guest_shell import Answer, GuestShell, shell_command
 
 pytestmark = pytest.mark.qemu
@@ -29,7 +32,6 @@ MIB = 1 << 20
 NAME = "test-growth"
 REGION_BYTES, LIMIT_BYTES, WINDOW_BYTES = 32 * MIB, 96 * MIB, 256 * MIB
 EACH_MIB = 8
-GUEST_LIBRARY = PACKAGE_ROOT / "build/guest/libcuda.so.1"
 _DEVICE = """\
   <qemu:commandline>
     <qemu:arg value='-chardev'/>
@@ -60,6 +62,14 @@ class House:
         """Runs the program to its end."""
         return self.shell.run(f"/programs/pinned_memory {EACH_MIB} {nr_buffers} {' '.join(more)}", 240)
 
+    def user(self, line: str) -> Answer:
+        """A line of an ordinary user's."""
+        return self.shell.run(f"su {USER} -c '{line}'", 240)
+
+    def check(self) -> str:
+        """What `fairgv-guest check` says to that user."""
+        return self.user("/usr/bin/fairgv-guest check").output
+
     def await_idle(self) -> int:
         """Free bytes of the heap once no program has any."""
         wait_until(lambda: not self.vgpu()["clients"], "no client is there")
@@ -80,7 +90,7 @@ def passes(answer: Answer, nr_buffers: int) -> bool:
 
 def refused_at(answer: Answer) -> int:
     """The number of the buffer that the program did not get."""
-    found = re.match(r"buffer (\d+): cudaErrorMemoryAllocation$", answer.output, re.MULTILINE)
+    found = re.search(r"^buffer (\d+): cudaErrorMemoryAllocation$", answer.output, re.MULTILINE)
     assert found, answer.output
     return int(found[1])
 
@@ -101,6 +111,8 @@ def house(
     request: pytest.FixtureRequest,
     instance: PrivateLibvirt,
     choice: AcceleratorChoice,
+    kernel: Kernel,
+    module: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[House]:
     emulator = PACKAGE_ROOT / "build/qemu" / request.param / "qemu-system-x86_64"
@@ -112,8 +124,13 @@ def house(
     sockets.mkdir()
     instance.hand_over(sockets)
     build_one("pinned_memory")
-    files = {PurePosixPath("/programs/pinned_memory"): PROGRAMS / "pinned_memory", GUEST_LIBRARY_PATH: GUEST_LIBRARY}
-    image = build_image(folder, [shell_command()], files)
+    files = {
+        PROGRAM_FOLDER / "pinned_memory": PROGRAMS / "pinned_memory",
+        PROGRAM_FOLDER / "memory_module": build_program("memory_module", folder),
+        MODULE: module,
+        **package_files(tmp_path_factory.mktemp("package")),
+    }
+    image = build_image(folder, [shell_command()], files, kernel=kernel)
 
     def amend(definition: str) -> str:
         """As an operator would write it."""
@@ -191,6 +208,32 @@ def test_a_reset_gives_everything_back(house: House) -> None:
     house.await_idle()
     assert passes(house.pin(8), 8)
     assert house.vgpu()["window_bytes"] > 0
+
+
+@ONE_RELEASE
+def test_an_ordinary_user_with_the_kernel_module(house: House) -> None:
+    """Of a guest that was just reset. The window is as far as root's program before made it grow."""
+    without = house.shell.run(f"{prepare()}; su {USER} -c '/usr/bin/fairgv-guest check'").output
+    assert "note:     pinned memory does not grow beyond the region: the kernel module has not taken" in without
+    assert house.shell.run(f"insmod {MODULE}; chgrp fairgv /dev/fairgv0").exit_code == 0
+    pin = f"/programs/pinned_memory {EACH_MIB} 100"
+
+    answer = house.user(pin)
+    assert 0 < refused_at(answer) <= REGION_BYTES // MIB // EACH_MIB
+    assert "no more pinned memory than the region has: /dev/fairgv-memory0 is not for this user" in answer.output
+    assert f"/dev/fairgv-memory0 is not open to {USER}" in house.check()
+
+    house.shell.run("chgrp fairgv /dev/fairgv-memory0")
+    assert "works:    pinned memory grows beyond the region, through /dev/fairgv-memory0" in house.check()
+    before = house.vgpu()["window_bytes"]
+    answer = house.user(pin)
+    assert before < house.vgpu()["window_bytes"] <= LIMIT_BYTES
+    assert passes(answer, refused_at(answer))
+    assert refused_at(answer) * EACH_MIB * MIB > LIMIT_BYTES
+    house.await_idle()
+    assert house.user("/programs/memory_module attack").output == "PASS"
+    assert is_well(house.shell.run("dmesg").output)
+    house.shell.run("rmmod fairgv")
 
 
 @ONE_RELEASE

@@ -1,108 +1,29 @@
 """The device fairgv-memory in a booted guest, for each QEMU that has patches: memory grows under a program, both sides see it, neither can
 harm the machine.
 
-One boot of each serves all tests, in their order. A device that a peer has broken is unplugged, and a new one plugged.
+One boot of each serves all tests, in their order, and those of test_memory_module.py. A device that a peer has broken is unplugged, and a new
+one plugged.
 """
 
 import fcntl
 import mmap
 import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from backend_host.config import PACKAGE_ROOT
-from backend_host.vm.initramfs import PROGRAM_FOLDER, build_image
 from tests.end_to_end.host import wait_until
-from tests.qemu.machine import WINDOW_BYTES, Machine
+from tests.qemu.machine import WINDOW_BYTES
 from tests.qemu.peer import HELLO, PIECE, REFUSE, RESET, WANT, Message, Peer, make_memfd
-from tests.vm.guest_shell import Answer, GuestShell, shell_command
+from tests.qemu.scene import Scene
 
 pytestmark = pytest.mark.qemu
 
-RELEASES = ["debian-12", "debian-13"]
 MIB = 1 << 20
 MAX_PIECES = 64
 IDLE, ASKING, BROKEN = range(3)
 NONE, INVALID, BUSY, REFUSED, FULL, NO_PEER, PROTOCOL = range(7)
-
-
-@dataclass
-class Scene:
-    """A running machine and its shell."""
-
-    machine: Machine
-    shell: GuestShell
-
-    def steps(self, *steps: str) -> Answer:
-        """Runs the guest's program to its end."""
-        answer = self.shell.run(f"/programs/memory_client {' '.join(steps)}")
-        assert answer.exit_code == 0, answer.output
-        return answer
-
-    def begin(self, *steps: str) -> None:
-        """Starts it, to be ended by `finish`."""
-        self.shell.run(f"/programs/memory_client {' '.join(steps)} >/tmp/output 2>&1 &")
-
-    def finish(self) -> str:
-        """What it printed."""
-        answer = self.shell.run("wait $!")
-        output = self.shell.run("/bin/busybox cat /tmp/output").output
-        assert answer.exit_code == 0, output
-        return output
-
-    def status(self) -> dict[str, int]:
-        words = self.steps("status").output.split()
-        numbers = dict(zip(words[::2], words[1::2], strict=True))
-        assert int(numbers.pop("magic"), 16) == 0x14D564746, "magic and version"
-        return {name: int(number) for name, number in numbers.items()}
-
-    def reset(self) -> None:
-        """As the reset button does."""
-        assert self.machine.command("system_reset") == {"return": {}}
-        self.shell.await_boot()
-
-    def replug(self) -> None:
-        """A device that remembers nothing."""
-        self.machine.unplug()
-        self.machine.plug()
-        wait_until(
-            lambda: "10f0" in self.shell.run("cat /sys/bus/pci/devices/*/device").output, "the guest has the device"
-        )
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("programs") / "memory_client"
-    source = Path(__file__).with_name("memory_client.c")
-    options = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", *options, "-o", str(program), str(source)], check=True)
-    return program
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def scene(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    emulator = PACKAGE_ROOT / "build/qemu" / request.param / "qemu-system-x86_64"
-    assert emulator.exists(), "run qemu_patches/build first"
-    folder = tmp_path_factory.mktemp(request.param)
-    image = build_image(folder, [shell_command()], {PROGRAM_FOLDER / program.name: program})
-    with Machine(emulator, image, folder) as machine:
-        shell = GuestShell(machine)
-        shell.await_boot()
-        yield Scene(machine, shell)
-
-
-@pytest.fixture
-def peer(scene: Scene) -> Iterator[Peer]:
-    """One that has heard what the device is."""
-    with Peer(scene.machine.peer_path) as peer:
-        hello = peer.expect(HELLO)
-        assert (hello.version, hello.nr_bytes) == (1, WINDOW_BYTES)
-        yield peer
 
 
 def word(memory: mmap.mmap, offset: int) -> int:
@@ -156,18 +77,15 @@ def test_migration_is_refused_with_the_reason(scene: Scene) -> None:
 
 
 def test_reset_gives_everything_back(scene: Scene, peer: Peer) -> None:
+    """And what is answered afterwards, to a question from before, is void."""
     assert scene.machine.nr_pieces_held() > 0
-    scene.reset()
-    assert peer.expect(RESET).nr_bytes == 0
-    wait_until(lambda: scene.machine.nr_pieces_held() == 0, "QEMU has let go of all pieces")
-    assert scene.status() == dict(window=WINDOW_BYTES, mapped=0, wanted=0, state=IDLE, error=NONE, changes=0, pieces=0)
-
-
-def test_what_is_answered_after_a_reset_is_void(scene: Scene, peer: Peer) -> None:
-    scene.steps(f"ask {MIB}")
+    scene.steps(f"ask {7 * MIB}")
     late = peer.expect(WANT)
     scene.reset()
-    assert peer.expect(RESET).id == late.id
+    reset = peer.expect(RESET)
+    assert (reset.id, reset.nr_bytes) == (late.id, 0)
+    wait_until(lambda: scene.machine.nr_pieces_held() == 0, "QEMU has let go of all pieces")
+    assert scene.status() == dict(window=WINDOW_BYTES, mapped=0, wanted=0, state=IDLE, error=NONE, changes=0, pieces=0)
     scene.begin(f"want {2 * MIB}")
     want = peer.expect(WANT)
     peer.give(late)

@@ -13,24 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "ivshmem/device.h"
 
 #define PAGE 4096u
-
-static unsigned nr_wrong;
-
-static void expect(bool is_so, const char *what)
-{
-    if (is_so)
-        return;
-    nr_wrong++;
-    printf("wrong: %s (errno %d)\n", what, errno);
-}
-
-static bool fails(long result, int error)
-{
-    return result == -1 && errno == error;
-}
 
 static long wait_for(int device, uint32_t vector, uint32_t seen, uint64_t timeout_ns)
 {

@@ -23,20 +23,19 @@ from backend_host.vm.initramfs import build_image
 from backend_host.vm.kernel import find_kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
+from tests.vm.guest_package import MODULE, USER, is_well, module_for, package_files, prepare
 from tests.vm.guest_shell import Answer, GuestShell, shell_command
 
 pytestmark = pytest.mark.vm
 
 NAME = "test-module"
 ATTACH = ("attach", NAME, "--region", "64M", "--doorbell")
-USER = "cuda"
 MEMORY_MIB = 256
 SHORT_MS, LONG_MS = 300, 60_000
 NR_CYCLES = 3
 IN_THE_GUEST = ("vector_add", "spin", "bandwidth")
 PREPARE = f"""\
-echo root:x:0:0::/:/bin/sh >/etc/passwd; echo {USER}:x:1000:1000::/tmp:/bin/sh >>/etc/passwd; \
-echo fairgv:x:500:{USER} >/etc/group; unset LD_LIBRARY_PATH; \
+{prepare()}; unset LD_LIBRARY_PATH; \
 echo include /etc/ld.so.conf.d/\\*.conf >/etc/ld.so.conf; ldconfig && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
 PCI = "$(dirname $(grep -l 0x1110 /sys/bus/pci/devices/*/device))"
 
@@ -94,32 +93,6 @@ class House:
         return int(started[-1])
 
 
-def module_for(release: str, folder: Path) -> Path:
-    """Built with the headers of the distribution's kernel."""
-    source = PACKAGE_ROOT / "frontend_guest/kmod"
-    command = ["make", "-s", "-C", str(source), f"KERNEL={release}", f"BUILD={folder}"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    assert "fairgv.c" not in answer.stderr, answer.stderr  # no warning about it; others are the kernel's
-    return folder / "fairgv.ko"
-
-
-def package_files(folder: Path) -> dict[PurePosixPath, Path]:
-    """What the package installs, and ldconfig, which a real system has."""
-    build = PACKAGE_ROOT / "frontend_guest/package/build"
-    subprocess.run([build, PACKAGE_ROOT / "build/guest", folder], check=True, capture_output=True)
-    [package] = folder.glob("*.deb")
-    tree = folder / "tree"
-    subprocess.run(["dpkg-deb", "--extract", package, tree], check=True)
-    found = {PurePosixPath("/") / path.relative_to(tree): path for path in tree.rglob("*") if path.is_file()}
-    assert PurePosixPath("/usr/bin/fairgv-guest") in found
-    return {
-        **found,
-        PurePosixPath("/bin/ldconfig"): Path("/sbin/ldconfig"),
-        PurePosixPath("/sbin/ldconfig"): Path("/sbin/ldconfig"),
-    }
-
-
 @pytest.fixture(scope="module")
 def house(
     instance: PrivateLibvirt, choice: AcceleratorChoice, tmp_path_factory: pytest.TempPathFactory
@@ -135,7 +108,7 @@ def house(
     files = {PurePosixPath("/programs") / name: PROGRAMS / name for name in IN_THE_GUEST}
     files |= {
         PurePosixPath("/programs/device_attack"): attack,
-        PurePosixPath("/fairgv.ko"): module_for(kernel.release, tmp_path_factory.mktemp("kmod")),
+        MODULE: module_for(kernel.release, tmp_path_factory.mktemp("kmod")),
     }
     files |= package_files(tmp_path_factory.mktemp("package"))
     image = build_image(folder, [shell_command()], files, kernel=kernel)
@@ -157,9 +130,8 @@ def assert_passes(answer: Answer) -> None:
 
 
 def assert_kernel_is_well(house: House) -> None:
-    """Nothing that a kernel says when a module has done wrong."""
     said = house.root("dmesg")
-    assert not re.search(r"BUG|WARNING|Oops|Call Trace|refcount|list_del", said), said
+    assert is_well(said), said
 
 
 def is_alive(pid: int) -> bool:

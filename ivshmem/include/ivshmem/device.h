@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * What the guest's kernel module offers through /dev/fairgvN, one device for each region: frontend_guest/kmod is the
- * one end, ivshmem/src/guest_bell.c the other. Included by both, so it needs nothing but the kernel's own headers.
+ * What the guest's kernel module offers: frontend_guest/kmod is the one end, ivshmem/src/guest_bell.c and
+ * frontend_guest/growth.c are the other. Included by both, so it needs nothing but the kernel's own headers.
  *
- * Memory: the region at offset 0, mapped write-back; at FGV_DEVICE_RUNG_OFFSET one page, read-only, with a count for
- * each interrupt vector (__u32 each), which grows by one whenever the host rings it.
+ * Mappings are shared ones, write-back. What is mapped may go: a device that is unbound or taken out, or memory that a
+ * reset of its device took, costs whoever touches it a SIGBUS, and calls fail with ENODEV.
  */
 #ifndef IVSHMEM_DEVICE_H
 #define IVSHMEM_DEVICE_H
@@ -12,6 +12,8 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
+/* /dev/fairgvN, one for each region. Memory: the region at offset 0; at FGV_DEVICE_RUNG_OFFSET one page, read-only,
+ * with a count for each interrupt vector (__u32 each), which grows by one whenever the host rings it. */
 #define FGV_DEVICE_ABI         1
 #define FGV_DEVICE_MAX_VECTORS 64
 #define FGV_DEVICE_RUNG_OFFSET (1ull << 40)
@@ -36,5 +38,22 @@ struct fgv_device_wait {
 #define FGV_DEVICE_WAIT _IOW(0xf6, 2, struct fgv_device_wait)
 /* Rings vector 0 of the peer in the argument. */
 #define FGV_DEVICE_RING _IO(0xf6, 3)
+
+/* /dev/fairgv-memoryN, one for each device fairgv-memory of a patched QEMU. Memory: the device's window at offset 0, of
+ * which the first `mapped_bytes` are there and can be mapped. */
+#define FGV_MEMORY_ABI 1
+
+struct fgv_memory_info {
+    __u32 abi;
+    __u32 reserved;
+    __u64 window_bytes; /* how much there can be at most */
+    __u64 mapped_bytes; /* how much there is now */
+};
+
+#define FGV_MEMORY_INFO _IOR(0xf6, 4, struct fgv_memory_info)
+/* Asks the host for so many bytes in all, whole pages, and waits for its answer; one program at a time. 0: there are at
+ * least so many. EINVAL: more than the window, or not pages. ENOMEM: the host refuses. ENOTCONN: no daemon is there.
+ * EBUSY, EIO, ETIME: the device does not do it. EINTR: a signal; the question stands, and asking again waits for it. */
+#define FGV_MEMORY_GROW _IOW(0xf6, 5, __u64)
 
 #endif

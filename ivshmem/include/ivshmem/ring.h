@@ -121,6 +121,8 @@ struct fgv_consumed {
 void fgv_consumer_init(struct fgv_consumer *consumer, uint8_t *ring, uint32_t ring_bytes, uint64_t commit_key,
                        uint32_t wake);
 enum fgv_consume_status fgv_consumer_peek(struct fgv_consumer *consumer, struct fgv_consumed *record);
+/* Whether there is anything to peek at: one load. */
+bool fgv_consumer_has(const struct fgv_consumer *consumer);
 /* Gives the room of the record just peeked back to the producers. */
 void fgv_consumer_release(struct fgv_consumer *consumer);
 

@@ -1,0 +1,19 @@
+"""How often a worker calls the driver for a launch that is waited for; times are nobody's promise here."""
+
+import pytest
+
+from benchmarks.transport import open_scene
+
+NR_ROUNDS = 500
+MEASURED_PART = 1 / 16
+"""At most so many launches are put between events, to learn the device's latency."""
+
+
+def test_a_launch_and_its_synchronisation_are_a_launch_a_mark_and_a_question() -> None:
+    with open_scene({"copy_mb_s": 0}) as scene:
+        calls = scene.synchronisation(NR_ROUNDS).calls
+        assert calls["cuLaunchKernel"] == 1
+        assert calls["cuEventRecord"] == pytest.approx(1, abs=2 * MEASURED_PART)
+        assert calls["cuEventQuery"] == pytest.approx(1, abs=2 * MEASURED_PART)
+        assert set(calls) <= {"cuLaunchKernel", "cuEventRecord", "cuEventQuery"}
+        assert scene.run("copy", "1", "16")["from_device"] > 0

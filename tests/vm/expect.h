@@ -1,0 +1,24 @@
+/* What guest programs that attack a device say of what they got away with. */
+#ifndef TESTS_VM_EXPECT_H
+#define TESTS_VM_EXPECT_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static unsigned nr_wrong;
+
+static void expect(bool is_so, const char *what)
+{
+    if (is_so)
+        return;
+    nr_wrong++;
+    printf("wrong: %s (errno %d)\n", what, errno);
+}
+
+static bool fails(long result, int error)
+{
+    return result == -1 && errno == error;
+}
+
+#endif
