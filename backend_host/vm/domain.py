@@ -128,6 +128,8 @@ def attach(
         domain = _find_domain(connection, name)
         definition = _check_attachable(domain)
         check_locked_memory(definition, region_bytes)
+        if doorbells is not None:
+            definition.check_atomics()
         shm_name = region_name(definition.uuid)
         owner = qemu_owner(connection, definition)
         server = None

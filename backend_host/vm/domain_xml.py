@@ -184,6 +184,8 @@ class DomainXml:
                 f"device {name} of domain {self.name} has a doorbell, and nothing says how large its region is: put "
                 f"<{PREFIX}:vgpu xmlns:{PREFIX}='{NAMESPACE}' region_bytes='268435456'/> into the domain's metadata"
             )
+        if found == "ivshmem-doorbell":
+            self.check_atomics()
         if len(self.shm_names()) > 1:
             raise VmError(
                 f"domain {self.name} has several devices of FairGV ({', '.join(self.shm_names())}): leave one of them"
@@ -275,6 +277,15 @@ class DomainXml:
     def domain_type(self) -> str:
         """kvm or qemu."""
         return self._root.get("type", "")
+
+    def check_atomics(self) -> None:
+        """Raises VmError for a machine whose atomic instructions are none for the host: a single vCPU's are emulated by loads and stores."""
+        if self.domain_type() == "qemu" and int(self._root.findtext("vcpu", "1")) < 2:
+            raise VmError(
+                f"domain {self.name} is emulated and has one vCPU, so what the host writes while the guest's atomic instructions run would be "
+                "lost, and a program that waits for its doorbell would hang: give it room for another, <vcpu current='1'>2</vcpu>, or attach "
+                "without --doorbell"
+            )
 
     def _our_element(self) -> ElementTree.Element | None:
         ours = [device for device in self._root.iterfind("devices/shmem") if _is_ours(device.get("name", ""))]

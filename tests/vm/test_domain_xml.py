@@ -24,10 +24,15 @@ UUID = "11111111-2222-3333-4444-555555555555"
 
 
 def definition(
-    devices: str = "", root: str = "pcie-root", arch: str = "x86_64", label: str = "", more: str = ""
+    devices: str = "",
+    root: str = "pcie-root",
+    arch: str = "x86_64",
+    label: str = "",
+    more: str = "",
+    kind: str = "kvm",
 ) -> DomainXml:
     return DomainXml(
-        f"<domain type='kvm'><memory unit='GiB'>2</memory>{more}<name>one</name><uuid>{UUID}</uuid>"
+        f"<domain type='{kind}'><memory unit='GiB'>2</memory>{more}<name>one</name><uuid>{UUID}</uuid>"
         f"<os><type arch='{arch}' machine='pc-q35-7.2'/></os>"
         f"<devices><controller type='pci' index='0' model='{root}'/>{devices}</devices>{label}</domain>"
     )
@@ -229,6 +234,26 @@ def test_where_the_memory_device_listens(arguments: tuple[str, ...], path: str |
 def test_locked_memory(more: str, region_bytes: int, is_refused: bool) -> None:
     with pytest.raises(VmError, match=r"hard_limit") if is_refused else contextlib.nullcontext():
         check_locked_memory(definition(more=more), region_bytes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "vcpus", "is_refused"),
+    [
+        ("qemu", "", True),
+        ("qemu", "<vcpu placement='static'>1</vcpu>", True),
+        ("qemu", "<vcpu placement='static' current='1'>2</vcpu>", False),
+        ("kvm", "", False),
+    ],
+)
+def test_emulated_atomics(kind: str, vcpus: str, is_refused: bool) -> None:
+    with pytest.raises(VmError, match=r"<vcpu current='1'>2</vcpu>") if is_refused else contextlib.nullcontext():
+        definition(kind=kind, more=vcpus).check_atomics()
+    bell = device_xml(f"fairgv-{UUID}", 64 << 20, server=Path("/run/fairgv/bell"))
+    sized = (
+        "<metadata><fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' region_bytes='67108864'/></metadata>"
+    )
+    with pytest.raises(VmError, match=r"<vcpu current='1'>2</vcpu>") if is_refused else contextlib.nullcontext():
+        definition(bell, kind=kind, more=vcpus + sized).check_device()
 
 
 def test_labels() -> None:
