@@ -18,6 +18,7 @@ from backend_host import tables
 from backend_host.config import (
     DEVICE_KINDS,
     PACKAGE_ROOT,
+    PREEMPTIONS,
     SLICING_MODES,
     Config,
     default_state_dir,
@@ -76,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         "--slicing",
         choices=SLICING_MODES,
         help="how large launches go: boxes (parts of the grid, the default), persistent (blocks that can be stopped), off (whole)",
+    )
+    start.add_argument(
+        "--preemption",
+        choices=PREEMPTIONS,
+        help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
     )
     start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
     start.set_defaults(run=_start)
@@ -147,6 +153,7 @@ def _config(options: argparse.Namespace) -> Config:
         policy=getattr(options, "policy", None),
         slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
         slicing=getattr(options, "slicing", None),
+        preemption=getattr(options, "preemption", None),
     )
 
 

@@ -55,6 +55,9 @@ class Config:
     """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
     slicing_run_blocks: int = 0
     """After so many blocks a persistent kernel stops by itself; 0: when it is told to."""
+    preemption: str = "withdraw"
+    """What becomes of a kernel that outlives its turn, where the GPU preempts: withdraw (it is taken off the GPU until its turn comes again,
+    where the driver lets its owner do that), driver (it shares the GPU with the next one, by the driver's time slices); docs/slicing.md."""
     watchdog_s: int = 300
     """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never."""
     cuda_library: str = "libcuda.so.1"
@@ -92,6 +95,7 @@ class Config:
 
 
 SLICING_MODES = ("off", "boxes", "persistent")
+PREEMPTIONS = ("withdraw", "driver")
 MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
@@ -171,6 +175,8 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"nr_warm_workers must be from 0 to {MAX_WARM_WORKERS}, not {config.nr_warm_workers}")
     if config.slicing not in SLICING_MODES:
         raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
+    if config.preemption not in PREEMPTIONS:
+        raise ConfigError(f"preemption must be one of {', '.join(PREEMPTIONS)}, not {config.preemption!r}")
     for name in (
         "slicing_threshold_blocks",
         "slicing_least_blocks",

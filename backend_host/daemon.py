@@ -34,7 +34,13 @@ from backend_host.vm.doorbell import Doorbells
 from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
 from backend_host.worker.control import ControlPage
-from backend_host.workers import WorkerPool, slicing_settings, worker_environment, worker_identity
+from backend_host.workers import (
+    WorkerPool,
+    preemption_environment,
+    slicing_settings,
+    worker_environment,
+    worker_identity,
+)
 from scheduler.registry import make_policy
 
 MAX_WEIGHT = 10_000
@@ -118,6 +124,8 @@ class Daemon:
         self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
         environment = worker_environment(identity, config.state_dir)
+        if self._device.preempts:
+            environment |= preemption_environment(config)
         slicing = slicing_settings(config)
         pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
         pool.start()

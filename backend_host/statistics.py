@@ -25,6 +25,8 @@ class ClientStatistics:
     nr_sliced: int = 0
     """Large launches that went in parts, `nr_parts` of them; `whole` counts those that did not, by reason."""
     nr_parts: int = 0
+    nr_withdrawn: int = 0
+    """How often work was taken off the device, for others."""
     nr_variants: int = 0
     """Kernels of which a variant was made for that; it took `variant_ns`."""
     variant_ns: int = 0
@@ -48,6 +50,7 @@ class ClientStatistics:
             last_error=reading.last_error,
             nr_sliced=reading.nr_sliced,
             nr_parts=reading.nr_parts,
+            nr_withdrawn=reading.nr_withdrawn,
             nr_variants=reading.nr_variants,
             variant_ns=reading.variant_ns,
             whole=reading.whole,
@@ -67,6 +70,7 @@ class Totals:
     from_device_bytes: int = 0
     nr_sliced: int = 0
     nr_parts: int = 0
+    nr_withdrawn: int = 0
     nr_variants: int = 0
     variant_ns: int = 0
     whole: dict[str, int] = field(default_factory=dict)
@@ -83,6 +87,7 @@ class Totals:
             from_device_bytes=self.from_device_bytes + client.from_device_bytes,
             nr_sliced=self.nr_sliced + client.nr_sliced,
             nr_parts=self.nr_parts + client.nr_parts,
+            nr_withdrawn=self.nr_withdrawn + client.nr_withdrawn,
             nr_variants=self.nr_variants + client.nr_variants,
             variant_ns=self.variant_ns + client.variant_ns,
             whole=dict(Counter(self.whole) + Counter(client.whole)),

@@ -82,9 +82,12 @@ def clients(entries: Sequence[Message]) -> RenderableType:
 
 
 def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
-    """A line for each vGPU that had any: how many went in parts, what that took to prepare, and why the others went whole."""
+    """A line for each vGPU that had any: how many went in parts, what that took to prepare, and why the others went whole. Another for each
+    whose kernels were taken off the device."""
     for entry in entries:
         totals = entry["totals"]
+        if totals["nr_withdrawn"]:
+            yield Text(f"{entry['name']}: taken off the device {totals['nr_withdrawn']} times in the midst of kernels")
         if not totals["nr_sliced"] and not totals["whole"]:
             continue
         whole = ", ".join(f"{count} {why}" for why, count in sorted(totals["whole"].items())) or "none"

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backend_host import channels
 from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
 from backend_host.errors import ConfigError, WorkerFailedError
 from backend_host.worker.control import ControlPage, ControlPageFullError, WorkerState
@@ -143,6 +144,16 @@ def worker_environment(identity: tuple[int, int], state_dir: Path) -> dict[str, 
     cache.mkdir(mode=0o700, exist_ok=True)
     os.chown(cache, *identity, follow_symlinks=False)
     return {"FAIRGV_SOFTGPU_CACHE": str(cache / "softgpu"), "CUDA_CACHE_PATH": str(cache / "cuda")}
+
+
+def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> dict[str, str]:
+    """The same, on a device that preempts: what a worker needs to take its work off it (backend_host/channels)."""
+    if config.preemption != "withdraw":
+        return {}
+    if not library.exists():
+        log.warning("kernels that outlive their turn share the GPU: %s is missing, `make build` makes it", library)
+        return {}
+    return {"LD_PRELOAD": ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))}
 
 
 class WorkerPool:

@@ -57,7 +57,8 @@ def _commands(name: str, nvcc: Nvcc, output: Path) -> list[list[str]]:
 
 def _sources(name: str) -> list[Path]:
     own = [SOURCES / f"{name}.cu", SOURCES / f"{name}_loops.c", SOURCES / f"{name}.h"]
-    return [path for path in [*own, SOURCES / "common.c", SOURCES / "common.h"] if path.exists()]
+    shared = [SOURCES / part for part in ("check.h", "common.c", "common.h", "window.h")]
+    return [path for path in [*own, *shared] if path.exists()]
 
 
 def build(name: str) -> Path:
@@ -69,6 +70,22 @@ def build(name: str) -> Path:
             _objects(name)[0].parent.mkdir(parents=True, exist_ok=True)
             for command in _commands(name, nvcc, unfinished):
                 subprocess.run(command, check=True)
+    return program
+
+
+def build_without_ptx(name: str, capability: int) -> Path:
+    """A program of a single file with machine code for one compute capability (90 for 9.0) and nothing else, as NVIDIA's libraries have it."""
+    nvcc = find_nvcc()
+    program = OUTPUT / f"{name}.sm_{capability}"
+    only = ("-gencode", f"arch=compute_{capability},code=sm_{capability}")
+
+    def command(output: Path) -> list[str]:
+        [whole] = _commands(name, nvcc, output)
+        return [*whole, *only]
+
+    with rebuilding(program, seal_of([command(program)], _sources(name), nvcc)) as unfinished:
+        if unfinished:
+            subprocess.run(command(unfinished), check=True)
     return program
 
 

@@ -44,6 +44,7 @@ void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to
 void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)
 {
     atomic_fetch_add_explicit(&grantee->vgpu->held_ns, held_ns, memory_order_relaxed);
+    grantee->turn_held_ns += held_ns;
 }
 
 uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes)

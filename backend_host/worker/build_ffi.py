@@ -1,7 +1,7 @@
 """Builds `backend_host.worker._worker`: the worker and the control page, in C, for Python. Run as `python -m backend_host.worker.build_ffi`.
 
-Everything is compiled into one extension module next to this file. CFLAGS and LDFLAGS of the environment are added, so that the same code
-builds with sanitizers.
+Everything is compiled into one extension module next to this file, but for backend_host/channels: that is a library by itself, since a worker
+has it loaded before libc. CFLAGS and LDFLAGS of the environment are added, so that the same code builds with sanitizers.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 from cffi import FFI
 
+from backend_host import channels
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
+
 INCLUDES = [HERE, HERE / "generated", ROOT / "cuda_api" / "include", ROOT / "ivshmem" / "include"]
 WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+HIDDEN = "-fvisibility=hidden"
+"""Calls between files of the module go straight, not through a table that another library could change."""
 
 PRELUDE = """
 #include "boost.h"
@@ -74,7 +80,7 @@ def make() -> FFI:
         PRELUDE,
         sources=[str(path) for path in sources()],
         include_dirs=[str(path) for path in INCLUDES],
-        extra_compile_args=[*WARNINGS, *flags],
+        extra_compile_args=[*WARNINGS, HIDDEN, *flags],
         extra_link_args=[
             *(flag for flag in flags if flag.startswith("-fsanitize")),
             *shlex.split(os.environ.get("LDFLAGS", "")),
@@ -82,6 +88,15 @@ def make() -> FFI:
         libraries=["dl"],
     )
     return builder
+
+
+def build_channels(to: Path = channels.LIBRARY) -> Path:
+    """Compiles the library that workers have loaded before libc, and returns `to`. The file is replaced whole, as below."""
+    fresh = to.with_name(f".{to.name}.{os.getpid()}")
+    flags = [*WARNINGS, "-D_GNU_SOURCE", "-fPIC", "-shared"]
+    subprocess.run([os.environ.get("CC", "cc"), *flags, "-o", str(fresh), str(channels.SOURCE)], check=True)
+    fresh.replace(to)
+    return to
 
 
 def build(to: Path) -> Path:
@@ -102,6 +117,7 @@ def main() -> None:
         "--to", type=Path, default=HERE, metavar="DIR", help="where to put the module (default: beside this file)"
     )
     print(build(parser.parse_args().to))
+    print(build_channels())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@
  * A device that preempts runs what two vGPUs have on it in turn. There a worker may clear its bit a moment before its
  * work is done, so that the next one's is there when it ends, or in the midst of a kernel that outlives its slice by
  * far. Who has work on the device is in `running`, and the time that several have is charged to each in equal parts.
+ * Where the driver lets it, such a worker takes its work off the device once the next one uses it, and waits as others
+ * do (withdraw.h).
  *
  * The next one is, of those that wait, the vGPU of the least standing: a number that the policy gives each vGPU, and
  * that grows by a rate of its own with the GPU time it is charged (start tag and 1/weight, for fair queuing). So the
@@ -35,7 +37,7 @@
 #include "whole.h"
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 5u
+#define FGV_CONTROL_VERSION 6u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -104,7 +106,9 @@ struct fgv_worker_slot {
     _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
     char program[64];
     _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
-    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 4];
+    uint32_t reserved;
+    _Atomic uint64_t nr_withdrawn; /* how often its work was taken off the device */
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 16];
 };
 _Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 

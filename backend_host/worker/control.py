@@ -108,6 +108,8 @@ class WorkerReading:
     nr_parks: int
     nr_sliced: int
     nr_parts: int
+    nr_withdrawn: int
+    """How often its work was taken off the device."""
     nr_variants: int
     variant_ns: int
     whole: dict[str, int]
@@ -254,6 +256,7 @@ class ControlPage:
             nr_parks=reading.nr_parks,
             nr_sliced=reading.nr_sliced,
             nr_parts=reading.nr_parts,
+            nr_withdrawn=reading.nr_withdrawn,
             nr_variants=reading.nr_variants,
             variant_ns=reading.variant_ns,
             stalled_since_ns=reading.stalled_since_ns,

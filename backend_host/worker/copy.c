@@ -89,6 +89,9 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
     }
     if (result == CUDA_SUCCESS) {
         fgv_count(&worker->slot->from_device_bytes, fixed->bytes);
+        if (fixed->place == PLACE_ARENA && fixed->bytes < worker->layout.chunk_bytes) {
+            fgv_count(&worker->slot->nr_round_trips, 1); /* the last part: the program waits for its chunk */
+        }
     }
     return result;
 }

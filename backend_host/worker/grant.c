@@ -227,13 +227,15 @@ static void begin_waiting(struct fgv_grantee *grantee, uint64_t now_ns)
 static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 {
     grantee->turn_since_ns = now_ns;
+    grantee->turn_held_ns = 0;
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
 }
 
 /* Whether it pays to coschedule the client is judged by its turns alone: while others have the GPU it can only wait. */
 static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 {
-    grantee->window_ns += now_ns > grantee->turn_since_ns ? now_ns - grantee->turn_since_ns : 0;
+    const uint64_t from_ns = grantee->turn_since_ns + grantee->turn_held_ns;
+    grantee->window_ns += now_ns > from_ns ? now_ns - from_ns : 0;
     grantee->window_round_trips +=
         atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed) - grantee->turn_round_trips;
     if (grantee->window_ns < FGV_INTERACTIVE_NS) {
@@ -362,15 +364,25 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee)
     return place_of(grantee->control, grantee->number).standing <= other.standing;
 }
 
-bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee)
+bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
 {
     uint32_t next = choose(grantee->control, grantee->number);
     if (next == FGV_NOBODY) {
         return false;
     }
     struct place other = place_of(grantee->control, next);
-    return other.since_ns > grantee->turn_since_ns &&
-           other.standing < place_of(grantee->control, grantee->number).standing;
+    double per_ns = atomic_load_explicit(&grantee->control->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
+    return other.since_ns > grantee->turn_since_ns + late_ns &&
+           other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
+}
+
+uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    struct fgv_control *control = grantee->control;
+    uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
+    struct fgv_vgpu_slot *holder = vgpu_of(control, FGV_GRANT_HOLDER(word));
+    const bool is_beside = holder && holder != grantee->vgpu && has_common(&holder->members, &control->running);
+    return is_beside ? elapsed_ns(control, word, now_ns) : 0;
 }
 
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
@@ -419,6 +431,9 @@ void fgv_grant_close(struct fgv_grantee *grantee)
 
 void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running)
 {
+    if (fgv_set_has(&grantee->control->running, grantee->slot_index) == is_running) {
+        return; /* nobody else changes it while the worker lives */
+    }
     if (is_running) {
         fgv_set_add(&grantee->control->running, grantee->slot_index);
     } else {

@@ -30,8 +30,10 @@ struct fgv_grantee {
     uint32_t slot_index;
     bool is_user;
     bool is_waiting;
-    /* How often its client waits: answers and time of its turns, of this one from here on and of those before. */
+    /* How often its client waits: answers and time of its turns, of this one from here on and of those before. What a
+     * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
     uint64_t turn_since_ns;
+    uint64_t turn_held_ns;
     uint64_t turn_round_trips;
     uint64_t window_ns;
     uint64_t window_round_trips;
@@ -66,8 +68,11 @@ void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns);
 bool fgv_grant_others_wait(const struct fgv_grantee *grantee);
 /* True when no other vGPU that waits stands before its own. */
 bool fgv_grant_is_first(const struct fgv_grantee *grantee);
-/* True when the next vGPU stands before its own and did not wait yet when this worker's turn began. */
-bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee);
+/* True when the next vGPU did not wait yet when this worker's turn was `late_ns` old, and stands before its own, even
+ * if it had been charged for `owed_ns` more. */
+bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
+/* For how long another vGPU has had the grant in one go, with work on the device now; 0: none has. */
+uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
 /* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
  * waits. */
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);

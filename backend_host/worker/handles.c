@@ -11,9 +11,11 @@
 /* Beside a kind: an entry whose number is the driver's object, and which leads to the number of that. */
 #define BY_NATIVE 0x40
 
+/* The product's upper half depends on the lower bits alone, and the first objects of all kinds differ in the upper ones
+ * of their numbers: those are folded down. */
 static uint32_t hash(uint64_t number, uint8_t kind)
 {
-    uint64_t mixed = (number ^ ((uint64_t)kind << 56)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (number ^ (number >> 32) ^ kind) * UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t)(mixed >> 32);
 }
 

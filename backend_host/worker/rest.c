@@ -11,6 +11,7 @@
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
  * hundred, while the driver is left alone for most of the time. */
 #define POLL_PART        128
+#define RING_LOOKS       4u
 #define SPIN_NS          UINT64_C(20000)
 #define SPIN_MIN_NS      UINT64_C(5000)
 #define SPIN_MAX_NS      UINT64_C(200000)
@@ -107,6 +108,9 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (fgv_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
     }
+    if (fgv_turn_is_off(worker)) {
+        return BELL_NS;
+    }
     uint64_t poll_ns = PARK_NS;
     if (!is_kicked(worker, poll_ns, is_held_up)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
@@ -148,14 +152,18 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
 }
 
 /* A moment of spinning. At first without the kernel's help; then whoever is ready to run on this core, the device
- * library's own threads say, goes first. */
-static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns)
+ * library's own threads say, goes first. With nothing else to look at, the ring is looked at more often than the clock
+ * and all that goes with it. */
+static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns, bool has_more_to_watch)
 {
-    if (quiet_ns < worker->yield_after_ns) {
-        __builtin_ia32_pause();
-    } else {
+    if (quiet_ns >= worker->yield_after_ns) {
         sched_yield();
+        return;
     }
+    uint32_t nr_looks = has_more_to_watch ? 1 : RING_LOOKS;
+    do {
+        __builtin_ia32_pause();
+    } while (--nr_looks != 0 && !fgv_consumer_has(&worker->consumer));
 }
 
 /* The GPU is about to be handed over to our vGPU, which waits for it. */
@@ -177,17 +185,17 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
     }
     uint64_t quiet_ns = now_ns - worker->quiet_since_ns;
     if (is_alerted(worker, now_ns)) {
-        pass_time(worker, quiet_ns);
+        pass_time(worker, quiet_ns, true);
         return;
     }
-    bool is_busy = worker->nr_unfinished != 0 || worker->first_waiter;
+    bool is_busy = !fgv_turn_is_off(worker) && (worker->nr_unfinished != 0 || worker->first_waiter);
     if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
         fgv_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->spin_ns;
     uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
     if (timeout_ns == 0) {
-        pass_time(worker, quiet_ns);
+        pass_time(worker, quiet_ns, is_busy || is_held_up || worker->hosts.nr != 0 || worker->grantee.is_waiting);
         return;
     }
     uint64_t begun_ns = fgv_clock_ns();

@@ -52,6 +52,16 @@ static bool is_synchronisation(uint16_t call)
            call == FGV_CALL_cuStreamSynchronize || call == FGV_CALL_cuEventSynchronize;
 }
 
+/* Of a launch that nobody waited for. Exchanged only when there is one: every call of the guest reads its cache line,
+ * which an exchange would take away from it, before the answer and for its next call. */
+static CUresult take_deferred(struct fgv_worker *worker)
+{
+    _Atomic uint32_t *error = &worker->client->deferred_error;
+    return atomic_load_explicit(error, memory_order_relaxed) == 0
+               ? CUDA_SUCCESS
+               : (CUresult)atomic_exchange_explicit(error, 0, memory_order_relaxed);
+}
+
 void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, uint16_t response, CUresult result,
                 const void *reply)
 {
@@ -62,7 +72,7 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
     if (response != FGV_NO_RESPONSE) {
         if (result == CUDA_SUCCESS && service && is_synchronisation(service->number)) {
             /* Who waited for a launch learns what became of it, and not only who calls next. */
-            result = (CUresult)atomic_exchange_explicit(&worker->client->deferred_error, 0, memory_order_relaxed);
+            result = take_deferred(worker);
         }
         uint32_t reply_bytes = result == CUDA_SUCCESS && reply && service ? service->reply_bytes : 0;
         fgv_count(&worker->slot->nr_round_trips, 1);

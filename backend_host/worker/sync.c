@@ -352,6 +352,9 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         stream->is_busy = false;
         fgv_stream_free_if_unused(stream);
     }
+    if (is_progress) {
+        fgv_waiters_answer(worker); /* before the accounts: somebody is waiting */
+    }
     if (before != worker->nr_unfinished) {
         if (worker->busy_since_ns == 0) {
             worker->busy_since_ns = worker->polled_ns; /* it began and ended since nothing ran */

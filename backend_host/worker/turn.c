@@ -12,7 +12,9 @@
  * (latency.c). It is charged when work ends and, for long kernels, as they go.
  *
  * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
- * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far.
+ * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far. Such a kernel
+ * runs beside the next one's at first, which costs nothing when that wants the device for a moment only; when it wants
+ * more the kernel is taken off the device, where there is a way (withdraw.h), and goes on in this one's next turn.
  *
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
@@ -30,6 +32,8 @@
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
 #define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
 #define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
+#define FGV_OWED_SLICE_PART   32               /* of it: before that much, nobody is given way to */
+#define FGV_NEWCOMER_LOOK_NS  UINT64_C(50000)
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
@@ -42,9 +46,7 @@
 #define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
 #define FGV_MAX_STALLS         10u
 #define FGV_MARKS_IN_QUEUE     4u
-#define FGV_LEAD_NS UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
-/* What is left then may be done late: the device gives the next one a time slice of its own first. */
-#define FGV_TAIL_NS      UINT64_C(5000000)
+#define FGV_LEAD_NS      UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
 #define FGV_OVERRUN_PART 2u               /* of the slice: more than that much of it beyond its end is not waited for */
 #define FGV_ALERT_NS     UINT64_C(200000) /* so long before a slice ends the next one is woken */
 #define FGV_SWITCH_NS    UINT64_C(400000) /* of the device's time for a switch to another vGPU and back */
@@ -65,7 +67,7 @@ static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
     return mean_ns == 0 ? sample_ns : (mean_ns * 3 + sample_ns) / 4;
 }
 
-static void charge(struct fgv_worker *worker, uint64_t now_ns)
+void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
 {
     if (now_ns > worker->busy_since_ns) {
         fgv_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
@@ -87,7 +89,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
     }
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
         fgv_latency_finish(worker, now_ns);
-        charge(worker, now_ns);
+        fgv_turn_charge(worker, now_ns);
         fgv_grant_set_running(&worker->grantee, false);
         worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;
@@ -105,9 +107,9 @@ static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
     worker->pause_since_ns = 0;
 }
 
-static void end_hold(struct fgv_worker *worker, uint64_t now_ns)
+static void end_hold(struct fgv_worker *worker, uint64_t now_ns, bool others_wait)
 {
-    if (worker->idle_since_ns != 0 && fgv_grant_others_wait(&worker->grantee)) {
+    if (worker->idle_since_ns != 0 && others_wait) {
         fgv_grant_charge_hold(&worker->grantee, now_ns - worker->idle_since_ns);
     }
     worker->idle_since_ns = 0;
@@ -155,21 +157,48 @@ static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
     return fitting(worker, left_ns, 1);
 }
 
-/* A launch that goes in parts can stop at any of them: it does for somebody who slept, comes back and stands before its
- * vGPU, once this one has had some of its slice. */
-static bool gives_way(struct fgv_worker *worker, uint64_t left_ns)
+static uint32_t sequence_of(const struct fgv_grantee *grantee)
 {
-    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    worker->is_hurried = worker->parts.variant && left_ns != 0 && slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART &&
-                         fgv_grant_has_newcomer(&worker->grantee);
-    return worker->is_hurried;
+    return FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+}
+
+/* This turn is given up for a newcomer. */
+static bool is_hurried(const struct fgv_worker *worker)
+{
+    return worker->hurried_sequence == sequence_of(&worker->grantee);
+}
+
+/* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
+ * behind. What is shorter than a switch is no sleep: so programs that wait for each kernel are away after their turns.
+ */
+static bool has_newcomer(const struct fgv_grantee *grantee, uint64_t had_ns, uint64_t slice_ns)
+{
+    return (had_ns >= slice_ns / FGV_MIN_SLICE_PART && fgv_grant_has_newcomer(grantee, FGV_SWITCH_NS, 0)) ||
+           (had_ns >= slice_ns / FGV_OWED_SLICE_PART && fgv_grant_has_newcomer(grantee, 0, slice_ns));
+}
+
+/* A launch that goes in parts can stop at any of them, and other work be withdrawn. */
+static void look_for_newcomer(struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_grantee *grantee = &worker->grantee;
+    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
+    uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
+    const bool can_stop = worker->parts.variant || worker->withdrawal.hold;
+    if (!can_stop || left_ns == 0 || now_ns - worker->newcomer_looked_ns < FGV_NEWCOMER_LOOK_NS) {
+        return;
+    }
+    worker->newcomer_looked_ns = now_ns;
+    if (has_newcomer(grantee, had_ns, slice_ns)) {
+        worker->hurried_sequence = sequence_of(grantee);
+    }
 }
 
 /* What is left of the slice, or of the next one when it is its own too. */
 static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
-    if (gives_way(worker, left_ns)) {
+    if (is_hurried(worker)) {
         return 0;
     }
     if (left_ns == 0 && fgv_grant_renew(&worker->grantee, now_ns)) {
@@ -211,7 +240,7 @@ static uint32_t allowance_unwaited(struct fgv_worker *worker)
  * of a kernel that goes on for long is charged as it goes. */
 static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_ns)
 {
-    charge(worker, now_ns);
+    fgv_turn_charge(worker, now_ns);
     if (left_ns <= FGV_LEAD_NS) {
         fgv_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
         fgv_grant_set_running(&worker->grantee, false);
@@ -257,29 +286,37 @@ bool fgv_turn_fits_stream(struct fgv_worker *worker, const struct fgv_stream *st
     return false;
 }
 
+/* A look at the clock takes some 80 instructions: one of them is enough for a submission to an idle device. */
+static uint64_t clock_unless(uint64_t now_ns)
+{
+    return now_ns != 0 ? now_ns : fgv_clock_ns();
+}
+
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
+    uint64_t now_ns = 0; /* not read */
     if (fgv_nr_running(worker) == 0) {
-        worker->begun_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
+        worker->begun_ns = now_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
         if (worker->pause_since_ns != 0) {
-            end_pause(worker, worker->begun_ns);
+            end_pause(worker, now_ns);
         }
     }
-    if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, fgv_clock_ns()))) {
+    if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, clock_unless(now_ns)))) {
         worker->shared_ns = fgv_clock_ns();
         return false;
     }
+    const bool others_wait = fgv_grant_others_wait(grantee);
     if (worker->idle_since_ns != 0) {
-        end_hold(worker, fgv_clock_ns());
+        end_hold(worker, clock_unless(now_ns), others_wait);
     }
     if (worker->tail_until_ns != 0) {
-        end_tail(worker, fgv_clock_ns());
+        end_tail(worker, clock_unless(now_ns));
     }
-    if (!fgv_grant_others_wait(grantee)) {
+    if (!others_wait) {
         return worker->nr_unfinished < allowance_unwaited(worker);
     }
     worker->shared_ns = fgv_clock_ns();
@@ -302,18 +339,22 @@ static bool has_pending(const struct fgv_worker *worker)
 static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    uint32_t sequence = FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    uint32_t sequence = sequence_of(grantee);
     if (left_ns < FGV_ALERT_NS && worker->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
         worker->alerted_sequence = sequence;
         fgv_grant_alert_next(grantee);
     }
 }
 
-/* How much longer the device will be at it, by what it took so far. */
+/* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
+ * more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t end_ns = worker->last_finish_ns + worker->mean_ns * fgv_nr_running(worker);
-    return worker->mean_ns == 0 ? UINT64_MAX : end_ns > now_ns ? end_ns - now_ns : 0;
+    if (worker->mean_ns == 0 || now_ns > end_ns + FGV_LEAD_NS) {
+        return UINT64_MAX;
+    }
+    return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
 /* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
@@ -325,21 +366,34 @@ static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART && !worker->is_hurried) {
+    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART && !is_hurried(worker)) {
         return false;
     }
     make_way(worker, left_ns, now_ns);
     return true;
 }
 
+/* Since when the work that is on the device has kept it without any of it ending; 0: there is none. */
+static uint64_t stalled_since_ns(const struct fgv_worker *worker)
+{
+    if (fgv_nr_running(worker) == 0 || fgv_turn_is_off(worker)) {
+        return 0;
+    }
+    const uint64_t back_ns = worker->withdrawal.back_ns;
+    return worker->last_finish_ns > back_ns ? worker->last_finish_ns : back_ns;
+}
+
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     const bool is_running = fgv_nr_running(worker) != 0;
-    atomic_store_explicit(&grantee->slot->stalled_since_ns, is_running ? worker->last_finish_ns : 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&grantee->slot->stalled_since_ns, stalled_since_ns(worker), memory_order_relaxed);
+    if (fgv_turn_is_off(worker)) {
+        fgv_withdrawn_poll(worker, now_ns);
+        return;
+    }
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
-        charge(worker, now_ns);
+        fgv_turn_charge(worker, now_ns);
     }
     if (worker->nr_unfinished != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
         fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
@@ -348,12 +402,13 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_grant_wait_cancel(grantee);
     }
     if (!grantee->is_user) {
-        if (grantee->is_waiting) {
+        if (!fgv_withdraw_if_in_the_way(worker, now_ns) && grantee->is_waiting) {
             fgv_grant_nudge(grantee, now_ns);
         }
         return;
     }
     if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+        look_for_newcomer(worker, now_ns);
         uint64_t left_ns = slice_left_ns(worker, now_ns);
         alert_in_time(worker, left_ns);
         if (left_ns == 0) {
@@ -362,7 +417,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (!fgv_grant_has(grantee)) {
         if (try_to_make_way(worker, now_ns)) {
-            end_hold(worker, now_ns);
+            end_hold(worker, now_ns, fgv_grant_others_wait(grantee));
             fgv_grant_leave(grantee, has_pending(worker), now_ns);
         }
         return;
@@ -374,7 +429,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (worker->idle_since_ns == 0) {
         worker->idle_since_ns = now_ns;
     } else if (now_ns - worker->idle_since_ns >= patience_ns(worker, now_ns)) {
-        end_hold(worker, now_ns);
+        end_hold(worker, now_ns, fgv_grant_others_wait(grantee));
         fgv_grant_leave(grantee, false, now_ns);
     }
 }
@@ -390,6 +445,9 @@ void fgv_turn_pause(struct fgv_worker *worker)
 
 void fgv_turn_end_begin(struct fgv_worker *worker)
 {
+    if (fgv_turn_is_off(worker)) {
+        fgv_withdraw_end(worker); /* no driver lets go of what stands still */
+    }
     worker->ended_busy_ns = worker->busy_since_ns;
 }
 

@@ -246,26 +246,37 @@ static void run_waiter(struct fgv_worker *worker, struct fgv_waiter *waiter, boo
     free(waiter);
 }
 
-bool fgv_waiters_run(struct fgv_worker *worker)
+static bool run(struct fgv_worker *worker, bool only_answers)
 {
     bool is_progress = false;
     struct fgv_waiter **link = &worker->first_waiter;
     struct fgv_waiter *before = NULL;
     while (*link) {
         struct fgv_waiter *waiter = *link;
-        if (!is_satisfied(worker, waiter)) {
+        const bool is_over = is_satisfied(worker, waiter);
+        const bool is_answered = is_over && (is_overtaken(worker, waiter) || is_known(worker, waiter));
+        if (!is_over || (only_answers && !is_answered)) {
             before = waiter;
             link = &waiter->next;
             continue;
         }
         is_progress = true;
-        bool is_answered = is_overtaken(worker, waiter) || is_known(worker, waiter);
         unlink_waiter(worker, link, before);
         run_waiter(worker, waiter, is_answered);
         link = &worker->first_waiter; /* a handler may have answered others: context_destroy */
         before = NULL;
     }
     return is_progress;
+}
+
+bool fgv_waiters_run(struct fgv_worker *worker)
+{
+    return run(worker, false);
+}
+
+void fgv_waiters_answer(struct fgv_worker *worker)
+{
+    run(worker, true);
 }
 
 void fgv_waiters_drop(struct fgv_worker *worker)

@@ -218,6 +218,9 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
         refuse_client(worker, result);
         return (int)result;
     }
+    if (assignment->control->is_preemptive) {
+        fgv_withdraw_init(worker);
+    }
     worker->slot = worker->grantee.slot;
     worker->grantee.client = worker->client;
     atomic_store(&worker->slot->client, assignment->client);
@@ -289,10 +292,35 @@ static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
     return true;
 }
 
+static void look_around(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (now_ns - worker->looked_ns > LOOK_NS) {
+        look_after_client(worker, now_ns);
+        show_use(worker, now_ns);
+    }
+}
+
+/* A round while this worker's work is off the device. */
+static void stand_by(struct fgv_worker *worker)
+{
+    const uint64_t now_ns = fgv_clock_ns();
+    fgv_turn_poll(worker, now_ns);
+    look_around(worker, now_ns);
+    if (!fgv_turn_is_off(worker)) {
+        fgv_rest_end(worker);
+    } else if (!worker->ended) {
+        fgv_rest(worker, now_ns, true);
+    }
+}
+
 static void loop(struct fgv_worker *worker)
 {
     uint32_t nr_hurried = 0;
     while (!worker->ended) {
+        if (fgv_turn_is_off(worker)) {
+            stand_by(worker);
+            continue;
+        }
         bool is_held_up = false;
         bool is_news = worker->backlog.head != worker->backlog.tail && fgv_serve_backlog(worker);
         bool is_record = serve_ring(worker, &is_held_up);
@@ -315,10 +343,7 @@ static void loop(struct fgv_worker *worker)
         }
         fgv_turn_poll(worker, now_ns);
         fgv_parts_poll(worker);
-        if (now_ns - worker->looked_ns > LOOK_NS) {
-            look_after_client(worker, now_ns);
-            show_use(worker, now_ns);
-        }
+        look_around(worker, now_ns);
         if (is_news) {
             fgv_rest_end(worker);
         } else if (!worker->ended) {

@@ -30,6 +30,7 @@
 #include "ranges.h"
 #include "serve.h"
 #include "slicing.h"
+#include "withdraw.h"
 
 #define FGV_MAX_HANDLES       (1u << 20)
 #define FGV_MAX_CONTEXTS      64u
@@ -127,9 +128,11 @@ struct fgv_handles {
 /* How long it takes to get work to an idle device and to hear of its end; latency.c. */
 struct fgv_latency {
     uint64_t mean_ns;
-    uint32_t nr;                 /* measured so far */
-    uint32_t nr_until_next;      /* launches on an idle device until it is measured again */
-    struct fgv_context *context; /* of a measurement that is going on, else NULL */
+    uint32_t nr; /* measured so far */
+    uint32_t nr_tried;
+    uint32_t nr_until_next; /* launches on an idle device until it is measured again */
+    bool is_measuring;
+    struct fgv_context *context; /* of the events, NULL: there are none */
     CUevent events[2];           /* before and behind the launch */
     uint64_t seq;                /* of the launch */
     uint64_t begun_ns, launch_ns;
@@ -217,10 +220,11 @@ struct fgv_worker {
     uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
     struct fgv_latency latency;
-    uint64_t mean_ns;           /* of one submission, 0: unknown */
-    uint64_t idle_since_ns;     /* holding the grant with nothing to do */
-    uint32_t alerted_sequence;  /* of the grant for which the next one was woken in time */
-    bool is_hurried;            /* the grant was closed before the slice was over, for somebody who came back */
+    uint64_t mean_ns;          /* of one submission, 0: unknown */
+    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
+    uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
+    uint32_t hurried_sequence; /* of the grant that is given back before the slice is over, for a newcomer */
+    uint64_t newcomer_looked_ns;
     uint64_t shared_ns;         /* another vGPU was last seen to want the device, or to have it; 0: not lately */
     uint64_t ended_busy_ns;     /* the client has ended with work in flight: not charged from here on */
     uint64_t pause_since_ns;    /* nothing to do, with the grant or without */
@@ -233,6 +237,7 @@ struct fgv_worker {
     struct fgv_slicing_settings slicing;
     struct fgv_variant_maker maker;
     struct fgv_parts parts;
+    struct fgv_withdrawal withdrawal;
 
     fgv_inspector_fn inspector;
     bool has_printing; /* an image of which it is known that it may print: others need not be looked into */
@@ -324,6 +329,8 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
                      uint16_t response);
 /* Makes the calls whose turn has come. */
 bool fgv_waiters_run(struct fgv_worker *worker);
+/* Only those for which there is no call to make. */
+void fgv_waiters_answer(struct fgv_worker *worker);
 /* Answers every request that still waits, or those that wait for this context. */
 void fgv_waiters_drop(struct fgv_worker *worker);
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);
@@ -352,9 +359,18 @@ void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+/* What is on the device, up to now. */
+void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns);
+/* What is left when the grant goes on may be done late: the device gives the next one a time slice of its own first. */
+#define FGV_TAIL_NS UINT64_C(5000000)
 /* When the next submission should be done, by how long they took so far; 0: unknown. */
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
+/* Its work is off the device: until its turn comes no call is made that might wait for that work. */
+static inline bool fgv_turn_is_off(const struct fgv_worker *worker)
+{
+    return worker->withdrawal.since_ns != 0;
+}
 
 /* rest.c */
 void fgv_rest_init(struct fgv_worker *worker);

@@ -2,7 +2,8 @@
 
 Programs: the mean length of a kernel by events, natively, beside the GPU time that a guest is charged for each of its kernels. Mixtures: two
 guests of equal weight run kernels that write down when they began and ended, by the device's own clock; what each was charged stands beside
-the time that its kernels occupied the device, see timeline.py.
+the time that its kernels occupied the device, see timeline.py. The gap at a hand-over stands beside the device's own switch between two queues
+that the driver shares it between, natively, in the same run.
 
 Wrong, for programs, when a stream is empty at each launch: the way of the launch then lies between the two events, a few us on a GPU.
 """
@@ -26,12 +27,14 @@ from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, paper
 from benchmarks.ratios import estimate
-from benchmarks.timeline import Timeline, clock_step_ns, device_seconds, gaps_us
-from benchmarks.window import run_together
-from benchmarks.workloads import sized, spin
+from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
+from benchmarks.window import Outcome, run_together
+from benchmarks.workloads import Workload, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
 PERCENTS = (50, 90, 99)
+SWITCH_KERNEL_US = 20.0
+"""Of the queues between which the device switches by itself: half of one is the error of each switch."""
 
 
 class Accounting(Experiment):
@@ -61,8 +64,8 @@ class Accounting(Experiment):
         parser.add_argument("--queue", type=whole, default=256, metavar="N", help="launches in a row (256)")
 
     def nr_records(self, options: argparse.Namespace) -> int:
-        """Programs, then mixtures."""
-        return int(options.repetitions * (len(options.programs) + len(options.kernel_us)))
+        """Programs, then mixtures and the device's own switch beside them."""
+        return int(options.repetitions * (len(options.programs) + len(options.kernel_us) + bool(options.kernel_us)))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """Each kind in turn."""
@@ -72,6 +75,10 @@ class Accounting(Experiment):
                 reporter.doing(name)
                 with reporter.tolerating(name):
                     yield {**program(name, settings, options.seconds), "repetition": repetition}
+            if options.kernel_us:
+                reporter.doing("the device's own switch")
+                with reporter.tolerating("the device's own switch"):
+                    yield switch(options.queue, settings, options.seconds)
             for kernel_us in options.kernel_us:
                 reporter.doing(f"kernels of {kernel_us:g} us")
                 with reporter.tolerating(f"kernels of {kernel_us:g} us"):
@@ -121,17 +128,7 @@ def program(name: str, settings: Setting, window_s: float) -> Record:
 
 def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) -> Record:
     """Two guests of equal weight, and their logs."""
-    with (
-        tempfile.TemporaryDirectory(prefix="fairgv-timeline-") as folder,
-        open_session(DEFAULT_POLICY, settings, (1, 1)) as session,
-    ):
-        paths = [Path(folder) / f"{index}.spans" for index in range(2)]
-        workload = spin(kernel_us, queue)
-        logged = [replace(workload, arguments=(*workload.arguments, "--log", str(path))) for path in paths]
-        outcomes = run_together(session, logged, window_s)
-        logs = [np.fromfile(path, dtype=np.uint64).reshape(-1, 2) for path in paths]
-    if any(len(log) == 0 for log in logs):
-        raise ProgramFailedError(f"no kernel of {kernel_us:g} us ended within {window_s:g} s")
+    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, window_s)
     charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
     timeline = Timeline(
         kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
@@ -144,6 +141,37 @@ def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) ->
         "errors": timeline.errors,
         "gap_percentiles_us": percentiles,
     }
+
+
+def switch(queue: int, settings: Setting, window_s: float) -> Record:
+    """Two queues natively, and how long the device takes from one to the other."""
+    _, logs = _logged(NATIVE, spin(SWITCH_KERNEL_US, queue), settings, window_s)
+    switches = switches_us(logs)
+    percentiles = {str(percent): float(np.percentile(switches, percent)) if switches else None for percent in PERCENTS}
+    return {
+        "kind": "switch",
+        "queue": queue,
+        "kernel_us": SWITCH_KERNEL_US,
+        "switches_us": switches,
+        "switch_percentiles_us": percentiles,
+    }
+
+
+def _logged(
+    system: str, workload: Workload, settings: Setting, window_s: float
+) -> tuple[tuple[Outcome, ...], list[Spans]]:
+    """Two of one program at once, and when their kernels began and ended."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fairgv-timeline-") as folder,
+        open_session(system, settings, (1, 1)) as session,
+    ):
+        paths = [Path(folder) / f"{index}.spans" for index in range(2)]
+        logged = [replace(workload, arguments=(*workload.arguments, "--log", str(path))) for path in paths]
+        outcomes = run_together(session, logged, window_s)
+        logs = [np.fromfile(path, dtype=np.uint64).reshape(-1, 2) for path in paths]
+    if any(len(log) == 0 for log in logs):
+        raise ProgramFailedError(f"none of the {workload.label} ended within {window_s:g} s")
+    return outcomes, logs
 
 
 def _errors(document: Document) -> dict[str, list[float]]:
@@ -176,6 +204,9 @@ def _programs(document: Document) -> Grid | None:
 
 def _mixtures(document: Document) -> Grid | None:
     rows = []
+    for record in records(document, "switch"):
+        switches = ("-" if value is None else f"{value:.0f}" for value in record["switch_percentiles_us"].values())
+        rows.append((f"{record['kernel_us']:g}, natively", "-", str(len(record["switches_us"])), *switches))
     for record in records(document, "mixture"):
         errors = ", ".join(f"{100 * error:+.1f}" for error in record["errors"])
         gaps = ("-" if gap is None else f"{gap:.0f}" for gap in record["gap_percentiles_us"].values())
@@ -185,6 +216,7 @@ def _mixtures(document: Document) -> Grid | None:
     columns = ("kernels of us", "errors of charges %", "hand-overs", "gap us, median", "90 %", "99 %")
     notes = (
         "Two vGPUs of equal weight by the device's own clock. The error of a charge is against the time that the kernels occupied the device;",
-        "a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it.",
+        "a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it. Natively:",
+        "that switch, as the driver shares the device between two queues, with half a kernel in it on average.",
     )
     return Grid("Charges and hand-overs", columns, tuple(rows), notes)

@@ -65,9 +65,12 @@ def mixture(program: str, options: argparse.Namespace) -> Mixture:
 
 
 def alone(workload: Workload, system: str, setting: Setting, window_s: float) -> Outcome:
-    """The program with the device to itself."""
+    """The program with the device to itself. ProgramFailedError when it gets nothing done: nothing could be compared with that."""
     with open_session(system, setting, (1,), [workload.path()]) as session:
-        return run_together(session, [workload], window_s, window_s * EDGE_PART)[0]
+        outcome = run_together(session, [workload], window_s, window_s * EDGE_PART)[0]
+    if outcome.throughput <= 0:
+        raise ProgramFailedError(f"{workload.label}: nothing was done in a window of {window_s:g} s")
+    return outcome
 
 
 def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...]:
@@ -105,19 +108,26 @@ class Baselines:
 def shares(mixed: Mixture, outcomes: Sequence[Outcome], baselines: Baselines) -> list[dict[str, Any]]:
     """One entry for each guest of a record."""
     return [
-        {
-            "weight": weight,
-            "workload": workload.label,
-            "unit": unit_of(outcome.report),
-            "throughput": outcome.throughput,
-            "alone": baselines.guest[workload],
-            "alone_native": baselines.native[workload],
-            "charged_s": outcome.charged_s,
-            "held_s": outcome.held_s,
-            "nr_grants": outcome.nr_grants,
-        }
+        share(weight, workload, outcome, baselines.guest[workload], baselines.native[workload])
         for weight, workload, outcome in zip(mixed.weights, mixed.workloads, outcomes, strict=True)
     ]
+
+
+def share(
+    weight: int, workload: Workload, outcome: Outcome, reached: float, reached_natively: float | None
+) -> dict[str, Any]:
+    """What one guest got of the device, beside what its program reaches alone."""
+    return {
+        "weight": weight,
+        "workload": workload.label,
+        "unit": unit_of(outcome.report),
+        "throughput": outcome.throughput,
+        "alone": reached,
+        "alone_native": reached_natively,
+        "charged_s": outcome.charged_s,
+        "held_s": outcome.held_s,
+        "nr_grants": outcome.nr_grants,
+    }
 
 
 class Attempts:

@@ -7,6 +7,8 @@ natively.
 Gain: how long a vGPU that wakes waits for a small kernel while another one runs a long one, whole, in parts of the default length, and
 persistently, beside the same alone.
 
+Shares: what a tenant of endless long kernels and one of short ones get by weight (shares.py).
+
 Wrong when something else runs on the device, and where guest, worker and the device's threads have no core each: softgpu's figures show that
 the programs run, and nothing more.
 """
@@ -24,14 +26,15 @@ import numpy as np
 from benchmarks.build import build
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, setting
+from benchmarks.experiment import Experiment, Reporter, names_of, positive, setting
+from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, shares_grid
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session, run
 from benchmarks.paper import Finding, paper
 from benchmarks.workloads import parse_report
 from scheduler.registry import DEFAULT_POLICY
 
-MEASURED = ("costs", "waits")
+MEASURED = ("costs", "waits", "shares")
 WAYS: Mapping[str, Mapping[str, object]] = {
     "whole": {"slicing": "off"},
     "in parts": {"slicing": "boxes", "slicing_threshold_blocks": 1000},
@@ -84,34 +87,50 @@ class Slicing(Experiment):
     name = "slicing"
     summary = "what launches in parts cost, and what others gain (Table 4)"
     repetitions = 1
+    seconds = 6.0
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Which of both."""
-        parser.add_argument("--only", choices=MEASURED, help="one of the two measurements")
-
-    def nr_records(self, options: argparse.Namespace) -> int:
-        """One for each way of each size, and for each way to wait."""
-        sizes = SIZES[options.device]
-        costs = sum(len(_ways(blocks, sizes)) + len(_further_ways(blocks, sizes)) for blocks in sizes.blocks)
-        return int(
-            options.repetitions * (costs * (options.only != "waits") + (1 + len(WAYS)) * (options.only != "costs"))
+        """Which of them; how long kernels are."""
+        parser.add_argument(
+            "--only",
+            type=names_of(MEASURED),
+            default=list(MEASURED),
+            metavar="NAME,...",
+            help=f"of {', '.join(MEASURED)} (default all)",
+        )
+        parser.add_argument(
+            "--kernel-seconds",
+            type=positive,
+            metavar="S",
+            help="of the long kernels of shares (default 10; 1 on softgpu)",
         )
 
+    def nr_records(self, options: argparse.Namespace) -> int:
+        """One for each way of each size, for each way to wait, and for each run of shares."""
+        sizes = SIZES[options.device]
+        nr = {
+            "costs": sum(len(_ways(blocks, sizes)) + len(_further_ways(blocks, sizes)) for blocks in sizes.blocks),
+            "waits": 1 + len(WAYS),
+            "shares": nr_shares(options.device),
+        }
+        return int(options.repetitions * sum(nr[name] for name in set(options.only)))
+
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
-        """Costs, waits, further costs."""
+        """Costs, waits, shares, further costs."""
         settings, sizes = setting(options), SIZES[options.device]
         for repetition in range(options.repetitions):
-            measurements = []
-            if options.only != "waits":
-                measurements = [_measure_costs(each, settings, sizes, reporter) for each in (_ways, _further_ways)]
-            if options.only != "costs":
-                measurements.insert(1, _measure_waits(settings, sizes, reporter))
-            for record in itertools.chain(*measurements):
+            measurements = (
+                ("costs", _measure_costs(_ways, settings, sizes, reporter)),
+                ("waits", _measure_waits(settings, sizes, reporter)),
+                ("shares", measure_shares(options, settings, reporter)),
+                ("costs", _measure_costs(_further_ways, settings, sizes, reporter)),
+            )
+            for record in itertools.chain(*(measured for name, measured in measurements if name in options.only)):
                 yield {**record, "repetition": repetition}
 
     def grids(self, document: Document) -> list[Grid]:
-        """Costs and waits."""
-        return [grid for grid in (_costs(document), _waits(document)) if grid is not None]
+        """Costs, waits and shares."""
+        return [grid for grid in (_costs(document), _waits(document), shares_grid(document)) if grid is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest slowdown by parts that are as large as the paper wants them."""
@@ -123,17 +142,24 @@ class Slicing(Experiment):
         return [Finding("slicing", "", 100 * max(slowdowns))] if slowdowns else []
 
     def plot(self, document: Document, figure: Any) -> None:
-        """Slowdown over the blocks of a part, the paper's beside it."""
-        axes = figure.subplots()
-        found = _slowdowns(document)
-        for blocks in dict.fromkeys(blocks for blocks, _, _ in found):
-            points = {least: 100 * each for (of, parts, least), each in found.items() if of == blocks and parts > 0}
-            axes.plot(list(points), list(points.values()), "o-", label=f"{blocks} x {blocks}")
-        for size, table in paper()["table4"].items():
-            theirs = {int(least): percent for least, percent in table["slowdown_percent"].items()}
-            axes.plot(list(theirs), list(theirs.values()), "s:", color="gray", label=f"paper, {size}")
-        axes.set(xscale="log", xlabel="thread blocks of a part", ylabel="slowdown, %")
-        axes.legend(fontsize="small")
+        """Slowdown over the blocks of a part, the paper's beside it; min-max ratios."""
+        has_shares, has_costs = (bool(records(document, kind)) for kind in ("share", "cost"))
+        panels = [_draw_slowdowns] * (has_costs or not has_shares) + [draw_shares] * has_shares
+        figure.set_size_inches(9 * len(panels), 5)
+        for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            draw(axes, document)
+
+
+def _draw_slowdowns(axes: Any, document: Document) -> None:
+    found = _slowdowns(document)
+    for blocks in dict.fromkeys(blocks for blocks, _, _ in found):
+        points = {least: 100 * each for (of, parts, least), each in found.items() if of == blocks and parts > 0}
+        axes.plot(list(points), list(points.values()), "o-", label=f"{blocks} x {blocks}")
+    for size, table in paper()["table4"].items():
+        theirs = {int(least): percent for least, percent in table["slowdown_percent"].items()}
+        axes.plot(list(theirs), list(theirs.values()), "s:", color="gray", label=f"paper, {size}")
+    axes.set(xscale="log", xlabel="thread blocks of a part", ylabel="slowdown, %")
+    axes.legend(fontsize="small")
 
 
 def _ways(blocks: int, sizes: Sizes) -> list[Way]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from backend_host import channels
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import FairGVError
 from benchmarks import document as documents
@@ -32,6 +33,8 @@ from benchmarks.nvcc import find_nvcc, rebuilding, seal_of
 from benchmarks.preemption.grid import preemption_grids
 
 FOLDER = Path(__file__).parent
+CHANNELS = channels.SOURCE.parent
+C_SOURCES = (channels.SOURCE, FOLDER / "controls.c")
 PROGRAM = PACKAGE_ROOT / "build/benchmarks/preemption"
 C_FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror")
 LIMIT_S = 60.0
@@ -46,14 +49,17 @@ NR_TURNS, TURN_US = 200, 2000
 def build_tenant() -> Path:
     """The program, up to date."""
     nvcc = find_nvcc()
-    channels = PROGRAM.with_name("preemption.channels.o")
-    sources = [FOLDER / name for name in ("tenant.cu", "channels.c", "channels.h")]
-    compile_c = ["gcc", *C_FLAGS, "-c", str(FOLDER / "channels.c"), "-o", str(channels)]
-    link = [str(nvcc.path), *CUDA_FLAGS, "-L", str(nvcc.libraries), "-I", str(FOLDER), str(FOLDER / "tenant.cu")]
-    link += [str(channels), "-Xlinker", "--export-dynamic", "-o"]
-    with rebuilding(PROGRAM, seal_of([compile_c, link], sources, nvcc)) as unfinished:
+    objects = [PROGRAM.with_name(f"preemption.{source.stem}.o") for source in C_SOURCES]
+    sources = [FOLDER / "tenant.cu", FOLDER / "controls.h", FOLDER / "rounds.h", CHANNELS / "channels.h", *C_SOURCES]
+    compile_c = [
+        ["gcc", *C_FLAGS, "-I", str(CHANNELS), "-c", str(source), "-o", str(target)]
+        for source, target in zip(C_SOURCES, objects, strict=True)
+    ]
+    link = [str(nvcc.path), *CUDA_FLAGS, "-L", str(nvcc.libraries), "-I", str(CHANNELS), "-I", str(FOLDER)]
+    link += [str(FOLDER / "tenant.cu"), *map(str, objects), "-Xlinker", "--export-dynamic", "-o"]
+    with rebuilding(PROGRAM, seal_of([*compile_c, link], sources, nvcc)) as unfinished:
         if unfinished:
-            for command in (compile_c, [*link, str(unfinished)]):
+            for command in (*compile_c, [*link, str(unfinished)]):
                 subprocess.run(command, check=True)
     return PROGRAM
 

@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "channels.h"
+#include "controls.h"
+#include "rounds.h"
 
 #define CHECK(call)                                                                                                    \
     do {                                                                                                               \
@@ -34,21 +36,17 @@
 static const unsigned threads = 256, tell_every = 4096;
 static const uint32_t preempt_limit_us = 500000;
 
-/* Registers, shared memory and barriers: all that a kernel which is taken off the device must find again. */
 __global__ void work(uint32_t *states, unsigned long long nr_rounds, volatile unsigned long long *progress)
 {
     __shared__ uint32_t shared[threads];
-    const unsigned self = threadIdx.x, next = (self + 1) % threads;
-    uint32_t state = blockIdx.x * threads + self;
+    const unsigned self = blockIdx.x * threads + threadIdx.x;
+    uint32_t state = self;
     for (unsigned long long round = 0; round < nr_rounds; round++) {
-        shared[self] = state = state * 1664525u + 1013904223u;
-        __syncthreads();
-        state ^= shared[next] >> 7;
-        __syncthreads();
-        if (blockIdx.x == 0 && self == 0 && round % tell_every == 0)
+        state = play_round(state, shared);
+        if (self == 0 && round % tell_every == 0)
             *progress = round;
     }
-    states[blockIdx.x * threads + self] = state;
+    states[self] = state;
 }
 
 static struct {
@@ -107,17 +105,17 @@ static uint64_t digest(void)
     return hash;
 }
 
-static bool print_answer(channels_answer answer, bool is_first)
+static bool print_answer(fgv_channels_answer answer, bool is_first)
 {
     printf("%s{\"errno\": %d, \"status\": %u, \"us\": %.1f}", is_first ? "" : ", ", answer.error, answer.status,
            answer.us);
-    return answer.error == 0 && answer.status == 0;
+    return fgv_channels_did(&answer);
 }
 
-static channels_answer hold(bool is_held)
+static fgv_channels_answer hold(bool is_held)
 {
-    const channels_answer answer = channels_hold(is_held);
-    if (answer.error == 0 && answer.status == 0)
+    const fgv_channels_answer answer = fgv_channels_hold(is_held);
+    if (fgv_channels_did(&answer))
         tenant.is_held = is_held;
     return answer;
 }
@@ -126,7 +124,7 @@ static channels_answer hold(bool is_held)
 static void preempt(int nr)
 {
     printf("{\"answers\": [");
-    for (int i = 0; i < nr && print_answer(channels_preempt(preempt_limit_us), i == 0); i++)
+    for (int i = 0; i < nr && print_answer(controls_preempt(preempt_limit_us), i == 0); i++)
         sleep_us(1000);
     printf("]}\n");
 }
@@ -148,7 +146,8 @@ static void alternate(int nr, unsigned us)
 static void timeslice(const char *us)
 {
     uint64_t found = 0;
-    const channels_answer answer = *us ? channels_set_timeslice(strtoull(us, NULL, 10)) : channels_timeslice(&found);
+    const fgv_channels_answer answer =
+        *us ? controls_set_timeslice(strtoull(us, NULL, 10)) : controls_timeslice(&found);
     printf("{\"answers\": [");
     print_answer(answer, true);
     printf("], \"timeslice_us\": %llu}\n", (unsigned long long)found);
@@ -172,7 +171,7 @@ int main(void)
     char line[128], word[32], rest[64];
     double begin_s = 0;
     prepare();
-    const channels_found found = channels_find();
+    const fgv_channels_found found = fgv_channels_find();
     printf("{\"groups\": %u, \"computing\": %u, \"channels\": %u}\n", found.nr_groups, found.nr_computing,
            found.nr_channels);
     fflush(stdout);
@@ -206,6 +205,6 @@ int main(void)
         fflush(stdout);
     }
     if (tenant.is_held)
-        channels_hold(false);
+        fgv_channels_hold(false);
     return 0;
 }

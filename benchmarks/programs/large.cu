@@ -18,14 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        cudaError_t error_ = (call);                                                                                   \
-        if (error_ != cudaSuccess) {                                                                                   \
-            fprintf(stderr, "large: %s: %s\n", #call, cudaGetErrorName(error_));                                       \
-            exit(2);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 static const int tile = 16;
 

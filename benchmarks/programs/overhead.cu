@@ -12,14 +12,7 @@
 
 #include <cuda_runtime.h>
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        cudaError_t check_error = (call);                                                                              \
-        if (check_error != cudaSuccess) {                                                                              \
-            std::fprintf(stderr, "%s gave %s\n", #call, cudaGetErrorName(check_error));                                \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 __global__ void empty() {}
 

@@ -15,28 +15,12 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <atomic>
 #include <thread>
 
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        cudaError_t error_ = (call);                                                                                   \
-        if (error_ != cudaSuccess) {                                                                                   \
-            fprintf(stderr, "spin: %s: %s\n", #call, cudaGetErrorName(error_));                                        \
-            exit(2);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-struct window {
-    double begin_s, end_s, edge_s;
-};
-
-struct count {
-    unsigned long long first, last; /* kernels ended when the window began, and when it ended */
-    double nr;                      /* that count */
-};
+#include "check.h"
+#include "window.h"
 
 struct span {
     unsigned long long begin_ns, end_ns;
@@ -49,8 +33,6 @@ struct record {
 };
 
 static const unsigned long long nr_spans = 1 << 19;
-static const double longest_lead_s = 3600; /* more is no lead, but a time of the day */
-static const double step_s = 0.001;        /* between looks at what has ended, in an edge */
 
 __global__ void spin(unsigned long long ns, volatile struct record *record, bool is_logged)
 {
@@ -68,68 +50,6 @@ __global__ void spin(unsigned long long ns, volatile struct record *record, bool
     record->nr_ended = nr_ended + 1;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void sleep_us(double us)
-{
-    struct timespec nap = {(time_t)(us / 1e6), (long)((long long)(us * 1e3) % 1000000000)};
-    nanosleep(&nap, NULL);
-}
-
-static void sleep_until(double at_s)
-{
-    double left_s = at_s - seconds_now();
-    if (left_s > 0)
-        sleep_us(left_s * 1e6);
-}
-
-/* Where the window lies, asked from whoever started all programs; false when that was no window. */
-static bool ask(struct window *window)
-{
-    double lead_s, length_s, edge_s;
-    char line[128];
-    printf("ready\n");
-    fflush(stdout);
-    if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) != 3 ||
-        !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0) || !(edge_s >= 0 && edge_s <= length_s / 2))
-        return false;
-    window->begin_s = seconds_now() + lead_s;
-    window->end_s = window->begin_s + length_s;
-    window->edge_s = edge_s;
-    return true;
-}
-
-/* How many kernels had ended in the mean of an edge. */
-static double mean_ended(double begin_s, double end_s, const volatile struct record *record)
-{
-    double sum = 0;
-    long nr = 0;
-    do {
-        sum += (double)record->nr_ended;
-        nr++;
-        sleep_until(begin_s + (double)nr * step_s);
-    } while (seconds_now() < end_s);
-    return sum / (double)nr;
-}
-
-/* As common.h says: what ended between the mean of the first edge and that of the last. */
-static struct count count(struct window window, const volatile struct record *record)
-{
-    struct count counted;
-    sleep_until(window.begin_s);
-    counted.first = record->nr_ended;
-    double begun = mean_ended(window.begin_s, window.begin_s + window.edge_s, record);
-    sleep_until(window.end_s - window.edge_s);
-    counted.nr = mean_ended(window.end_s - window.edge_s, window.end_s, record) - begun;
-    counted.last = record->nr_ended;
-    return counted;
-}
-
 static void write_log(const char *path, const struct record *record, struct count counted)
 {
     if (record->nr_ended - counted.first > nr_spans) {
@@ -143,13 +63,6 @@ static void write_log(const char *path, const struct record *record, struct coun
         perror(path);
         exit(2);
     }
-}
-
-/* One more line, or the end of the input. */
-static void wait_for_word(void)
-{
-    char line[128];
-    (void)!fgets(line, sizeof(line), stdin);
 }
 
 int main(int argc, char **argv)
@@ -208,7 +121,7 @@ int main(int argc, char **argv)
     std::thread counter([&] {
         has_window = !is_together || ask(&window);
         if (has_window)
-            counted = count(window, record);
+            counted = count(window, &record->nr_ended);
         if (is_together && has_window)
             wait_for_word();
         is_over = true;
@@ -222,15 +135,10 @@ int main(int argc, char **argv)
             sleep_us(nap_us);
     }
     counter.join();
-    if (!has_window) {
-        fprintf(stderr,
-                "spin: a window is three numbers on standard input: when it begins, in s from now, how long it lasts, "
-                "and how much of that each edge takes, half of it at most\n");
+    if (!has_window)
         return 2;
-    }
     if (log != NULL)
         write_log(log, record, counted);
-    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us,
-           window.end_s - window.begin_s - window.edge_s);
+    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us, counted_s(window));
     return 0;
 }

@@ -232,6 +232,26 @@ def test_the_slice_is_renewed_for_a_holder_that_stands_first(control: ControlPag
     assert not lib.fgv_grant_renew(one.grantee, later_ns + SLICE_NS), "somebody else's slice"
 
 
+def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: ControlPage) -> None:
+    earlier, one, two = (Player(control, control.vgpu_take()) for _ in range(3))
+    now_ns = time.monotonic_ns()
+    assert one.enter(now_ns)
+    control.set_standing(1, 100.0, 1.0, charged_ns=0)
+    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "nobody waits"
+    control.set_standing(2, 10.0, 3.0, charged_ns=0)
+    assert not two.enter(now_ns + 10)
+    assert lib.fgv_grant_has_newcomer(one.grantee, 0, 0)
+    assert lib.fgv_grant_has_newcomer(one.grantee, 9, 0)
+    assert not lib.fgv_grant_has_newcomer(one.grantee, 10, 0), "the turn was not that old"
+    assert lib.fgv_grant_has_newcomer(one.grantee, 0, 29), "after 29 ns more it stands at 97"
+    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 30)
+    control.set_standing(2, 100.0, 3.0, charged_ns=0)
+    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "it does not stand before the holder"
+    control.set_standing(0, 10.0, 1.0, charged_ns=0)
+    assert not earlier.enter(now_ns - 1)
+    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
+
+
 def test_held_time_is_paid_for_and_is_no_use(control: ControlPage) -> None:
     one = Player(control, control.vgpu_take())
     before = control.vgpus()

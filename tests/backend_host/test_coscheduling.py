@@ -88,11 +88,12 @@ class Client:
         lib.fgv_grant_close(self.grantee)
         lib.fgv_grant_leave(self.grantee, False, now_ns)
 
-    def turn(self, now_ns: int, nr_answers: int) -> None:
-        """A whole turn, within which the guest waited so often."""
+    def turn(self, now_ns: int, nr_answers: int, held_ns: int = 0) -> None:
+        """A whole turn, within which the guest waited so often; and for how long the GPU waited for it, beyond that."""
         assert self.enter(now_ns)
         ffi.cast("uint64_t *", self.grantee.slot)[ANSWERS_OFFSET // 8] += nr_answers
-        self.leave(now_ns + TURN_NS)
+        lib.fgv_grant_charge_hold(self.grantee, held_ns)
+        self.leave(now_ns + TURN_NS + held_ns)
 
 
 def policy_of(tid: int) -> int:
@@ -257,6 +258,23 @@ def test_who_waits_seldom_pays_nothing(
     rung = bell(page)
     hand_over(client, holder, next(clock))
     assert bell(page) == rung, "it is forgotten again"
+
+
+def test_who_is_kept_off_its_cpu_waits_often_still(
+    page: ControlPage, coscheduler: Coscheduler, emulator: QemuThreads, clock: Iterator[int]
+) -> None:
+    """The GPU waits for it meanwhile, which is what a boost is to shorten: only time in which the GPU is used counts."""
+    client, holder = Client(page), Client(page)
+    coscheduler.add_machine(client.vgpu, "vm", emulator)
+    client.says(1)
+    client.turn(next(clock), nr_answers=11, held_ns=8 * TURN_NS)
+    hand_over(client, holder, next(clock))
+    assert bell(page) == 1
+    client.leave(next(clock))
+    client.turn(next(clock), nr_answers=10)
+    rung = bell(page)
+    hand_over(client, holder, next(clock))
+    assert bell(page) == rung, "nothing of it is left in the next turn"
 
 
 @pytest.mark.parametrize("asker", [0, 3, 1 << 16, 0xFFFFFFFF, 0x80000001])

@@ -43,7 +43,7 @@ def slot_of(guest: Guest) -> int:
 
 
 def rearm(guest: Guest) -> None:
-    guest.write(slot_of(guest), WAITING.to_bytes(4, "little"))
+    guest.write_word(slot_of(guest), WAITING)
 
 
 def open_mailbox(guest: Guest) -> None:
@@ -100,8 +100,8 @@ def test_what_waits_behind_a_function_costs_nobody_anything(served: Served) -> N
     assert served.gpu_ns() == before_ns
     rearm(guest)
     assert guest.finish("cuCtxSynchronize", waits).result == 0
-    assert served.gpu_ns() > before_ns
     assert guest.from_device(address + (1 << 21), 4) == b"\x07" * 4
+    assert served.gpu_ns() > before_ns
     wait_until(lambda: served.host.control.holder().vgpu is None, "nothing is in flight")
 
 
@@ -201,7 +201,7 @@ def test_lies_about_functions(served: Served) -> None:
     open_mailbox(guest)
     for stream in (STREAM + 7, 3, 1 << 63):
         assert guest.call("cuLaunchHostFunc", stream=stream, function=1).result == INVALID_HANDLE
-    guest.write(slot_of(guest), (77).to_bytes(4, "little"))  # no state there is: nobody waits, so nothing is posted
+    guest.write_word(slot_of(guest), 77)  # no state there is: nobody waits, so nothing is posted
     guest.cast_off("cuLaunchHostFunc", stream=STREAM, function=5)
     guest.ok("cuStreamSynchronize", hStream=OTHER_STREAM)
     assert not is_posted(guest)

@@ -77,6 +77,25 @@ def test_a_kernel_computes(served: Served) -> None:
     assert worker.gpu_ns > 0
 
 
+def test_a_fetched_copy_is_one_round_trip(served: Served) -> None:
+    """The program waits for it, by its last chunk."""
+    guest = served.primary()
+    address = guest.ok("cuMemAlloc_v2", bytesize=guest.CHUNK_BYTES).dptr
+
+    def nr_round_trips() -> int:
+        assert guest.call("cuCtxSynchronize").result == 0
+        worker = served.host.control.worker(served.worker.slot)
+        assert worker is not None
+        return worker.nr_round_trips
+
+    before = nr_round_trips()
+    assert nr_round_trips() - before == 1, "the call itself"
+    guest.from_device(address, guest.CHUNK_BYTES)
+    assert nr_round_trips() - before == 2, "more chunks follow"
+    guest.from_device(address, 4)
+    assert nr_round_trips() - before == 4
+
+
 def test_streams_events_and_synchronisations(served: Served) -> None:
     guest = served.primary()
     address = guest.ok("cuMemAlloc_v2", bytesize=1 << 20).dptr

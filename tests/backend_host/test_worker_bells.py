@@ -17,7 +17,7 @@ from tests.end_to_end.host import wait_until
 
 HAS_BELL = 4096 + 65536 + 152
 PARKED = 128
-SLOT_PARKED = (2).to_bytes(4, "little")
+SLOT_PARKED = 2
 FULL = 2**64 - 2
 
 
@@ -65,7 +65,7 @@ def is_parked(guest: Guest) -> bool:
 def call_asleep(guest: Guest, own: int | None = None) -> int:
     """A call whose caller sleeps already when it is answered; rings the worker's bell, if it is given."""
     slot = guest._free.pop()
-    guest.write(guest._slot(slot), SLOT_PARKED)
+    guest.write_word(guest._slot(slot), SLOT_PARKED)
     guest.send_raw(guest.record("cuMemGetInfo_v2"), slot)
     if own is not None:
         os.eventfd_write(own, 1)

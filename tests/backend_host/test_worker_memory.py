@@ -10,6 +10,7 @@ from tests.backend_host.worker_harness import SOFTGPU, STREAM, Guest, Host, Serv
 
 PAGE = 2 << 20
 QUOTA = 8 * PAGE
+POOL_STEP = 32 << 20  # of what a pool keeps, this much is not charged
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_HANDLE, NOT_SUPPORTED = 2, 1, 400, 801
 POOL = 0x48_00000001_000001
 ALLOCATION = 0x49_00000001_000001
@@ -81,16 +82,29 @@ def test_a_pool_counts_for_what_it_holds(served: Served) -> None:
 def test_what_a_pool_keeps_makes_room_for_others(served: Served) -> None:
     guest = served.primary()
     keep_everything(guest)
-    for _ in range(10):
-        answer = guest.call("cuMemAllocFromPoolAsync", bytes=6 * PAGE)
-        if answer.result == OUT_OF_MEMORY:  # the device is not done with what was freed: as the guest's library does
-            answer = guest.ok("pool_allocate_in_order", bytes=6 * PAGE)
-        guest.cast_off("cuMemFreeAsync", address=answer.address)
-    guest.ok("cuCtxSynchronize")
+    for pages in ((4, 4), (8,), (1, 1, 1, 1)):  # none fits what was kept before it
+        for address in [pooled(guest, nr * PAGE) for nr in pages]:
+            guest.cast_off("cuMemFreeAsync", address=address)
+        guest.ok("cuCtxSynchronize")
+    assert used_bytes(served) == 20 * PAGE - POOL_STEP, "nothing is allocated: it counts for what it keeps"
     address = guest.ok("cuMemAlloc_v2", bytesize=6 * PAGE).dptr
     assert used_bytes(served) == 6 * PAGE
     guest.ok("cuMemFree_v2", dptr=address)
     guest.ok("cuMemCreate", handle=ALLOCATION, bytes=QUOTA)
+    assert used_bytes(served) == QUOTA
+
+
+def test_a_pool_allocates_what_it_is_still_freeing(served: Served) -> None:
+    guest = served.primary()
+    keep_everything(guest)
+    for _ in range(10):
+        answer = guest.call("cuMemAllocFromPoolAsync", bytes=6 * PAGE)
+        if answer.result == OUT_OF_MEMORY:  # the device is not done with what was freed: as the guest's library does
+            answer = guest.ok("pool_allocate_in_order", bytes=6 * PAGE)
+        assert used_bytes(served) <= QUOTA
+        guest.cast_off("cuMemFreeAsync", address=answer.address)
+    guest.ok("cuCtxSynchronize")
+    guest.ok("cuMemAlloc_v2", bytesize=QUOTA)
     assert used_bytes(served) == QUOTA
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend_host import workers
+from backend_host.channels import LIBRARY
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.errors import ConfigError, WorkerFailedError
 from backend_host.worker.control import MAX_WORKERS, ControlPage, ControlPageFullError
@@ -263,6 +264,26 @@ def test_workers_of_another_user_get_a_cache_of_their_own() -> None:
         assert cache.parent.stat().st_uid == nobody.pw_uid
         assert cache.parent.stat().st_mode & 0o077 == 0
         assert workers.worker_environment((0, 0), state_dir) == {}
+
+
+def test_what_takes_work_off_a_gpu_is_loaded_before_libc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = tmp_path / "channels.so"
+    assert workers.preemption_environment(Config(), library) == {}
+    assert f"{library} is missing" in caplog.text
+    library.touch()
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    assert workers.preemption_environment(Config(), library) == {"LD_PRELOAD": str(library)}
+    monkeypatch.setenv("LD_PRELOAD", "other.so")
+    assert workers.preemption_environment(Config(), library) == {"LD_PRELOAD": f"{library}:other.so"}
+    assert workers.preemption_environment(Config(preemption="driver"), library) == {}
+
+
+def test_it_is_there_and_stands_before_libcs_ioctl() -> None:
+    symbols = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1] for line in symbols.splitlines() if " T " in line}
+    assert {"ioctl", "fgv_channels_hold"} <= names
 
 
 def test_the_package_is_found() -> None:

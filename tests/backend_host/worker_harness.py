@@ -162,6 +162,10 @@ class Guest:
     def write(self, offset: int, data: bytes) -> None:
         self._memory[offset : offset + len(data)] = data
 
+    def write_word(self, offset: int, value: int) -> None:
+        """For a word that the worker writes, too: memcpy() of four bytes may store them twice, and undo what it wrote."""
+        lib.fgv_face_slot_store(ffi.cast("void *", self.region.base + offset), value)
+
     def read(self, offset: int, nbytes: int) -> bytes:
         return bytes(self._memory[offset : offset + nbytes])
 
@@ -186,7 +190,7 @@ class Guest:
     def begin_raw(self, record: bytes) -> int:
         """Sends with a response slot, whose number `finish` takes."""
         slot = self._free.pop()
-        self.write(self._slot(slot), (1).to_bytes(4, "little"))
+        self.write_word(self._slot(slot), 1)
         self.send_raw(record, slot)
         return slot
 

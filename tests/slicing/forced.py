@@ -1,9 +1,9 @@
 """
-Programs as guests of a host that runs every launch in parts: `python -m tests.slicing.forced [--device soft|cuda] [--conformance]`.
+Programs as guests of a host that runs every launch in parts: `python -m tests.slicing.forced [--device soft|cuda] [--only NAME]`.
 
 Each of the twelve benchmark programs runs natively, and as a guest whose launches go whole, in boxes of a block or two, and persistently with
-a stop after every few blocks; what their results hash to must be the same. With --conformance all cases of the conformance suite are compared
-with native in the latter two ways as well. Prints a short table; exit status 1 when anything differs.
+a stop after every few blocks; what their results hash to must be the same. All cases of the conformance suite are compared with native in the
+latter two ways. Prints a short table; exit status 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def compare_programs(device: str, folder: Path) -> tuple[Table, bool]:
 
 def compare_cases(device: str, folder: Path, names: list[str]) -> list[str]:
     """What differs between native and each of the ways in parts, of the conformance suite."""
-    known = read_known()
-    wrong = []
+    known, native, wrong = read_known(), None, []
     for way in ("boxes", "persistent"):
         with forced_host(_state_dir(folder, f"cases-{way}"), way, device) as host:
-            outputs = run_both_ways(host, names, host.state_dir)
+            outputs = run_both_ways(host, names, host.state_dir, native)
+        native = outputs.native
         wrong += [f"{way}: {name}: {text}" for name in names if (text := problems(outputs, name, known, device))]
     return wrong
 
@@ -124,18 +124,18 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="forced", description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("--device", choices=("soft", "cuda"), default="soft")
-    parser.add_argument("--conformance", action="store_true", help="the conformance suite, too (minutes)")
+    parser.add_argument("--only", choices=("programs", "conformance"), help="one of them (the suite takes minutes)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fairgv-forced-") as directory:
         folder = Path(directory)
         folder.chmod(0o711)
-        table, is_same = compare_programs(options.device, folder)
-        Console(width=140).print(table)
-        wrong = compare_cases(options.device, folder, ALL_NAMES) if options.conformance else []
-    for text in wrong:
-        print(text)
-    if options.conformance:
-        print(f"{len(ALL_NAMES)} cases twice, {len(wrong)} differ")
+        is_same, wrong = True, []
+        if options.only != "conformance":
+            table, is_same = compare_programs(options.device, folder)
+            Console(width=140).print(table)
+        if options.only != "programs":
+            wrong = compare_cases(options.device, folder, ALL_NAMES)
+            print("\n".join([*wrong, f"{len(ALL_NAMES)} cases twice, {len(wrong)} differ"]))
     return 0 if is_same and not wrong else 1
 
 

@@ -21,11 +21,8 @@
 #define CLASS_CHANNEL_GROUP 0xa06cu
 #define CLASS_OLDEST        0xa06fu
 
-#define CONTROL_SET_TIMESLICE 0xa06c0103u
-#define CONTROL_GET_TIMESLICE 0xa06c0104u
-#define CONTROL_PREEMPT       0xa06c0105u
-#define CONTROL_DISABLE       0x2080110bu
-#define DISABLE_MAX_CHANNELS  64u
+#define CONTROL_DISABLE      0x2080110bu
+#define DISABLE_MAX_CHANNELS 64u
 
 struct request_free {
     uint32_t client, parent, object, status;
@@ -48,11 +45,6 @@ struct request_wrapped {
     uint64_t place;
 };
 
-struct parameters_preempt {
-    uint8_t waits, has_limit;
-    uint32_t limit_us;
-};
-
 struct parameters_disable {
     uint8_t is_disabled;
     uint32_t nr_channels;
@@ -63,7 +55,6 @@ struct parameters_disable {
 
 _Static_assert(sizeof(struct request_control) == 32 && offsetof(struct request_control, status) == 28,
                "as the driver has it");
-_Static_assert(sizeof(struct parameters_preempt) == 8, "as the driver has it");
 _Static_assert(sizeof(struct parameters_disable) == 24 + 2 * 4 * DISABLE_MAX_CHANNELS, "as the driver has it");
 
 #define MAX_OBJECTS 4096u
@@ -77,6 +68,7 @@ static struct {
     pthread_mutex_t lock;
     struct object objects[MAX_OBJECTS];
     unsigned nr;
+    bool is_incomplete; /* there were more */
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_channel(const struct object *object)
@@ -100,8 +92,12 @@ static void remember(int file, const struct request_alloc *request)
 {
     const struct object object = {file, request->client, request->parent, request->object, request->class};
     pthread_mutex_lock(&seen.lock);
-    if (is_of_use(&object) && seen.nr < MAX_OBJECTS)
-        seen.objects[seen.nr++] = object;
+    if (is_of_use(&object)) {
+        if (seen.nr < MAX_OBJECTS)
+            seen.objects[seen.nr++] = object;
+        else
+            seen.is_incomplete = true;
+    }
     pthread_mutex_unlock(&seen.lock);
 }
 
@@ -164,44 +160,38 @@ static const struct object *group_of(const struct object *engine)
     return group && group->class == CLASS_CHANNEL_GROUP ? group : NULL;
 }
 
-/* The only group that computes. 0, or an errno. */
-static int computing_group(const struct object **found)
+/* The group of the object at `i`, where it is the first of its group that computes; else NULL. */
+static const struct object *new_group(unsigned i)
 {
-    *found = NULL;
-    for (unsigned i = 0; i < seen.nr; i++) {
-        const struct object *group = group_of(&seen.objects[i]);
-        if (group && *found && group != *found)
-            return EEXIST;
-        *found = group ? group : *found;
+    const struct object *group = group_of(&seen.objects[i]);
+    for (unsigned j = 0; j < i && group; j++) {
+        if (group_of(&seen.objects[j]) == group)
+            return NULL;
     }
-    return *found ? 0 : ENODEV;
+    return group;
 }
 
-struct channels_found channels_find(void)
+struct fgv_channels_found fgv_channels_find(void)
 {
-    struct channels_found found = {0};
+    struct fgv_channels_found found = {0};
     pthread_mutex_lock(&seen.lock);
     for (unsigned i = 0; i < seen.nr; i++) {
-        const struct object *object = &seen.objects[i];
-        found.nr_groups += object->class == CLASS_CHANNEL_GROUP;
-        found.nr_channels += is_channel(object);
-        bool is_first = group_of(object) != NULL;
-        for (unsigned j = 0; j < i && is_first; j++)
-            is_first = group_of(&seen.objects[j]) != group_of(object);
-        found.nr_computing += is_first;
+        found.nr_groups += seen.objects[i].class == CLASS_CHANNEL_GROUP;
+        found.nr_channels += is_channel(&seen.objects[i]);
+        found.nr_computing += new_group(i) != NULL;
     }
     pthread_mutex_unlock(&seen.lock);
     return found;
 }
 
-static struct channels_answer control(const struct object *object, uint32_t command, void *parameters, size_t bytes)
+static struct fgv_channels_answer control(const struct object *object, uint32_t command, void *parameters, size_t bytes)
 {
     struct request_control request = {.client = object->client,
                                       .object = object->handle,
                                       .command = command,
                                       .parameters = (uint64_t)(uintptr_t)parameters,
                                       .bytes = (uint32_t)bytes};
-    struct channels_answer answer = {0};
+    struct fgv_channels_answer answer = {0};
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     if (syscall(SYS_ioctl, object->file, _IOWR(MAGIC, REQUEST_CONTROL, struct request_control), &request) < 0)
@@ -212,32 +202,20 @@ static struct channels_answer control(const struct object *object, uint32_t comm
     return answer;
 }
 
-static struct channels_answer control_group(uint32_t command, void *parameters, size_t bytes)
+struct fgv_channels_answer fgv_channels_control(uint32_t command, void *parameters, size_t bytes)
 {
-    const struct object *group;
+    const struct object *only = NULL;
+    struct fgv_channels_answer answer = {.error = ENODEV};
     pthread_mutex_lock(&seen.lock);
-    struct channels_answer answer = {.error = computing_group(&group)};
-    if (group && answer.error == 0)
-        answer = control(group, command, parameters, bytes);
+    for (unsigned i = 0; i < seen.nr; i++) {
+        const struct object *group = new_group(i);
+        answer.error = group ? (only ? EEXIST : 0) : answer.error;
+        only = group ? group : only;
+    }
+    if (answer.error == 0)
+        answer = control(only, command, parameters, bytes);
     pthread_mutex_unlock(&seen.lock);
     return answer;
-}
-
-struct channels_answer channels_timeslice(uint64_t *us)
-{
-    *us = 0;
-    return control_group(CONTROL_GET_TIMESLICE, us, sizeof(*us));
-}
-
-struct channels_answer channels_set_timeslice(uint64_t us)
-{
-    return control_group(CONTROL_SET_TIMESLICE, &us, sizeof(us));
-}
-
-struct channels_answer channels_preempt(uint32_t limit_us)
-{
-    struct parameters_preempt parameters = {.waits = 1, .has_limit = 1, .limit_us = limit_us};
-    return control_group(CONTROL_PREEMPT, &parameters, sizeof(parameters));
 }
 
 /* The device that a group is on, as the driver's controls want it named. */
@@ -251,7 +229,7 @@ static const struct object *subdevice_of(const struct object *group)
     return NULL;
 }
 
-/* 0, or an errno: a group of more channels than one request holds would be held back in part. */
+/* 0, or an errno: a group of more channels than one request holds would be held in part. */
 static int list_channels(const struct object *group, struct parameters_disable *parameters)
 {
     for (unsigned i = 0; i < seen.nr; i++) {
@@ -266,18 +244,45 @@ static int list_channels(const struct object *group, struct parameters_disable *
     return 0;
 }
 
-struct channels_answer channels_hold(bool is_held)
+static struct fgv_channels_answer hold_group(const struct object *group, bool is_held)
 {
     struct parameters_disable parameters = {.is_disabled = is_held};
-    const struct object *group, *subdevice = NULL;
+    const struct object *subdevice = subdevice_of(group);
+    struct fgv_channels_answer answer = {.error = subdevice ? list_channels(group, &parameters) : ENODEV};
+    return answer.error == 0 ? control(subdevice, CONTROL_DISABLE, &parameters, sizeof(parameters)) : answer;
+}
+
+/* Of the first `nr` objects. Groups are let go however that of others went; the first failure is told. */
+static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
+{
+    struct fgv_channels_answer all = {0};
+    bool is_found = false;
+    for (unsigned i = 0; i < nr; i++) {
+        const struct object *group = new_group(i);
+        if (!group)
+            continue;
+        const struct fgv_channels_answer answer = hold_group(group, is_held);
+        const double us = all.us + answer.us;
+        is_found = true;
+        if (fgv_channels_did(&all))
+            all = answer;
+        all.us = us;
+        if (is_held && !fgv_channels_did(&answer)) {
+            hold_groups(i + 1, false);
+            break;
+        }
+    }
+    if (!is_found)
+        all.error = ENODEV;
+    return all;
+}
+
+struct fgv_channels_answer fgv_channels_hold(bool is_held)
+{
     pthread_mutex_lock(&seen.lock);
-    struct channels_answer answer = {.error = computing_group(&group)};
-    if (answer.error == 0)
-        subdevice = subdevice_of(group);
-    if (answer.error == 0)
-        answer.error = subdevice ? list_channels(group, &parameters) : ENODEV;
-    if (answer.error == 0)
-        answer = control(subdevice, CONTROL_DISABLE, &parameters, sizeof(parameters));
+    struct fgv_channels_answer answer = {.error = ENOBUFS};
+    if (!is_held || !seen.is_incomplete)
+        answer = hold_groups(seen.nr, is_held);
     pthread_mutex_unlock(&seen.lock);
     return answer;
 }

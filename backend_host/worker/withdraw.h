@@ -1,0 +1,36 @@
+/*
+ * Taking this worker's own work off the device, and bringing it back: for kernels that outlive their turn and cannot go
+ * in parts. See backend_host/channels for how, turn.c for whose turn it is.
+ *
+ * Such work runs beside the next one's at first, and is withdrawn when that uses the device for more than a moment.
+ * Then the worker waits for its turn like all whose work is not on the device, and makes no call that might wait for
+ * what stands still.
+ *
+ * Wrong when the driver has changed its mind: an answer that is not as wished ends it for this worker.
+ */
+#ifndef BACKEND_HOST_WITHDRAW_H
+#define BACKEND_HOST_WITHDRAW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../channels/channels.h"
+
+struct fgv_worker;
+
+struct fgv_withdrawal {
+    fgv_channels_hold_fn hold; /* NULL: there is no way */
+    uint64_t since_ns;         /* off the device, 0: it is not */
+    uint64_t back_ns;          /* on it again, 0: it never was off */
+};
+
+/* Finds out whether there is a way. */
+void fgv_withdraw_init(struct fgv_worker *worker);
+/* Without the grant: withdraws what is in the way of its holder. False: nothing is. */
+bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns);
+/* While it is off: brings it back when its turn has come. */
+void fgv_withdrawn_poll(struct fgv_worker *worker, uint64_t now_ns);
+/* Brings it back. When the driver does not let it go on, the worker ends. */
+void fgv_withdraw_end(struct fgv_worker *worker);
+
+#endif

@@ -1,0 +1,183 @@
+"""Work that is taken off the device for others: when, what its program sees meanwhile, and what refusals of the driver lead to.
+
+softgpu cannot hold a kernel, so a library of the tests answers in the driver's place: here a withdrawn kernel runs on. That one stands still on
+an NVIDIA GPU is for tests/gpu/test_withdraw.py.
+"""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.channels import LIBRARY, SOURCE
+from backend_host.worker.control import WorkerReading
+from tests.backend_host.test_worker_order import Kernels
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.end_to_end.host import wait_until
+
+NS_PER_S = 1_000_000_000
+KERNEL_NS = NS_PER_S
+ENDLESS_NS = 600 * NS_PER_S
+SLICE_NS, SHORT_NS = 1_500_000_000, 10_000_000
+FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("hold") / "hold_log.so"
+    source = Path(__file__).with_name("hold_log.c")
+    subprocess.run(["gcc", *FLAGS, "-I", str(SOURCE.parent), str(source), "-o", str(built)], check=True)
+    return built
+
+
+class Two:
+    """Two vGPUs on a device that is said to preempt, each with a program: one for long kernels, and a neighbour."""
+
+    def __init__(self, host: Host, long: Served, other: Served, log: Path) -> None:
+        self.host, self.log = host, log
+        self.served = long
+        self.long, self.other = Kernels(long.primary()), Kernels(other.primary())
+        for vgpu, per_ns in ((0, 1.0), (1, 0.0)):  # the neighbour is always next, for as long as it wants the device
+            host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
+
+    def asked(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def reading(self) -> WorkerReading:
+        return next(worker for worker in self.host.control.workers() if worker.slot == self.host.workers[0].slot)
+
+    def overlap(self, ns: int, other_ns: int = 1000) -> None:
+        """A kernel of that length, and a neighbour's that comes after it."""
+        self.long.late(1, ns=ns)
+        wait_until(lambda: self.reading().stalled_since_ns != 0, "it is on the device")
+        self.other.late(2, ns=other_ns)
+
+    def is_off(self) -> bool:
+        """The long one waits for its turn, and its kernel with it."""
+        reading = self.reading()
+        return (
+            reading.is_waiting and not reading.is_user and reading.stalled_since_ns == 0 and reading.nr_withdrawn == 1
+        )
+
+
+@pytest.fixture
+def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterator[Two]:
+    """Its parameter: what the driver refuses."""
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_HOLD_LOG": str(tmp_path / "log")}
+    environment["FAIRGV_HOLD_REFUSED"] = getattr(request, "param", "")
+    with (
+        contextlib.closing(Host(SOFTGPU, environment, is_preemptive=True)) as host,
+        make_region() as first,
+        make_region() as second,
+    ):
+        yield Two(host, Served(host, first), Served(host, second), tmp_path / "log")
+
+
+def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
+    two.overlap(KERNEL_NS, KERNEL_NS)
+    wait_until(lambda: two.asked() == "h", "it is off the device")
+    asked = two.long.guest.begin("cuMemGetInfo_v2")
+    wait_until(two.is_off, "it waits for its turn")
+    used_ns = two.served.gpu_ns()
+    assert not two.long.guest.is_answered(asked)  # a call might wait for what stands still
+    wait_until(lambda: two.asked() == "hl", "its turn has come")
+    assert two.served.gpu_ns() - used_ns < KERNEL_NS // 4  # what is off the device pays nothing
+    assert two.long.guest.finish("cuMemGetInfo_v2", asked).result == 0
+    assert (two.long.value(), two.other.value()) == (1, 2)
+    assert two.reading().nr_withdrawn == 1
+
+
+def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
+    two.host.control.set_standing(1, 0.0, per_ns=1.0, charged_ns=0)
+    two.overlap(KERNEL_NS)
+    wait_until(lambda: two.asked().startswith("hlhl"), "two turns of each")
+    assert (two.long.value(), two.other.value()) == (1, 2)
+    assert two.asked().replace("hl", "") == ""
+    assert sum(reading.nr_withdrawn for reading in two.host.control.workers()) == len(two.asked()) // 2
+
+
+@pytest.mark.parametrize(("two", "gives_way"), [("", True), ("h", False)], indirect=["two"])
+def test_a_queue_of_kernels_gives_way_to_who_slept(two: Two, *, gives_way: bool) -> None:
+    """Once a part of the slice is over, where it can be withdrawn; where that was refused, not before its end."""
+    if not gives_way:  # found out with the first that is in the way
+        two.overlap(KERNEL_NS // 4)
+        assert (two.long.value(), two.other.value()) == (1, 2)
+    two.host.control.set_slice_ns(SLICE_NS)
+    before_ns = two.served.gpu_ns()
+    for _ in range(2 * SLICE_NS // SHORT_NS):
+        two.long.late(1, ns=SHORT_NS)
+    wait_until(lambda: two.served.gpu_ns() > before_ns, "it is on the device")
+    two.other.late(3, ns=1000)
+    assert two.other.value() == 3
+    assert (two.served.gpu_ns() - before_ns < SLICE_NS) == gives_way
+
+
+def test_a_lone_kernel_stays_where_it_is(two: Two) -> None:
+    two.long.late(1, ns=KERNEL_NS // 4)
+    assert two.long.value() == 1
+    assert two.asked() == ""
+
+
+@pytest.mark.parametrize("two", ["h"], indirect=True)
+def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
+    two.overlap(KERNEL_NS // 2)
+    assert (two.long.value(), two.other.value()) == (1, 2)
+    two.overlap(KERNEL_NS // 4)
+    assert (two.long.value(), two.other.value()) == (1, 2)
+    assert two.asked() == "h"
+    assert two.reading().nr_withdrawn == 0
+    assert two.long.guest.ok("cuMemGetInfo_v2")
+
+
+@pytest.mark.parametrize("two", ["l"], indirect=True)
+def test_where_the_driver_refuses_to_let_go_the_program_is_told_and_others_go_on(two: Two) -> None:
+    two.overlap(KERNEL_NS // 2)
+    assert two.host.workers[0].ended() == {"ended": "the driver does not let its work go on"}
+    assert two.asked() == "hl"
+    assert two.other.value() == 2
+
+
+def test_a_program_that_ends_meanwhile_is_let_go_first(two: Two) -> None:
+    two.overlap(KERNEL_NS)
+    wait_until(lambda: two.asked() == "h", "it is off the device")
+    two.long.guest.close()
+    assert two.host.workers[0].ended() == {"ended": "the client closed"}
+    assert two.asked() == "hl"
+    assert two.other.value() == 2
+
+
+def test_a_worker_that_is_killed_meanwhile_keeps_nothing_from_others(two: Two) -> None:
+    two.overlap(ENDLESS_NS)
+    wait_until(lambda: two.asked() == "h", "it is off the device")
+    worker = two.host.workers[0]
+    worker.process.kill()
+    worker.process.wait()
+    two.host.control.repair(worker.slot)
+    assert two.other.value() == 2
+    assert two.asked() == "h"
+
+
+def test_a_driver_without_channels(tmp_path: Path) -> None:
+    """The library that workers on a GPU are started with finds none of softgpu's."""
+    with (
+        contextlib.closing(Host(SOFTGPU, {"LD_PRELOAD": str(LIBRARY)}, is_preemptive=True)) as host,
+        make_region() as first,
+        make_region() as second,
+    ):
+        two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
+        two.overlap(KERNEL_NS // 4)
+        assert (two.long.value(), two.other.value()) == (1, 2)
+        two.long.guest.close()
+        two.host.workers[0].ended()
+        assert "its channels cannot be held: No such device, status 0x0" in two.host.workers[0].errors()
+
+
+def test_no_device_that_does_not_preempt_is_asked(library: Path, tmp_path: Path) -> None:
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_HOLD_LOG": str(tmp_path / "log")}
+    with contextlib.closing(Host(SOFTGPU, environment)) as host, make_region() as first, make_region() as second:
+        two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
+        two.overlap(KERNEL_NS // 4)
+        assert (two.long.value(), two.other.value()) == (1, 2)
+        assert two.asked() == ""
