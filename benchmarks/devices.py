@@ -12,6 +12,8 @@ from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
 from benchmarks.errors import NotMeasurableError
 
 SOFTGPU = PACKAGE_ROOT / "build/softgpu"
+_CAPABILITY = (75, 76)
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR."""
 _STATE, _TIERS = "FAIRGV_SOFTGPU_STATE", "FAIRGV_SOFTGPU_TIERS"
 
 
@@ -46,6 +48,18 @@ def device_name(device: str) -> str:
     if driver.cuInit(0) or driver.cuDeviceGetName(name, len(name), 0):
         raise NotMeasurableError("NVIDIA's driver does not say what its device is called")
     return name.value.decode()
+
+
+def compute_capability() -> int:
+    """Of NVIDIA's device, 90 for 9.0. NotMeasurableError when the driver does not say."""
+    driver, found = ctypes.CDLL("libcuda.so.1"), []
+    for attribute in _CAPABILITY:
+        number = ctypes.c_int(0)
+        if driver.cuInit(0) or driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, 0):
+            raise NotMeasurableError("NVIDIA's driver does not say its device's compute capability")
+        found.append(number.value)
+    major, minor = found
+    return 10 * major + minor
 
 
 def native_environment(device: str, **more: str) -> dict[str, str]:

@@ -54,7 +54,7 @@ SUITES: Mapping[str, Suite] = {
         Entry("overhead", "overhead --seconds 0.6 --repetitions 2", 5.2),
         Entry("accounting", "accounting --seconds 2.5", 1.2),
         Entry("work-conserving", "work-conserving --seconds 2.5 --repetitions 1", 1.0),
-        Entry("slicing", "slicing", 1.9),
+        Entry("slicing", "slicing --only costs,waits", 1.9),
     )),
     "full-2": Suite(9.0, (
         Entry("mmr-three", "mmr --seconds 3.5 --repetitions 2 --policy fair,first-come", 2.8),
@@ -64,6 +64,9 @@ SUITES: Mapping[str, Suite] = {
         Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-poll,first-come"
               " --seconds 6 --repetitions 1", 0.9),
         Entry("mixed", "mixed --policy fair,credit-poll --seconds 2.5 --repetitions 1", 2.3),
+    )),
+    "full-3": Suite(3.7, (
+        Entry("slicing-shares", "slicing --only shares --seconds 6 --repetitions 1", 3.2),
     )),
 }  # fmt: skip
 """The words of `fairgv-bench`: quick for two cores without a GPU, the others, one after the other, for a GPU."""

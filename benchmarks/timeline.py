@@ -4,7 +4,8 @@ That shows
 
 - accounting: what each vGPU was charged beside the time that its kernels occupied the device, the moments between two kernels of one queue
   included, as a pair of events around them would;
-- the hand-over: the gap between the last kernel of one vGPU and the first of the next. The device's own switch between two contexts is in it.
+- the hand-over: the gap between the last kernel of one vGPU and the first of the next. The device's own switch between two contexts is in it;
+- that switch itself, where the driver shares the device between two queues, and takes a kernel off it that runs.
 
 Wrong when the device's clock is coarse: its step is kept beside the result.
 """
@@ -67,6 +68,20 @@ def gaps_us(logs: Sequence[Spans]) -> tuple[float, ...]:
     spans, owners = merged(logs)
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)
     return tuple(float(gap) / 1e3 for gap in between_ns[owners[1:] != owners[:-1]])
+
+
+def switches_us(logs: Sequence[Spans]) -> tuple[float, ...]:
+    """
+    What the device's own switches between two programs cost, natively.
+
+    From the last thing that was seen of one, a kernel's begin or end, to the first of the next: a kernel that was taken off the device in its
+    middle ends when it is back, if all it does is to wait for a time. So part of one kernel is in it, half of one on average.
+    """
+    times = np.concatenate([log.ravel() for log in logs]).astype(np.int64)
+    owners = np.concatenate([np.full(log.size, index, dtype=np.intp) for index, log in enumerate(logs)])
+    order = np.argsort(times, kind="stable")
+    changes = owners[order][1:] != owners[order][:-1]
+    return tuple(float(switch) / 1e3 for switch in np.diff(times[order])[changes])
 
 
 def clock_step_ns(logs: Sequence[Spans]) -> int:

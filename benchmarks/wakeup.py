@@ -35,12 +35,12 @@ from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, GuestIma
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from backend_host.vm.kernel import find_kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
+from benchmarks.guests.kernel_module import MODULE_IN_GUEST, build_module
 from benchmarks.nvcc import find_nvcc, rebuilding, seal_of
 
 SOURCE = Path(__file__).with_suffix(".cu")
 PROGRAM = PACKAGE_ROOT / "build/benchmarks/wakeup"
 GUEST_LIBRARY = PACKAGE_ROOT / "build/guest/libcuda.so.1"
-MODULE_IN_GUEST = PurePosixPath("/fairgv.ko")
 NAME = "wakeup"
 RUN_LIMIT_S = 120
 BOOT_LIMIT_S = 180
@@ -72,15 +72,6 @@ def build_program() -> Path:
         if unfinished:
             subprocess.run([*command, "-o", str(unfinished), str(SOURCE)], check=True)
     return PROGRAM
-
-
-def build_module(release: str) -> Path:
-    """The guest's kernel module for this kernel. Raises FairGVError with what the build says."""
-    command = ["make", "-s", "-C", str(PACKAGE_ROOT / "frontend_guest/kmod"), f"KERNEL={release}"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise FairGVError(f"the kernel module cannot be built: {answer.stderr.strip()}")
-    return PACKAGE_ROOT / f"build/kmod/{release}/fairgv.ko"
 
 
 def image_of(folder: Path, nr_rounds: int, nr_repetitions: int) -> GuestImage:

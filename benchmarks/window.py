@@ -31,7 +31,8 @@ NR_LOOKS = 20
 class Outcome:
     """What one guest did in the window: `throughput` in its program's unit; what the daemon charged, for use and for holding, and turns.
 
-    None natively. Launches per second and charges per second are those of the window that counts; turns are those of the whole.
+    None natively. Launches per second and charges per second are those of the window that counts; turns are those of the whole; parts of
+    large launches those until its end.
     """
 
     throughput: float
@@ -40,6 +41,7 @@ class Outcome:
     held_s: float | None
     nr_grants: int | None
     nr_launches: float | None
+    nr_parts: int | None
 
 
 def run_together(
@@ -88,13 +90,20 @@ def _outcome(
 ) -> Outcome:
     report = parse_report(output)
     if not before[0]:
-        return Outcome(throughput(report), report, None, None, None, None)
+        return Outcome(throughput(report), report, None, None, None, None, None)
 
     def grown(attribute: str) -> float:
         begun, ended = (fmean(getattr(look[index], attribute) for look in looks) for looks in (before, after))
         return ended - begun
 
     turns = after[-1][index].nr_grants - before[0][index].nr_grants
+    nr_parts = after[-1][index].nr_parts
     return Outcome(
-        throughput(report), report, grown("used_ns") / 1e9, grown("held_ns") / 1e9, turns, grown("nr_launches")
+        throughput(report),
+        report,
+        grown("used_ns") / 1e9,
+        grown("held_ns") / 1e9,
+        turns,
+        grown("nr_launches"),
+        nr_parts,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.build import NAMES, build
+from benchmarks.build import NAMES, build, build_without_ptx
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 
 GPU_SIZES: Mapping[str, int] = {
@@ -27,19 +27,22 @@ GPU_SIZES: Mapping[str, int] = {
 
 SPIN = "spin"
 SPIN_UNIT = "kernel s/s"
+ENDLESS = "endless"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One program of benchmarks/programs with its arguments. `label` is what tables call it."""
+    """One program of benchmarks/programs with its arguments. `label` is what tables call it. With a compute capability its image has machine
+    code for that alone, and no PTX."""
 
     program: str
     label: str
     arguments: tuple[str, ...] = ()
+    capability: int | None = None
 
     def path(self) -> Path:
         """Built, and up to date."""
-        return build(self.program)
+        return build(self.program) if self.capability is None else build_without_ptx(self.program, self.capability)
 
 
 def sized(program: str, device: str) -> Workload:
@@ -55,6 +58,12 @@ def spin(kernel_us: float, queue: int, sleep_us: float = 0.0) -> Workload:
     words = ("--kernel-us", f"{kernel_us:g}", "--queue", str(queue), "--sleep-us", f"{sleep_us:g}")
     label = f"kernels of {kernel_us:g} us, {queue} in a row" + (f", {sleep_us:g} us of sleep" if sleep_us else "")
     return Workload(SPIN, label, words)
+
+
+def endless(kernel_s: float, nr_rounds: int, capability: int | None = None) -> Workload:
+    """Long kernels of about so much work, one after the other, in blocks of so many rounds."""
+    words = ("--kernel-seconds", f"{kernel_s:g}", "--rounds", str(nr_rounds))
+    return Workload(ENDLESS, f"kernels of {kernel_s:g} s", words, capability)
 
 
 def parse_report(output: str) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Guests as virtual machines: small ones that boot from memory under a libvirtd of our own, each with a vGPU that `fairgv-host attach` gave it.
+"""Guests as virtual machines: small ones that boot from memory under a libvirtd of our own, each with a vGPU that was attached
+before it booted. Daemons come and go while they run. With a doorbell a machine has the kernel module, too.
 
 A machine runs a shell that reads command lines from its serial console, so that it boots once for many programs. A program's standard input is
 the console, too: what a measurement tells it is typed. Without KVM the machines are emulated, and so are the programs' own instructions:
@@ -6,12 +7,12 @@ ratios to native then say nothing but that it works.
 """
 
 import contextlib
-import dataclasses
 import secrets
 import select
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from backend_host.config import Config
@@ -19,9 +20,12 @@ from backend_host.ipc import Connection
 from backend_host.vm.accelerator import choose_accelerator
 from backend_host.vm.guest import Guest, follow_guests
 from backend_host.vm.guest_output import Progress
-from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, PROGRAM_FOLDER, GuestCommand, build_image
+from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, PROGRAM_FOLDER, GuestCommand, GuestImage, build_image
+from backend_host.vm.kernel import find_kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from benchmarks.errors import ProgramFailedError
+from benchmarks.guests.kernel_module import MODULE_IN_GUEST, build_module
+from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.process import daemon, read_accounts
 from benchmarks.guests.session import Account, Finished, left_s
 
@@ -82,7 +86,7 @@ class MachineRunning:
                 self.finish(INTERRUPT_LIMIT_S)
 
     def _lines(self) -> list[str]:
-        return self._guest.results()[0].output.split("\n")
+        return self._guest.results()[-1].output.split("\n")
 
     def _receive(self, deadline_s: float) -> None:
         ready, _, _ = select.select([self._guest], [], [], left_s(deadline_s))
@@ -116,32 +120,68 @@ class MachineSession:
         return read_accounts(self._state_dir, [guest.name for guest in self._guests])
 
 
+@dataclass(frozen=True)
+class Machines:
+    """See `Guests`: booted, and served by whichever daemon is there."""
+
+    config: Config
+    guests: Sequence[Guest]
+    token: str
+    pinning: Pinning | None
+
+    @contextlib.contextmanager
+    def session(self, **settings: object) -> Iterator[MachineSession]:
+        """See `Guests`."""
+        config = replace(self.config, **settings)  # type: ignore[arg-type] # names and values of settings
+        with daemon(config, self.pinning):
+            yield MachineSession(config, self.guests, self.token)
+
+
 @contextlib.contextmanager
-def machine_session(config: Config, weights: Sequence[int], programs: Sequence[Path]) -> Iterator[MachineSession]:
-    """A libvirtd, a daemon and a booted machine for each weight, with these programs in it. VmError names what is missing."""
+def machines(
+    config: Config, weights: Sequence[int], programs: Sequence[Path], pinning: Pinning | None, *, has_doorbell: bool
+) -> Iterator[Machines]:
+    """A libvirtd and a booted machine for each weight, with these programs in it. VmError names what is missing."""
     choice = choose_accelerator()
     token = f"@bench-{secrets.token_hex(8)}"
-    library = Path(config.guest_library)
     with contextlib.ExitStack() as stack:
         libvirt = stack.enter_context(PrivateLibvirt())
-        config = dataclasses.replace(config, libvirt_uri=libvirt.uri, region_bytes=REGION_BYTES)
-        stack.enter_context(daemon(config))
+        config = replace(config, libvirt_uri=libvirt.uri, region_bytes=REGION_BYTES)
         guests = []
-        for index, weight in enumerate(weights):
+        for index in range(len(weights)):
             name = f"vm-{index}"
-            folder = libvirt.folder / name
-            folder.mkdir(mode=0o755)
-            libvirt.hand_over(folder)
-            shell = GuestCommand("shell", None, ("/bin/busybox", "sh", "-c", _script(token)), timeout_s=LIFE_S)
-            files = {PurePosixPath(GUEST_LIBRARY_PATH): library}
-            files |= {PROGRAM_FOLDER / program.name: program for program in programs}
-            image = build_image(folder, [shell], files)
-            guests.append(stack.enter_context(Guest(libvirt, name, image, choice, memory_mib=MEMORY_MIB)))
-            with Connection(config.socket_path) as connection:
-                connection.ask("attach", domain=name, weight=weight, memory_bytes=0, region_bytes=REGION_BYTES)
-        for guest in guests:
-            guest.start()
-        follow_guests(guests, BOOT_LIMIT_S, until=(Progress.BEGUN, 0))
+            image = _image(libvirt, name, token, Path(config.guest_library), programs, has_module=has_doorbell)
+            amend = _pinned(pinning)
+            guests.append(stack.enter_context(Guest(libvirt, name, image, choice, memory_mib=MEMORY_MIB, amend=amend)))
+        with daemon(config, pinning), Connection(config.socket_path) as connection:
+            for guest, weight in zip(guests, weights, strict=True):
+                settings = {"weight": weight, "memory_bytes": 0, "region_bytes": REGION_BYTES}
+                connection.ask("attach", domain=guest.name, has_doorbell=has_doorbell, **settings)
+                guest.start()
+        follow_guests(guests, BOOT_LIMIT_S, until=(Progress.BEGUN, len(guests[0].image.commands) - 1))
         for guest in guests:
             MachineRunning(guest, token, f"the shell of {guest.name}").finish(BOOT_LIMIT_S)
-        yield MachineSession(config, guests, token)
+        yield Machines(config, guests, token, pinning)
+
+
+def _image(
+    libvirt: PrivateLibvirt, name: str, token: str, library: Path, programs: Sequence[Path], *, has_module: bool
+) -> GuestImage:
+    """The shell is the last of its commands."""
+    folder = libvirt.folder / name
+    folder.mkdir(mode=0o755)
+    libvirt.hand_over(folder)
+    kernel = find_kernel()
+    commands = [GuestCommand("shell", None, ("/bin/busybox", "sh", "-c", _script(token)), timeout_s=LIFE_S)]
+    files = {PurePosixPath(GUEST_LIBRARY_PATH): library}
+    files |= {PROGRAM_FOLDER / program.name: program for program in programs}
+    if has_module:
+        commands.insert(0, GuestCommand("insmod", None, ("/bin/busybox", "insmod", str(MODULE_IN_GUEST))))
+        files[MODULE_IN_GUEST] = build_module(kernel.release)
+    return build_image(folder, commands, files, kernel=kernel)
+
+
+def _pinned(pinning: Pinning | None) -> Callable[[str], str]:
+    """What puts that into a definition."""
+    tuned = f"</vcpu>{pinning.cputune() if pinning else ''}"
+    return lambda definition: definition.replace("</vcpu>", tuned)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from backend_host.config import load_config
 from benchmarks.devices import native_environment
-from benchmarks.guests.machine import machine_session
-from benchmarks.guests.process import NativeSession, process_session
-from benchmarks.guests.session import Session
+from benchmarks.guests.machine import machines
+from benchmarks.guests.pinning import Pinning
+from benchmarks.guests.process import NativeSession, ProcessGuests
+from benchmarks.guests.session import Guests, Session
 from benchmarks.mps import mps_server
 
 NATIVE, MPS = "native", "mps"
@@ -28,6 +29,10 @@ class Setting:
     region_bytes: int = 256 << 20
     daemon: Mapping[str, object] = field(default_factory=dict)
     """Further settings of the daemon, by their names in `Config`."""
+    pinning: Pinning | None = None
+    """Of guests; native programs are nowhere in particular."""
+    has_doorbell: bool = False
+    """Of machines: they sleep until they are woken."""
 
 
 @contextlib.contextmanager
@@ -40,11 +45,19 @@ def open_session(
     """
     if system == NATIVE:
         yield NativeSession(native_environment(setting.device))
-        return
-    if system == MPS:
+    elif system == MPS:
         with mps_server(setting.device) as environment:
             yield NativeSession(environment)
-        return
+    else:
+        with open_guests(system, setting, weights, programs) as guests, guests.session() as session:
+            yield session
+
+
+@contextlib.contextmanager
+def open_guests(
+    policy: str, setting: Setting, weights: Sequence[int] = (1,), programs: Sequence[Path] = ()
+) -> Iterator[Guests]:
+    """For several sessions with the same guests; see `open_session`."""
     with tempfile.TemporaryDirectory(prefix="fairgv-bench-", ignore_cleanup_errors=True) as directory:
         state_dir = Path(directory)
         state_dir.chmod(0o711)  # workers of another user pass through
@@ -52,15 +65,14 @@ def open_session(
             None,
             state_dir=state_dir,
             device=setting.device,
-            policy=system,
+            policy=policy,
             slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
             region_bytes=setting.region_bytes,
             adopt="attached",
             **setting.daemon,
         )
         if setting.guests == "vm":
-            with machine_session(config, weights, programs) as machines:
-                yield machines
+            with machines(config, weights, programs, setting.pinning, has_doorbell=setting.has_doorbell) as booted:
+                yield booted
         else:
-            with process_session(config, weights) as processes:
-                yield processes
+            yield ProcessGuests(config, weights, setting.pinning)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
 from benchmarks.errors import ProgramFailedError
+from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.session import Account, Finished, left_s
 
 END_LIMIT_S = 10.0
@@ -112,8 +114,10 @@ class ProcessSession:
 
     lead_s = LEAD_S
 
-    def __init__(self, config: Config, weights: Sequence[int], stack: contextlib.ExitStack) -> None:
-        self._state_dir = config.state_dir
+    def __init__(
+        self, config: Config, weights: Sequence[int], pinning: Pinning | None, stack: contextlib.ExitStack
+    ) -> None:
+        self._state_dir, self._pinning = config.state_dir, pinning
         self._names = [f"vgpu-{index}" for index in range(len(weights))]
         for name, weight in zip(self._names, weights, strict=True):
             holder = stack.enter_context(Connection(config.socket_path))
@@ -126,24 +130,37 @@ class ProcessSession:
         """See `Session`."""
         options = ["--state-dir", str(self._state_dir), "--vgpu", self._names[index]]
         command = [sys.executable, "-m", "backend_host.run", *options, "--", str(program), *arguments]
-        return ProcessRunning(command, {**os.environ, **(environment or {})}, f"{program.name}, {self._names[index]}")
+        with self._pinning.guests() if self._pinning else contextlib.nullcontext():
+            return ProcessRunning(
+                command, {**os.environ, **(environment or {})}, f"{program.name}, {self._names[index]}"
+            )
 
     def accounts(self) -> tuple[Account, ...]:
         """See `Session`."""
         return read_accounts(self._state_dir, self._names)
 
 
-@contextlib.contextmanager
-def process_session(config: Config, weights: Sequence[int]) -> Iterator[ProcessSession]:
-    """A daemon and its guests, for the block."""
-    with daemon(config), contextlib.ExitStack() as stack:
-        yield ProcessSession(config, weights, stack)
+@dataclass(frozen=True)
+class ProcessGuests:
+    """See `Guests`."""
+
+    config: Config
+    weights: Sequence[int]
+    pinning: Pinning | None
+
+    @contextlib.contextmanager
+    def session(self, **settings: object) -> Iterator[ProcessSession]:
+        """See `Guests`."""
+        config = replace(self.config, **settings)  # type: ignore[arg-type] # names and values of settings
+        with daemon(config, self.pinning), contextlib.ExitStack() as stack:
+            yield ProcessSession(config, self.weights, self.pinning, stack)
 
 
 @contextlib.contextmanager
-def daemon(config: Config) -> Iterator[None]:
+def daemon(config: Config, pinning: Pinning | None) -> Iterator[None]:
     """A daemon for the block."""
-    start_in_background(config)
+    with pinning.rest() if pinning else contextlib.nullcontext():
+        start_in_background(config)
     try:
         yield
     finally:
@@ -159,5 +176,13 @@ def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:
         vgpus: dict[str, Any] = {vgpu["name"]: vgpu for vgpu in connection.ask("status")["vgpus"]}
     found = (vgpus[name] for name in names)
     return tuple(
-        Account(each["used_ns"], each["held_ns"], each["nr_grants"], each["totals"]["nr_launches"]) for each in found
+        Account(
+            each["used_ns"],
+            each["held_ns"],
+            each["nr_grants"],
+            each["totals"]["nr_launches"],
+            each["totals"]["nr_parts"],
+            each["coscheduling"]["nr_boosts"],
+        )
+        for each in found
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,12 +14,15 @@ RUN_LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Account:
-    """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, and what its programs launched."""
+    """One vGPU's, so far: GPU time charged for use, and for holding it without use, turns, launches, parts of large ones, and
+    how often a thread of it was boosted."""
 
     used_ns: int
     held_ns: int
     nr_grants: int
     nr_launches: int
+    nr_parts: int
+    nr_boosts: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,13 @@ class Session(Protocol):
 
     def accounts(self) -> tuple[Account, ...]:
         """Of the vGPUs, in the order of the guests; natively there is nobody who keeps any."""
+
+
+class Guests(Protocol):
+    """What stays while daemons with other settings serve it, one after the other: booted machines, say."""
+
+    def session(self, **settings: object) -> AbstractContextManager[Session]:
+        """A daemon for the block, with these settings (by their names in `Config`) on top."""
 
 
 def run(

@@ -1,18 +1,24 @@
 """Every experiment once in its smallest form, on softgpu with real guests. No time is asserted."""
 
+import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.cli import main
-from benchmarks.errors import NotMeasurableError
-from benchmarks.experiments import EXPERIMENTS, loops
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
+from benchmarks.experiments import EXPERIMENTS, loops, shares, sharing
 from benchmarks.experiments.slicing import SIZES, Sizes
+from benchmarks.guests import NATIVE, Setting
+from benchmarks.results import section
+from benchmarks.window import Outcome
+from benchmarks.workloads import spin
 
 PNG = b"\x89PNG"
-SHORT = ("--device", "soft", "--seconds", "0.2", "--repetitions", "1")
+SHORT = ("--device", "soft", "--seconds", "0.4", "--repetitions", "1")
 
 
 def measured(folder: Path, *words: str, status: int = 0) -> dict[str, Any]:
@@ -57,7 +63,7 @@ def test_overhead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_mmr_and_the_driver_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--program", "spin", "--weights", "1:2", "--policy", "fair,credit-hs", "--native", "--slice-ms", "2")
-    document = measured(tmp_path, "mmr", *words)
+    document = measured(tmp_path, "mmr", *words, "--seconds", "1")
     assert [record["system"] for record in of_kind(document, "together")] == ["fair", "credit-hs", "native"]
     assert document["refused"] == ["mps: MPS is NVIDIA's: there is none for softgpu"]
     for record in of_kind(document, "together"):
@@ -92,12 +98,15 @@ def test_accounting(tmp_path: Path) -> None:
     [mixture] = of_kind(document, "mixture")
     assert len(mixture["errors"]) == 2
     assert mixture["gaps_us"]
+    [switch] = of_kind(document, "switch")
+    assert len(switch["switches_us"]) > 1
+    assert min(switch["switches_us"]) >= 0
 
 
 def test_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest = Sizes((4,), (4,), 1, (200, 20), 2, 2, 1000, (8,))
     monkeypatch.setitem(SIZES, "soft", smallest)
-    document = measured(tmp_path, "slicing")
+    document = measured(tmp_path, "slicing", "--only", "costs,waits")
     assert document["failures"] == []
     assert [record["parts"] for record in of_kind(document, "cost")] == [1, 4, 0, 8, -1]
     assert [record["kind"] for record in document["records"]] == [*["cost"] * 3, *["wait"] * 4, *["cost"] * 2]
@@ -107,6 +116,42 @@ def test_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, record in waits.items():
         assert len(record["us"]) == 2
         assert (record["others_s"] is None) == (name == "alone")
+
+
+def test_shares_of_long_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(shares.LENGTHS, "soft", replace(shares.LENGTHS["soft"], kernel_s=0.2))
+    monkeypatch.setattr(shares, "WEIGHTS", ((1, 1), (3, 1)))
+    monkeypatch.setattr(shares, "WAYS", {name: shares.WAYS[name] for name in ("in parts", "native")})
+    document = measured(tmp_path, "slicing", "--only", "shares", "--slice-ms", "2", "--seconds", "0.6")
+    assert document["failures"] == []
+    short, long = "kernels of 50 us, 256 in a row", "kernels of 0.2 s"
+    alone = [(record["way"], record["workload"]) for record in of_kind(document, "share alone")]
+    assert alone == [("in parts", long), ("native", long), ("fair", short), ("native", short)]
+    found = of_kind(document, "share")
+    weights = [(record["way"], [guest["weight"] for guest in record["guests"]]) for record in found]
+    assert weights == [("in parts", [1, 1]), ("native", [1, 1]), ("in parts", [3, 1])]
+    for record in found:
+        assert [guest["workload"] for guest in record["guests"]] == [long, short]
+        assert record["kernel_blocks"] > 0
+        assert all(guest["alone"] > 0 for guest in record["guests"])
+        assert record["way"] == "native" or all(guest["throughput"] > 0 for guest in record["guests"])
+    assert "Shares of a tenant of endless kernels of 0.2 s" in section(document)
+
+
+def test_shares_of_kernels_that_did_not_go_in_parts_are_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(shares.LENGTHS, "soft", shares.Lengths(0.1, 100, {}))
+    monkeypatch.setattr(shares, "WEIGHTS", ((1, 1),))
+    monkeypatch.setattr(shares, "WAYS", {"in parts": shares.WAYS["in parts"]})
+    path = tmp_path / "found.json"
+    assert main(["slicing", *SHORT, "--only", "shares", "--json", str(path)]) == 1
+    document = json.loads(path.read_text())
+    assert [record["way"] for record in document["records"]] == ["fair"]
+    assert document["failures"] == [
+        "kernels of 0.1 s alone, in parts: its launches went whole",
+        "shares 1:1, in parts: what the programs reach alone was not measured",
+    ]
 
 
 def test_loops(tmp_path: Path) -> None:
@@ -187,3 +232,11 @@ def test_run_tells_what_agrees_and_what_does_not(tmp_path: Path, capsys: pytest.
     assert "error" in document["records"][0]["why"]
     assert sorted(path.name for path in folder.rglob("*")) == before
     assert "1 agrees" in capsys.readouterr().out
+
+
+def test_a_program_that_does_nothing_alone_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = Outcome(0.0, {}, None, None, None, None, None)
+    monkeypatch.setattr(sharing, "open_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(sharing, "run_together", lambda *_: [outcome])
+    with pytest.raises(ProgramFailedError, match=r"nothing was done in a window of 0\.1 s"):
+        sharing.alone(spin(50, 1), NATIVE, Setting("soft"), 0.1)

@@ -75,6 +75,35 @@ def test_shares_of_a_known_document() -> None:
     assert finding.cells()[-1] == "behind"
 
 
+def share(way: str, *guests: dict[str, Any]) -> dict[str, Any]:
+    mine = [{**each, "alone_native": None} for each in guests]
+    return {"kind": "share", "way": way, "kernel_s": 10.0, "repetition": 0, "guests": mine}
+
+
+def test_shares_of_long_kernels_of_a_known_document() -> None:
+    """Measured weight by weight, shown way by way; natively there are neither weights nor charges."""
+    runs = [
+        share("in parts", guest(1, 3.0), guest(1, 3.0)),
+        share("whole without PTX", guest(1, 1.5), guest(1, 3.0)),
+        share("native", *({**guest(1, 2.0), "charged_s": None} for _ in range(2))),
+        share("in parts", guest(1, 1.5), guest(3, 4.5)),
+    ]
+    document = {**HEAD, "experiment": "slicing", "records": runs}
+    [grid] = EXPERIMENTS["slicing"].grids(document)
+    assert [row[:2] for row in grid.rows] == [
+        ("in parts", "1:1"),
+        ("in parts", "1:3"),
+        ("whole without PTX", "1:1"),
+        ("native", "-"),
+    ]
+    even, weighted, whole, native = grid.rows
+    assert even[2:] == ("0.500", "0.500", "1.000", "0.98", "1.000", "1.000", "1")
+    assert weighted[2:5] == ("0.250", "0.750", "1.000")
+    assert whole[2:5] == ("0.250", "0.500", "0.500")
+    assert native[4:7] == ("1.000", "-", "-")
+    assert "endless kernels of 10 s" in section(document)
+
+
 def test_an_older_document_without_native_runs() -> None:
     runs = [together(0, "fair", guest(1, 1.0, native=None), guest(2, 2.0, native=None))]
     [grid] = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.timeline import SAME_QUEUE_NS, Spans, Timeline, clock_step_ns, device_seconds, gaps_us
+from benchmarks.timeline import SAME_QUEUE_NS, Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
 
 US = 1000
 
@@ -33,6 +33,15 @@ def test_a_pause_is_not() -> None:
 
 def test_gaps_are_between_kernels_of_different_owners() -> None:
     assert gaps_us(TWO) == pytest.approx((40.0, 50.0))
+
+
+def test_a_switch_is_from_the_last_sign_of_one_program_to_the_first_of_the_next() -> None:
+    taken_off_twice = [spans((0, 20), (21, 300), (301, 321)), spans((160, 180), (181, 460))]
+    assert switches_us(taken_off_twice) == pytest.approx((160 - 21, 300 - 181, 460 - 321))
+
+
+def test_who_has_the_device_alone_is_never_switched() -> None:
+    assert switches_us([spans((0, 20), (21, 41))]) == ()
 
 
 def test_the_step_of_the_clock() -> None:
