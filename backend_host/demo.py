@@ -43,6 +43,8 @@ from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
 PROGRAM_FOLDER = PACKAGE_ROOT / "build/programs"
 GUEST_LIBRARY = PACKAGE_ROOT / "build/guest/libcuda.so.1"
 REGION = "64M"
+STATE_PREFIX = "fairgv-demo-"
+"""What the names of the daemon's folder and of its device begin with."""
 DAEMON_START_LIMIT_S = 180
 DAEMON_END_LIMIT_S = 30
 GUESTS_LIMIT_S = 240
@@ -209,7 +211,7 @@ class Demo:
         with ExitStack() as stack:
             libvirt = stack.enter_context(PrivateLibvirt())
             self._say("a libvirtd of our own runs")
-            state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fairgv-demo-")))
+            state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=STATE_PREFIX)))
             state_dir.chmod(0o711)
             daemon = stack.enter_context(PrivateDaemon(state_dir, libvirt.uri))
             device = daemon.status()["device"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from backend_host.demo import PLANS
-from backend_host.vm.region_file import SHARED_MEMORY_FOLDER
+from backend_host.demo import PLANS, STATE_PREFIX
+from backend_host.vm.region_file import SHARED_MEMORY_FOLDER, region_name, region_path
 from tests.children import running
 from tests.end_to_end.host import wait_until
 
@@ -30,27 +30,41 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def mapped() -> set[str]:
-    """Regions of somebody who lives."""
-    names: set[str] = set()
-    for path in Path("/proc").glob("[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            names.update(re.findall(rf"{SHARED_MEMORY_FOLDER}/(fairgv-\S+)", path.read_text("utf-8", "replace")))
-    return names
+class Traces:
+    """What one demo leaves. Other tests have regions and devices at the same time, so its own are told by their names."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._earlier = self._devices()
+        self._regions: set[Path] = set()
 
-def traces(folder: Path) -> set[str]:
-    """What the demo could leave: files in its folder, processes that name it, regions that nobody uses. Other tests have regions, too."""
-    found = {path.name for path in SHARED_MEMORY_FOLDER.glob("fairgv-*")}
-    regions = {name for name in found - mapped() if not name.startswith("fairgv-softgpu.")}
-    processes = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if bytes(folder) in path.read_bytes():
-                processes.append(path.parent.name)
-        except OSError:
-            continue
-    return {*map(str, folder.iterdir()), *regions, *processes}
+    def find_regions(self) -> int:
+        """How many there have been up to now; the domains' files, which name them, are gone in the end."""
+        for path in self._folder.glob("fairgv-vm-*/config/libvirt/qemu/*.xml"):
+            with contextlib.suppress(OSError):  # it goes with its domain
+                uuids = re.findall(r"<uuid>(\S+)</uuid>", path.read_text())
+                self._regions.update(filter(Path.exists, map(region_path, map(region_name, uuids))))
+        return len(self._regions)
+
+    def assert_none(self) -> None:
+        """Of files in its folder, processes that name it, devices and regions, in the end. AssertionError naming those that are there."""
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self._left(), "nothing is left")
+        assert not self._left()
+
+    def _left(self) -> list[str]:
+        files = {*self._folder.iterdir(), *(self._devices() - self._earlier), *filter(Path.exists, self._regions)}
+        return [*map(str, files), *self._processes()]
+
+    def _devices(self) -> set[Path]:
+        return set(SHARED_MEMORY_FOLDER.glob(f"{STATE_PREFIX}*"))
+
+    def _processes(self) -> Iterator[str]:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                command = path.read_bytes()
+                if bytes(self._folder) in command:
+                    yield f"{path.parent.name}: {command!r}"
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -58,29 +72,36 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def test_every_verdict_is_pass(folder: Path) -> None:
-    before = traces(folder)
-    answer = subprocess.run(COMMAND, env=environment(folder), capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    traces, printed = Traces(folder), []
+    with running(COMMAND, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            printed.append(line)
+            nr_regions = traces.find_regions()
+    answer = "".join(printed)
+    assert demo.returncode == 0, answer
+    assert nr_regions == len(PLANS)
     for plan in PLANS:
         for program in plan.programs:
-            assert f"{plan.name}: {program}: PASS" in answer.stdout
-            row = re.search(
-                rf"{plan.name} *│ {re.escape(program)} *│ PASS *│ *(\d+) │ *(\d+) │ .* │ *\d+% │", answer.stdout
-            )
-            assert row is not None, answer.stdout
+            assert f"{plan.name}: {program}: PASS" in answer
+            row = re.search(rf"{plan.name} *│ {re.escape(program)} *│ PASS *│ *(\d+) │ *(\d+) │ .* │ *\d+% │", answer)
+            assert row is not None, answer
             assert 0 < int(row[2]) <= int(row[1])
-    wait_until(lambda: traces(folder) <= before, "what the demo started has ended, and its files are gone")
+    traces.assert_none()
 
 
-@pytest.mark.parametrize("line", ["a libvirtd of our own runs", "vm-two: defined", "vm-one: booted"])
-def test_interrupt_leaves_nothing(folder: Path, line: str) -> None:
-    before = traces(folder)
+@pytest.mark.parametrize(
+    ("line", "nr_regions"), [("a libvirtd of our own runs", 0), ("vm-two: defined", 2), ("vm-one: booted", 2)]
+)
+def test_interrupt_leaves_nothing(folder: Path, line: str, nr_regions: int) -> None:
+    traces = Traces(folder)
     with running(COMMAND, env=environment(folder), stdout=subprocess.PIPE) as demo:
         assert demo.stdout is not None
         assert any(line in printed for printed in demo.stdout)
+        assert traces.find_regions() == nr_regions
         assert any(folder.iterdir())
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
     assert demo.returncode == 128 + signal.SIGINT, rest
     assert "everything is cleaned up" in rest
-    wait_until(lambda: traces(folder) <= before, "what the demo started has ended, and its files are gone")
+    traces.assert_none()
