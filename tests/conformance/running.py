@@ -14,7 +14,7 @@ from tests.conformance.comparing import Known, case_names, compare
 from tests.end_to_end.host import Host
 
 TIMEOUT_S = 280
-NR_APART = {"soft": 0, "cuda": 8}
+NR_APART = {"soft": 0, "cuda": 12}
 """Processes with one case each at a time; 0: the cases that allow it share one."""
 NAMES = {DRIVER: case_names("*.c"), RUNTIME: case_names("*.cu")}
 ALL_NAMES = [name for names in NAMES.values() for name in names]

@@ -2,26 +2,32 @@
 Variants of kernels against the kernels themselves, on a device: `python -m tests.slicing [--library PATH] [--random N]`.
 
 Prints a line for each kernel of kernels.cu and the sum for N random ones: how many runs of each variant left the same bytes as the kernel run
-whole, or why the kernel has no such variant. Exit status 1 when any differed. On a GPU it takes a minute, most of it in the driver's
-compiler.
+whole, or why the kernel has no such variant. Exit status 1 when any differed. On a GPU most of the time goes into the driver's compiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
+from multiprocessing import get_context
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from tests.slicing.comparing import Row, rows_of_random, rows_of_source
+from tests.slicing.comparing import Row, rows_of_module, rows_of_source
 from tests.slicing.three_ways import PackedDevice
 from tests.softgpu.arithmetic.cuda import CudaError
 
 RANDOM_IN_A_MODULE = 10
+NR_PROCESSES = min(8, os.cpu_count() or 1)
 
 
 def main() -> int:
@@ -35,25 +41,27 @@ def main() -> int:
     options = parser.parse_args()
     try:
         with PackedDevice(options.library) as device:
-            source, randoms = list(rows_of_source(device)), random_rows(device, options.random)
-            if options.json:
-                print(json.dumps([asdict(row) for row in (*source, *randoms)]))
-                return 0
-            print(f"{device.name}, sm_{device.capability}")
-            return report(source, randoms)
-    except (CudaError, OSError) as error:
+            source = list(rows_of_source(device))
+            name = f"{device.name}, sm_{device.capability}"
+        randoms = list(random_rows(options.library, options.random))
+    except (CudaError, BrokenProcessPool, OSError) as error:
         print(f"slicing: {error}", file=sys.stderr)
         return 1
+    if options.json:
+        print(json.dumps([asdict(row) for row in (*source, *randoms)]))
+        return 0
+    print(name)
+    return report(source, randoms)
 
 
-def random_rows(device: PackedDevice, nr_kernels: int) -> list[Row]:
-    """In modules of a few kernels."""
+def random_rows(library: str, nr_kernels: int) -> Iterator[Row]:
+    """In modules of a few kernels, several processes at a time: most of it is the driver's compiler, one at a time in a process."""
     starts = range(0, nr_kernels, RANDOM_IN_A_MODULE)
-    return [
-        row
-        for start in starts
-        for row in rows_of_random(device, range(start, min(start + RANDOM_IN_A_MODULE, nr_kernels)))
-    ]
+    modules = [(library, range(start, min(start + RANDOM_IN_A_MODULE, nr_kernels))) for start in starts]
+    with ProcessPoolExecutor(NR_PROCESSES, get_context("spawn")) as pool:
+        done = pool.map(rows_of_module, modules)
+        for rows in track(done, "random kernels", len(modules), console=Console(stderr=True)):
+            yield from rows
 
 
 def report(source: list[Row], randoms: list[Row]) -> int:

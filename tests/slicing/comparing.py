@@ -82,6 +82,13 @@ def rows_of_random(device: PackedDevice, seeds: range) -> Iterator[Row]:
     kernels.close()
 
 
+def rows_of_module(module: tuple[str, range]) -> list[Row]:
+    """The same of a library and seeds, on a device of this process."""
+    library, seeds = module
+    with PackedDevice(library) as device:
+        return list(rows_of_random(device, seeds))
+
+
 def compare(kernels: Kernels, name: str, launches: list[Launch]) -> Row:
     """One kernel in all launches, three ways."""
     wrong: list[str] = []

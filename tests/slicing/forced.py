@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,10 +108,17 @@ def compare_cases(device: str, folder: Path, names: list[str]) -> list[str]:
     """What differs between native and each of the ways in parts, of the conformance suite."""
     known, native, wrong = read_known(), None, []
     for way in ("boxes", "persistent"):
+        begin_s = time.monotonic()
         with forced_host(_state_dir(folder, f"cases-{way}"), way, device) as host:
             outputs = run_both_ways(host, names, host.state_dir, native)
+        both = "" if native else ", natively as well"
         native = outputs.native
-        wrong += [f"{way}: {name}: {text}" for name in names if (text := problems(outputs, name, known, device))]
+        found = [f"{way}: {name}: {text}" for name in names if (text := problems(outputs, name, known, device))]
+        print(
+            f"{way}{both}: {len(names)} cases in {time.monotonic() - begin_s:.0f} s, {len(found)} differ",
+            file=sys.stderr,
+        )
+        wrong += found
     return wrong
 
 
