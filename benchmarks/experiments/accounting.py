@@ -26,6 +26,7 @@ from benchmarks.experiments.sharing import alone
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, paper
+from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
 from benchmarks.window import Outcome, run_together
@@ -101,16 +102,19 @@ class Accounting(Experiment):
         return found
 
     def plot(self, document: Document, figure: Any) -> None:
-        """How gaps are distributed, one line for each kernel length."""
+        """How gaps are distributed, one line for each kernel length, and how the device's own switches are."""
         seen = [record for record in records(document, "mixture") if record["gaps_us"]]
         if not seen:
             raise NotMeasurableError("no hand-over was seen")
         axes = figure.subplots()
-        for record in seen:
-            gaps = np.sort(record["gaps_us"])
-            label = f"{record['kernel_us']:g} us"
-            axes.step(gaps, np.arange(1, len(gaps) + 1) / len(gaps), where="post", label=label)
-        axes.set(xscale="log", xlabel="gap between two vGPUs' kernels, us", ylabel="part of hand-overs", ylim=(0, 1))
+        lines = [(record["gaps_us"], f"{record['kernel_us']:g} us", "-") for record in seen]
+        switches = [record for record in records(document, "switch") if record["switches_us"]]
+        lines += [(record["switches_us"], f"{record['kernel_us']:g} us, natively", "k--") for record in switches]
+        for gaps, label, style in lines:
+            axes.step(np.sort(gaps), np.arange(1, len(gaps) + 1) / len(gaps), style, where="post", label=label)
+        all_us = [us for gaps, _, _ in lines for us in gaps if us > 0]
+        log_axis(axes.xaxis, round_values(min(all_us), max(all_us)))
+        axes.set(xlabel="gap between two vGPUs' kernels, us", ylabel="part of hand-overs", ylim=(0, 1))
         axes.grid(alpha=0.3)
         axes.legend(title="kernels of")
 

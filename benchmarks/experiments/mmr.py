@@ -25,7 +25,7 @@ from benchmarks.experiments.sharing import (
 )
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
-from benchmarks.plots import spread
+from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
 from scheduler.registry import DEFAULT_POLICY
 
@@ -115,17 +115,21 @@ def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
     """One program under each system."""
     weights = next(iter(kinds.values()))[0].weights
     width = BARS_WIDTH / len(kinds)
+    ideals = [WORK_S * sum(weights) / weight for weight in weights]
+    drawn = [*ideals]
     for number, (system, runs) in enumerate(kinds.items()):
         times = _times(runs)
         places = [index - BARS_WIDTH / 2 + (number + 0.5) * width for index in range(len(times))]
         ratio = estimate([each.min_max_ratio for each in runs]).mean
         heights = [time.mean for time in times]
+        drawn += heights
         axes.bar(places, heights, width, yerr=spread(times), capsize=2, label=f"{system}, M {ratio:.2f}")
-    for index, weight in enumerate(weights):
-        ideal = WORK_S * sum(weights) / weight
+    for index, ideal in enumerate(ideals):
         edges = [index - BARS_WIDTH / 2, index + BARS_WIDTH / 2]
         axes.plot(edges, [ideal, ideal], color="black", linewidth=1, linestyle=":", label="" if index else "ideal")
-    axes.set(title=label, xlabel="guest (weight)", ylabel="completion s", xticks=range(len(weights)))
+    axes.set(
+        title=label, xlabel="guest (weight)", ylabel="completion s", ylim=limits(drawn), xticks=range(len(weights))
+    )
     axes.set_xticklabels([f"{index + 1} ({weight:g})" for index, weight in enumerate(weights)])
     axes.legend(fontsize="small")
 

@@ -23,7 +23,7 @@ from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setti
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
-from benchmarks.plots import spread
+from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate, geometric_mean
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 from scheduler.registry import DEFAULT_POLICY
@@ -149,7 +149,7 @@ class Overhead(Experiment):
         left.barh(list(programs), [each.mean for each in means], xerr=spread(means), capsize=2)
         left.axvline(1, color="black", linewidth=1, linestyle=":")
         left.invert_yaxis()
-        left.set(title="programs", xlabel="time over native")
+        left.set(title="programs", xlabel="time over native", xlim=limits([each.mean for each in means]))
         for queue in QUEUES:
             sizes = _ratios_of_sizes(document, queue)
             means = [estimate(each) for each in sizes.values()]

@@ -20,7 +20,7 @@ from benchmarks.experiment import Reporter
 from benchmarks.experiments.sharing import ALONE_PART, Mixture, Shared, alone, share, together
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting
-from benchmarks.plots import spread
+from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate
 from benchmarks.window import Outcome
 from benchmarks.workloads import Workload, endless, spin, unit_of
@@ -204,7 +204,7 @@ def draw_shares(axes: Any, document: Document) -> None:
         heights = [ratio.mean for ratio in ratios]
         axes.bar(places, heights, width, yerr=spread(ratios), capsize=2, label=f"weights {_colons(weights)}")
     axes.axhline(AIM, color="black", linewidth=1, linestyle=":", label=f"aim, {AIM:g}")
-    axes.set(ylabel="min-max ratio", xlim=(-0.5, len(ways) - 0.5), xticks=range(len(ways)))
+    axes.set(ylabel="min-max ratio", ylim=limits([1]), xlim=(-0.5, len(ways) - 0.5), xticks=range(len(ways)))
     axes.set_xticklabels(ways)
     axes.legend(fontsize="small")
 

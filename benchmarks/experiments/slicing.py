@@ -155,9 +155,9 @@ def _draw_slowdowns(axes: Any, document: Document) -> None:
     for blocks in dict.fromkeys(blocks for blocks, _, _ in found):
         points = {least: 100 * each for (of, parts, least), each in found.items() if of == blocks and parts > 0}
         axes.plot(list(points), list(points.values()), "o-", label=f"{blocks} x {blocks}")
-    for size, table in paper()["table4"].items():
+    for (size, table), marker in zip(paper()["table4"].items(), "s^", strict=True):
         theirs = {int(least): percent for least, percent in table["slowdown_percent"].items()}
-        axes.plot(list(theirs), list(theirs.values()), "s:", color="gray", label=f"paper, {size}")
+        axes.plot(list(theirs), list(theirs.values()), f"{marker}:", color="gray", label=f"paper, {size}")
     axes.set(xscale="log", xlabel="thread blocks of a part", ylabel="slowdown, %")
     axes.legend(fontsize="small")
 
