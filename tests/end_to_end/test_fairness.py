@@ -16,7 +16,7 @@ CLEARLY_FAIR, CLEARLY_UNFAIR = 0.6, 0.5
 NR_ATTEMPTS = 4
 SLICE_MS = 2.0
 ONE_TO_THREE = Mixture("weights", (1, 3), (spin(400, 256), spin(400, 256)))
-LONGER_THAN_A_SLICE = Mixture("long kernels", (1, 1), (spin(100, 1024), spin(4 * SLICE_MS * 1000, 16)))
+LONGER_THAN_A_SLICE = Mixture("long kernels", (1, 1), (spin(100, 1024), spin(10 * SLICE_MS * 1000, 16)))
 
 
 def charged_min_max_ratio(policy: str, mixture: Mixture) -> float:
