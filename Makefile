@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test test-failed test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -33,10 +33,6 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
-
-# Those that failed last, one at a time, with the machine to themselves.
-test-failed: setup
-	@$(BIN)/python -m pytest -q -m 'not gpu and not qemu' --last-failed --last-failed-no-failures none
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build

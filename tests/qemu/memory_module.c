@@ -138,15 +138,6 @@ static void hold(int device)
     printf("gone, info: %d mapped %" PRIu64 " %s\n", error, (uint64_t)info.mapped_bytes, is_mapped ? "yes" : "no");
 }
 
-static bool is_refused(int device, uint64_t bytes, int protection, int flags, uint64_t offset)
-{
-    void *mapped = mmap(NULL, bytes, protection, flags, device, (off_t)offset);
-    if (mapped == MAP_FAILED)
-        return true;
-    munmap(mapped, bytes);
-    return false;
-}
-
 static void attack_mappings(int device, uint64_t bytes, uint64_t window_bytes)
 {
     expect(is_refused(device, bytes + PAGE, BOTH, MAP_SHARED, 0), "mapped more than is there");

@@ -24,15 +24,6 @@ static long wait_for(int device, uint32_t vector, uint32_t seen, uint64_t timeou
     return ioctl(device, FGV_DEVICE_WAIT, &wait);
 }
 
-static bool is_refused(int device, uint64_t bytes, int protection, int flags, uint64_t offset)
-{
-    void *mapped = mmap(NULL, bytes, protection, flags, device, (off_t)offset);
-    if (mapped == MAP_FAILED)
-        return true;
-    munmap(mapped, bytes);
-    return false;
-}
-
 static void attack_mappings(int device, uint64_t bytes)
 {
     const int both = PROT_READ | PROT_WRITE;
