@@ -305,8 +305,7 @@ static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service 
                                                                  : submit_box(worker, service, stream, launch);
 }
 
-/* What is on the device beside the parts does not end. */
-static bool is_held_up(const struct fgv_worker *worker)
+bool fgv_parts_are_held_up(const struct fgv_worker *worker)
 {
     return worker->nr_unfinished > worker->parts.nr_in_flight &&
            fgv_clock_ns() - worker->last_finish_ns > FGV_LET_GO_NS;
@@ -333,7 +332,7 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
     struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
     struct fgv_launch launch;
     *result = stream ? collect(worker, stream, fgv_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
-    parts->is_let_go |= is_held_up(worker);
+    parts->is_let_go |= fgv_parts_are_held_up(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
         if (!has_room(worker) || !fgv_turn_has_room(worker) || !fgv_turn_begin(worker) ||
             (fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream))) {
@@ -382,8 +381,8 @@ void fgv_parts_poll(struct fgv_worker *worker)
 
 bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request)
 {
+    const struct fgv_parts *parts = &worker->parts;
     const struct fgv_request_cuStreamQuery *fixed = request->fixed;
-    return worker->parts.variant && request->header->call == FGV_CALL_cuStreamQuery &&
-           fixed->hStream == worker->parts.stream &&
-           (uint32_t)worker->parts.variant->context->handle == request->header->context;
+    return (parts->variant || parts->is_awaited) && request->header->call == FGV_CALL_cuStreamQuery &&
+           fixed->hStream == parts->stream && parts->context == request->header->context;
 }

@@ -265,8 +265,11 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         refuse(worker, response, result);
         return true;
     }
-    if (service->number == FGV_CALL_cuLaunchKernel && fgv_parts_take(worker, &parsed->request, runs)) {
-        return serve_parts(worker, parsed, response);
+    if (service->number == FGV_CALL_cuLaunchKernel) {
+        enum fgv_parts_state state = fgv_parts_take(worker, &parsed->request, runs);
+        if (state != FGV_PARTS_WHOLE) {
+            return state == FGV_PARTS_TAKEN && serve_parts(worker, parsed, response);
+        }
     }
     fgv_count(&worker->slot->nr_calls, 1);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {

@@ -88,8 +88,10 @@ struct fgv_parts {
     uint32_t next[3];            /* the first block that is not submitted */
     uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
     bool has_begun;
-    bool is_let_go;        /* something before it does not end: all that is left is submitted at once */
-    uint64_t stream;       /* the guest's number */
+    bool is_let_go;   /* something before it does not end: all that is left is submitted at once */
+    bool is_awaited;  /* no variant yet: what is on the device is let end first */
+    uint32_t context; /* its handle, and the stream's: the guest's numbers */
+    uint64_t stream;
     struct fgv_lane *lane; /* for every other box, NULL: there is none */
     bool has_entered;      /* the lane */
     bool was_in_lane;      /* the last part */
@@ -102,7 +104,8 @@ struct fgv_parts {
 /* variant.c */
 void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
 void fgv_image_forget(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner);
-/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. */
+/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
+ * nothing may be on the device. */
 struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why);
 void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant);
 /* The context is about to be destroyed. */
@@ -119,20 +122,23 @@ void fgv_pace_learn(struct fgv_variant *variant, uint64_t nr_blocks, uint64_t to
 
 /* take.c */
 void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why);
-/* Whether this launch, which has its turn, goes in parts from now on. A large one that does not is counted, with the
- * reason. `runs`: it is no part of a graph. */
-bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
+enum fgv_parts_state {
+    FGV_PARTS_MORE,  /* not now, or not all of it */
+    FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
+    FGV_PARTS_WHOLE, /* it has its turn to go whole */
+    FGV_PARTS_TAKEN, /* it goes in parts from now on */
+};
+/* What becomes of this launch, which has its turn. A large one that goes whole is counted, with the reason. `runs`: it
+ * is no part of a graph. */
+enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
 
 /* parts.c */
-enum fgv_parts_state {
-    FGV_PARTS_MORE,  /* not now */
-    FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
-    FGV_PARTS_WHOLE, /* the variant cannot be launched: it has its turn to go whole */
-};
 /* Submits what may be submitted now of the launch that was taken. */
 enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
                                       const struct fgv_request *request, CUresult *result);
-/* Whether this is a look at the stream of the launch that goes in parts: its work is not done. */
+/* What is on the device beside the parts does not end. */
+bool fgv_parts_are_held_up(const struct fgv_worker *worker);
+/* Whether this is a look at the stream of the launch that goes in parts, or will: its work is not done. */
 bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
 /* Whether a persistent kernel is on the device. */
 bool fgv_parts_can_stop(const struct fgv_worker *worker);

@@ -1,4 +1,10 @@
-/* Which launches go in parts: what is asked of a launch and of its kernel's variant before the first. */
+/*
+ * Which launches go in parts: what is asked of a launch and of its kernel's variant before the first.
+ *
+ * For the first launch of a kernel the variant is made, as a module that is loaded, and for that the driver waits for
+ * all that runs. The program might have to do something before it ends, and nobody would listen. So the launch waits
+ * in the backlog until all that is on the device has ended; when nothing ends for a second it goes whole.
+ */
 #include "grid.h"
 #include "launch.h"
 
@@ -67,16 +73,28 @@ static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *
     return true;
 }
 
+/* Whether the kernel is not known to have a variant, or none, and this is no moment to find out. */
+static bool must_wait(const struct fgv_worker *worker, const struct fgv_launch *launch)
+{
+    const struct fgv_kernel *kernel = launch->handle->object;
+    return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->nr_unfinished != 0;
+}
+
+/* Why the launch goes whole. */
+static enum fgv_whole judge(struct fgv_worker *worker, const struct fgv_launch *launch)
+{
+    enum fgv_whole why = judge_attributes(launch);
+    if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0 ||
+                                 (must_wait(worker, launch) && fgv_parts_are_held_up(worker)))) {
+        why = FGV_WHOLE_HELD_UP;
+    }
+    return why;
+}
+
 static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks,
                             uint64_t stream)
 {
-    enum fgv_whole why = judge_attributes(launch);
-    if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0)) {
-        why = FGV_WHOLE_HELD_UP;
-    }
-    if (why != FGV_WHOLE_NOT) {
-        return why;
-    }
+    enum fgv_whole why = FGV_WHOLE_NOT;
     struct fgv_variant *variant = fgv_variant_of(worker, launch->handle, &why);
     if (!variant) {
         return why;
@@ -89,7 +107,10 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
         return FGV_WHOLE_HELD_UP;
     }
     variant->is_let_go = false;
-    worker->parts = (struct fgv_parts){.variant = variant, .nr_blocks_left = nr_blocks, .stream = stream};
+    worker->parts = (struct fgv_parts){.variant = variant,
+                                       .nr_blocks_left = nr_blocks,
+                                       .context = (uint32_t)worker->current->handle,
+                                       .stream = stream};
     return FGV_WHOLE_NOT;
 }
 
@@ -105,19 +126,29 @@ static bool is_a_grid(const uint32_t grid[3])
     return grid[0] <= FGV_MAX_GRID_X && grid[1] <= FGV_MAX_GRID_YZ && grid[2] <= FGV_MAX_GRID_YZ;
 }
 
-bool fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
+enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
     struct fgv_launch launch;
+    worker->parts.is_awaited = false;
     if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks ||
         !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
         fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
-        return false; /* the handler says what is wrong with it */
+        return FGV_PARTS_WHOLE; /* the handler says what is wrong with it */
     }
-    enum fgv_whole why = runs ? begin(worker, &launch, nr_blocks, fixed->stream) : FGV_WHOLE_GRAPH;
-    if (why != FGV_WHOLE_NOT) {
-        fgv_count_whole(worker, why);
+    enum fgv_whole why = runs ? judge(worker, &launch) : FGV_WHOLE_GRAPH;
+    if (why == FGV_WHOLE_NOT && must_wait(worker, &launch)) {
+        worker->parts = (struct fgv_parts){
+            .is_awaited = true, .context = (uint32_t)worker->current->handle, .stream = fixed->stream};
+        return FGV_PARTS_MORE;
     }
-    return why == FGV_WHOLE_NOT;
+    if (why == FGV_WHOLE_NOT) {
+        why = begin(worker, &launch, nr_blocks, fixed->stream);
+    }
+    if (why == FGV_WHOLE_NOT) {
+        return FGV_PARTS_TAKEN;
+    }
+    fgv_count_whole(worker, why);
+    return FGV_PARTS_WHOLE;
 }

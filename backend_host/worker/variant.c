@@ -3,7 +3,7 @@
  * launch.
  *
  * Making one parses PTX and has the driver compile it, with the loop standing still: it is done once for a kernel, and
- * the time is counted. What is in flight is let end first, and the grant given back, as for a module that is loaded.
+ * the time is counted. The grant is given back meanwhile, as for a module that is loaded.
  *
  * Wrong when: one kernel is launched from several contexts. The first has the variant, in the others it runs whole.
  */
@@ -12,7 +12,6 @@
 
 #include "worker.h"
 
-#define FGV_SETTLE_NS UINT64_C(200000)
 /* As the persistent variant declares its counter and limit; see cuda_api/ptx/variants/persistent.py. */
 #define STATE_NAME "fgv_state"
 
@@ -159,7 +158,6 @@ static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_ha
 static struct fgv_variant *make(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why)
 {
     uint64_t begun_ns = fgv_clock_ns();
-    fgv_sync_settle(worker, FGV_SETTLE_NS);
     fgv_turn_pause(worker);
     struct fgv_variant *variant = make_in_mode(worker, handle, worker->slicing.mode, why);
     if (!variant && worker->slicing.mode == FGV_SLICING_PERSISTENT) {

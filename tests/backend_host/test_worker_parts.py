@@ -64,6 +64,7 @@ again:
     ret;
 }
 """
+OTHER_STREAM = STREAM + 1
 COUNT, BROKEN = FUNCTION, FUNCTION + 1
 NR_BLOCKS = 50
 ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY, INVALID_CONTEXT = 700, 1, 600, 201
@@ -160,6 +161,40 @@ def test_its_stream_says_at_once_that_it_is_busy(kernels: Kernels) -> None:
     kernels.guest.ok("cuStreamSynchronize", hStream=STREAM)
     kernels.guest.ok("cuStreamQuery", hStream=STREAM)
     assert kernels.words(LARGE, stream=STREAM) == expected(nr_blocks=LARGE)
+
+
+def beside_a_long_one(kernels: Kernels, ns: int) -> None:
+    """A small kernel that runs for so long on one stream, and a large launch on another: the kernel's first."""
+    for stream in (STREAM, OTHER_STREAM):
+        kernels.guest.ok("cuStreamCreate", phStream=stream, Flags=1)
+    kernels.guest.launch(COUNT, struct.pack("<QQ", kernels.address, ns), grid=1, stream=STREAM)
+    kernels.count(stream=OTHER_STREAM)
+
+
+def test_a_variant_is_made_when_nothing_runs(kernels: Kernels) -> None:
+    """The driver might wait for what runs, and that for the guest."""
+    beside_a_long_one(kernels, 300_000_000)
+    assert kernels.guest.call("cuStreamQuery", hStream=OTHER_STREAM).result == NOT_READY
+    reading = kernels.reading()
+    assert (reading.nr_variants, reading.nr_launches) == (0, 1), "it waits"
+    assert kernels.words(stream=OTHER_STREAM) == expected()
+    reading = kernels.reading()
+    assert (reading.nr_variants, reading.nr_sliced, reading.whole) == (1, 1, {})
+    kernels.guest.ok("cuStreamQuery", hStream=STREAM)
+
+
+def test_what_runs_for_long_is_not_waited_for(kernels: Kernels) -> None:
+    beside_a_long_one(kernels, 3_000_000_000)
+    wait_until(lambda: kernels.reading().nr_launches == 2, "both are out")
+    assert kernels.guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
+    assert kernels.reading().whole == {"held up stream": 1}
+    assert kernels.words(stream=OTHER_STREAM) == expected()
+    kernels.guest.ok("cuStreamSynchronize", hStream=STREAM)
+    kernels.clear()
+    kernels.count()
+    assert kernels.words() == expected()
+    reading = kernels.reading()
+    assert (reading.nr_variants, reading.nr_sliced) == (1, 1), "the next one goes in parts"
 
 
 def test_a_module_that_is_loaded_again(kernels: Kernels) -> None:

@@ -84,7 +84,7 @@ def test_a_box_is_an_addition() -> None:
 
 
 def test_a_persistent_kernel_loops() -> None:
-    text = format_module(persist_kernel(module_of("@%p1 ret; bar.sync 1, 64; exit;"), "k", {}))
+    text = format_module(persist_kernel(module_of("bar.sync 1, 64; @%p1 ret; exit;"), "k", {}))
     assert "@%p1 bra fgv_done;" in text
     assert "bar.sync 1, 64;" in text  # as many threads as it says
     assert "ret;" not in text
@@ -92,29 +92,58 @@ def test_a_persistent_kernel_loops() -> None:
     assert text.index("bar.sync 1, 64;") < text.index("fgv_done:") < text.index("bra.uni fgv_next;")
 
 
+IS_ZERO = "setp.eq.u32 %p1, %r1, 0;"
+VARYING = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;"
+SAME = "ld.param.u64 %rd1, [out]; mov.u32 %r1, %ctaid.x; cvt.u64.u32 %rd2, %r1; setp.eq.u64 %p1, %rd1, %rd2;"
+
+
 @pytest.mark.parametrize(
-    ("body", "votes"),
+    "body",
     [
-        ("bar.sync 0; ret;", False),
-        ("@%p1 bra L; mov.u32 %r1, 0; L: bar.sync 0; @%p2 ret; ret;", False),
-        ("@%p1 ret; bar.sync 0; ret;", True),
-        ("@%p1 bra L; bar.sync 0; L: ret;", True),
-        ("L: bar.sync 0; @%p1 bra L; ret;", True),  # nobody asks whether all leave together
-        ("bar.sync 0; @%p1 trap; bar.sync 0; ret;", False),
+        f"{VARYING} @%p1 bra L; mov.u32 %r2, 0; L: bar.sync 0; @%p1 ret; ret;",  # together again at L
+        f"{SAME} @%p1 ret; bar.sync 0; ret;",
+        f"{SAME} @%p1 bra L; bar.sync 0; L: ret;",
+        f"{SAME} L: bar.sync 0; @%p1 bra L; ret;",
+        f"mov.u32 %r2, 0; {SAME} L: bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 7; @%p2 bra L; ret;",
+        f"{VARYING} bar.sync 0; @%p1 trap; bar.sync 0; ret;",
+        f"{VARYING} @%p1 bra L; shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1; L: bar.sync 0; ret;",  # as the kernel has it
+        f"ld.volatile.shared.u32 %r1, [%rd1]; {IS_ZERO} bar.sync 0; @%p1 ret; ret;",
+        f"{SAME} ld.shared.u32 %r1, [%rd1]; {IS_ZERO} @%p1 ret; bar.sync 0; ret;",
     ],
 )
-def test_barriers_become_votes_when_threads_may_end_before_them(body: str, votes: bool) -> None:
+def test_runs_persistently(body: str) -> None:
     text = format_module(persist_kernel(module_of(body), "k", {}))
-    assert (text.count("barrier.red.and.pred %fgv_over, 0, %fgv_body;") == body.count("bar.sync")) is votes
-    assert ("bar.sync 0;" not in text) is votes
+    assert "bar.sync 0;" in text
+    assert "ret;" not in text
 
 
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        ("@%p1 ret; shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1; ret;", Whole.EARLY_RETURNS),
-        ("@%p1 ret; bar.sync 1; ret;", Whole.EARLY_RETURNS),
-        ("@%p1 ret; bar.red.popc.u32 %r1, 0, %p2; ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} @%p1 ret; shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1; ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} @%p1 ret; bar.sync 1; ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} @%p1 ret; bar.sync 1, 32; ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} @%p1 ret; bar.red.popc.u32 %r1, 0, %p2; ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} @%p1 bra L; bar.sync 0; L: ret;", Whole.EARLY_RETURNS),
+        (f"{VARYING} L: bar.sync 0; @%p1 bra L; ret;", Whole.EARLY_RETURNS),
+        (
+            f"{VARYING} @%p1 bra L; mov.u32 %r3, 1; L: setp.eq.u32 %p2, %r3, 0; @%p2 ret; bar.sync 0; ret;",
+            Whole.EARLY_RETURNS,
+        ),
+        (f"{VARYING} @%p1 mov.u32 %r3, 1; setp.eq.u32 %p2, %r3, 0; @%p2 ret; bar.sync 0; ret;", Whole.EARLY_RETURNS),
+        (
+            f"mov.u32 %r2, 0; {VARYING} L: add.u32 %r2, %r2, 1; @%p1 bra L; setp.lt.u32 %p2, %r2, 7; @%p2 ret; bar.sync 0; ret;",
+            Whole.EARLY_RETURNS,
+        ),
+        (f"{SAME} ld.volatile.shared.u32 %r1, [%rd1]; {IS_ZERO} @%p1 ret; bar.sync 0; ret;", Whole.EARLY_RETURNS),
+        (f"{SAME} ld.local.u32 %r1, [%rd1]; {IS_ZERO} @%p1 ret; bar.sync 0; ret;", Whole.EARLY_RETURNS),
+        (
+            f"{SAME} cvta.local.u64 %rd1, %rd1; ld.u32 %r1, [%rd1]; {IS_ZERO} @%p1 ret; bar.sync 0; ret;",
+            Whole.EARLY_RETURNS,
+        ),
+        (f"{SAME} atom.global.add.u32 %r1, [%rd1], 1; {IS_ZERO} @%p1 ret; bar.sync 0; ret;", Whole.EARLY_RETURNS),
+        ("mov.u32 %r1, %laneid; T: .branchtargets A, B; brx.idx %r1, T; A: bar.sync 0; B: ret;", Whole.EARLY_RETURNS),
+        ("@%p9 ret; bar.sync 0; ret;", Whole.EARLY_RETURNS),  # nobody sets it
         ("mbarrier.init.shared.b64 [%r1], 1; ret;", Whole.ASYNCHRONOUS_UNITS),
         ("cp.async.bulk.commit_group; ret;", Whole.ASYNCHRONOUS_UNITS),
     ],

@@ -5,7 +5,7 @@ The region is POSIX shared memory that QEMU maps as ivshmem-plain; the daemon's 
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_im
 from backend_host.vm.region_file import prepare_region_file, remove_region_file
 from backend_host.worker.control import ControlPage
 from backend_host.workers import WorkerPool, worker_identity
+from benchmarks.nvcc import find_nvcc
 from scheduler.registry import make_policy
 from tests.end_to_end.host import PROGRAMS
 
@@ -64,17 +65,29 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     os.close(page_fd)
 
 
-def test_programs_in_a_vm_print_what_they_print_natively(
-    registry: VGpuRegistry, region_name: str, tmp_path: Path
-) -> None:
-    commands = [GuestCommand(name, PROGRAMS / name) for name in PROGRAMS_IN_THE_VM]
-    image = build_image(tmp_path, commands, {GUEST_LIBRARY_PATH: PACKAGE_ROOT / "build/guest/libcuda.so.1"})
+@pytest.fixture
+def cublas_program(tmp_path: Path) -> Path:
+    """cublas.cu, for the cuBLAS of the toolkit."""
+    nvcc = find_nvcc()
+    if not (nvcc.libraries / "libcublas.so").exists():
+        pytest.skip(f"the toolkit has no cuBLAS in {nvcc.libraries}")
+    program = tmp_path / "cublas"
+    source = Path(__file__).with_name("cublas.cu")
+    command = [str(nvcc.path), "-std=c++17", "-arch=sm_75", "-o", str(program), str(source), "-lcublas"]
+    subprocess.run([*command, "-Xlinker", f"-rpath={nvcc.libraries}"], check=True)
+    return program
+
+
+def boot(folder: Path, commands: Sequence[GuestCommand], region_name: str, memory_mib: int) -> GuestOutput:
+    """What an emulated machine that has these programs, our library and the region printed until it was done."""
+    image = build_image(folder, commands, {GUEST_LIBRARY_PATH: PACKAGE_ROOT / "build/guest/libcuda.so.1"})
     memory = f"memory-backend-file,id=region,share=on,mem-path=/dev/shm/{region_name},size={REGION_BYTES}"
-    machine = ["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-machine", "q35", "-m", "512"]
-    machine += ["-accel", "tcg", "-cpu", "max", "-object", memory, "-device", "ivshmem-plain,memdev=region"]
-    boot = ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", image.kernel_parameters]
+    machine = ["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-machine", "q35"]
+    machine += ["-m", str(memory_mib), "-accel", "tcg", "-cpu", "max"]
+    machine += ["-object", memory, "-device", "ivshmem-plain,memdev=region"]
+    kernel = ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", image.kernel_parameters]
     qemu = subprocess.run(
-        [str(find_emulator()), *machine, *boot],
+        [str(find_emulator()), *machine, *kernel],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=BOOT_LIMIT_S,
@@ -82,12 +95,36 @@ def test_programs_in_a_vm_print_what_they_print_natively(
     )
     output = GuestOutput(image.marker, commands)
     output.feed(qemu.stdout)
-    results = output.results()
     assert output.is_done, output.console()
-    for result in results:
-        native = subprocess.run([PROGRAMS / result.command.name], capture_output=True, text=True, check=False)
+    return output
+
+
+def assert_prints_what_it_prints_natively(output: GuestOutput) -> None:
+    """Each command, with its exit status; white space apart."""
+    for result in output.results():
+        assert result.command.program
+        native = subprocess.run([result.command.program], capture_output=True, text=True, check=False)
         assert (result.exit_code, result.output.split()) == (native.returncode, native.stdout.split()), result.output
+
+
+def test_programs_in_a_vm_print_what_they_print_natively(
+    registry: VGpuRegistry, region_name: str, tmp_path: Path
+) -> None:
+    commands = [GuestCommand(name, PROGRAMS / name) for name in PROGRAMS_IN_THE_VM]
+    assert_prints_what_it_prints_natively(boot(tmp_path, commands, region_name, 512))
     [vgpu] = registry.statistics()
     assert vgpu.totals.nr_clients == len(commands)
     assert vgpu.totals.nr_launches > 0
     assert vgpu.used_ns > 0
+
+
+def test_cublas_in_a_vm_prints_what_it_prints_natively(
+    registry: VGpuRegistry, region_name: str, cublas_program: Path, tmp_path: Path
+) -> None:
+    """The machine's memory holds the libraries twice: as the initramfs, and unpacked."""
+    output = boot(tmp_path, [GuestCommand("cublas", cublas_program)], region_name, 3072)
+    assert_prints_what_it_prints_natively(output)
+    [result] = output.results()
+    assert result.output.split()[-1] == "PASS"
+    [vgpu] = registry.statistics()
+    assert vgpu.totals.nr_launches >= 2

@@ -15,8 +15,6 @@ NR_RANDOM = 6
 HAVE_BOTH = [
     "atomics",
     "early_return",
-    "early_return_at_barriers",
-    "functions",
     "indices",
     "last_block",
     "left_in_shared",
@@ -25,6 +23,7 @@ HAVE_BOTH = [
     "warps",
     *(f"random_{seed}" for seed in range(NR_RANDOM)),
 ]
+IN_BOXES_ALONE = {"early_return_at_barriers": "early returns", "functions": "early returns"}
 HAVE_NONE = {
     "looks_back": "waits for blocks",
     "takes_turns": "waits for blocks",
@@ -61,6 +60,14 @@ def test_the_same_in_boxes_and_persistently(rows: dict[str, Any], kernel: str) -
     assert row["persistent"].endswith(" same")
 
 
+@pytest.mark.parametrize("kernel", IN_BOXES_ALONE)
+def test_the_same_in_boxes_alone(rows: dict[str, Any], kernel: str) -> None:
+    row = rows[kernel]
+    assert row["wrong"] == []
+    assert row["sliced"].endswith(" same")
+    assert row["persistent"] == IN_BOXES_ALONE[kernel]
+
+
 @pytest.mark.parametrize("kernel", HAVE_NONE)
 def test_has_no_variant(rows: dict[str, Any], kernel: str) -> None:
     assert rows[kernel]["sliced"] == rows[kernel]["persistent"] == HAVE_NONE[kernel]
@@ -72,5 +79,5 @@ def test_blocks_keep_to_their_multiprocessors(rows: dict[str, Any]) -> None:
 
 def test_every_kernel_is_judged(rows: dict[str, Any]) -> None:
     rows.pop("indices on no multiprocessor", None)
-    assert sorted(rows) == sorted([*HAVE_BOTH, *HAVE_NONE])
+    assert sorted(rows) == sorted([*HAVE_BOTH, *IN_BOXES_ALONE, *HAVE_NONE])
     assert Path(__file__).with_name("kernels.cu").read_text().count("__global__ void") == len(rows) - NR_RANDOM + 1

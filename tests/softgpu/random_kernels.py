@@ -3,7 +3,8 @@ Random kernels with barriers in all kinds of places, without races: whatever run
 
 A thread writes one slot of shared memory, its own, and reads those of others only between two barriers behind that. Conditions are the same for
 all threads, or not; where a barrier stands behind one that is not, there is one behind its opposite, too. Threads that end early have written
-their results before.
+their results before. PTX leaves open what barriers of that kind do unless all threads of a warp come by, and a GPU hangs: kernels for one are
+made without.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _OPERATIONS = ("add.u32", "sub.u32", "mul.lo.u32", "xor.b32", "and.b32", "or.b32
 class RandomKernel:
     """`text` is the PTX of an entry that takes (u64 out, u64 in, u32 number)."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, *, may_part: bool = True) -> None:
+        """`may_part`: threads may wait in different places, or end before others do."""
         self._random = random.Random(seed)
         self._nr_names = 0
         self._lines: list[str] = []
         self._counters = ["%number", "%block"]
-        self._may_part = self._random.random() < 0.4
-        """Whether threads wait in different places, or end before others do."""
+        self._may_part = self._random.random() < 0.4 and may_part
         for _ in range(self._random.randint(3, 7)):
             self._statement(2, may_wait=True, is_same=True)
         body = "\n".join(self._lines)

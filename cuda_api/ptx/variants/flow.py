@@ -2,7 +2,8 @@
 The control flow of one function: straight pieces of code, where each may go on, and the loops they make.
 
 Labels of nested blocks may repeat names of outer ones; a branch means the innermost. A loop is a strongly connected part; without the piece at
-which it is entered, the loops within it are left.
+which it is entered, the loops within it are left. Where threads that parted at a branch come together again is the first piece that all ways to
+the end lead by.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ class Loop:
 
     entry: int
     pieces: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """`piece` ends with a branch, or with a return that not all take. `apart`: the pieces between it and `join`, where all come by before the
+    end; None: that is the end itself."""
+
+    piece: int
+    apart: frozenset[int]
+    join: int | None
 
 
 @dataclass(slots=True)
@@ -171,4 +182,42 @@ def _reached(root: int, edges: dict[int, list[int]], taken: set[int]) -> set[int
         if number not in found:
             found.add(number)
             waiting.extend(target for target in edges[number] if target not in taken)
+    return found
+
+
+def forks_of(pieces: list[Piece]) -> Iterator[Fork]:
+    """Of pieces that may go on in more than one way."""
+    behind = _behind(pieces)
+    for number, piece in enumerate(pieces):
+        if len({*piece.goes_to}) + piece.may_end < 2:
+            continue
+        stops = behind[number] & ~(1 << number)
+        apart: set[int] = set()
+        joins: set[int] = set()
+        waiting = list(piece.goes_to)
+        while waiting:
+            target = waiting.pop()
+            if stops >> target & 1:
+                joins.add(target)
+            elif target not in apart:
+                apart.add(target)
+                waiting.extend(pieces[target].goes_to)
+        yield Fork(number, frozenset(apart), next(iter(joins), None))
+
+
+def _behind(pieces: list[Piece]) -> list[int]:
+    """For each piece those, as bits, that every way from it to the end leads by: its post-dominators, itself among them."""
+    everything = (1 << len(pieces)) - 1
+    found = [everything] * len(pieces)
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for number in range(len(pieces) - 1, -1, -1):
+            piece = pieces[number]
+            common = 0 if piece.may_end or not piece.goes_to else everything
+            for target in piece.goes_to:
+                common &= found[target]
+            common |= 1 << number
+            if common != found[number]:
+                found[number], is_changed = common, True
     return found

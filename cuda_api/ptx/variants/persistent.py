@@ -8,9 +8,7 @@ run twice. Blocks on multiprocessors outside of a given range end at once.
 
 The body is a loop's body now, so where a thread of the kernel ended it goes to the loop's end and waits there for the others of its block,
 which also keeps shared memory from the next block until all are done with this one. In the kernel, threads that have ended count for no
-barrier; here they still run. If some may end while others have barriers before them, every barrier of the body becomes a vote: threads at a
-barrier of the kernel vote that the block is not over, threads at the loop's end that it is, and when all say so it is; until then those at
-the end take part in each barrier again.
+barrier; here they still run. So a kernel of which some threads may end while others have barriers before them has no such variant (ending.py).
 
 Wrong when: an asynchronous copy that nobody waited for lands when the next block has begun. Units with such copies are refused, cp.async is
 waited for.
@@ -18,7 +16,6 @@ waited for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from cuda_api.ptx.syntax import (
@@ -38,7 +35,7 @@ from cuda_api.ptx.syntax import (
     Variable,
 )
 from cuda_api.ptx.variants import index
-from cuda_api.ptx.variants.ending import Body, body_of
+from cuda_api.ptx.variants.ending import check_ends
 from cuda_api.ptx.variants.part import AXES, BLOCK, PREFIX, RunsWholeError, alone
 from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
 from cuda_api.ptx.variants.used import used_by
@@ -54,19 +51,17 @@ STATE = f"{PREFIX}state"
 _HAS_BLOCK_BYTES = 12
 
 _ASYNCHRONOUS = frozenset(("mbarrier", "wgmma", "setmaxnreg", "griddepcontrol", "alloca", "stacksave", "tensormap"))
-_VOTING_TARGET = 70
-"""The first architecture on which threads of a warp may stand at different barrier instructions."""
 
 _Item = Function | Variable | Alias | Pragma
 
 _HEAD, _TOLD, _DONE = f"{PREFIX}next", f"{PREFIX}told", f"{PREFIX}done"
-_IN_BODY, _IS_OVER, _TEST = (Name(f"%{PREFIX}{name}") for name in ("body", "over", "test"))
+_TEST = Name(f"%{PREFIX}test")
 _STATE, _COUNTER, _LIMIT, _BLOCKS, _NUMBER = (
     Name(f"%{PREFIX}{name}") for name in ("state", "counter", "limit", "blocks", "number")
 )
 _WORD, _OTHER, _HAS_BLOCK = (Name(f"%{PREFIX}{name}") for name in ("word", "other", "has"))
 _PREDICATES, _LONGS, _WORDS = (
-    (_IN_BODY, _IS_OVER, _TEST),
+    (_TEST,),
     (_STATE, _COUNTER, _LIMIT, _BLOCKS, _NUMBER),
     (_WORD, _OTHER, _HAS_BLOCK),
 )
@@ -77,27 +72,18 @@ def persist_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) ->
     own = alone(module, used_by(module, kernel).names, addresses)
     for function in own.functions:
         _check_units(function)
-    body = body_of(own, kernel)
-    if body.votes and _architecture(module) < _VOTING_TARGET:
-        raise RunsWholeError(Whole.EARLY_RETURNS, f"barriers of {kernel} for a target before sm_70")
-    items = [_item(item, kernel, body) for item in own.items]
+    check_ends(own, kernel)
+    items = [_item(item, kernel) for item in own.items]
     state = Variable("global", "b64", STATE, alignment=16, dimensions=(2,), linkage="visible")
     return index.with_block_words(replace(own, items=(state, *items)))
 
 
-def _item(item: _Item, kernel: str, body: Body) -> _Item:
+def _item(item: _Item, kernel: str) -> _Item:
     if not isinstance(item, Function):
         return item
     if item.name == kernel:
-        return _entry(item, body)
-    if body.votes and item.body is not None:
-        item = _with_votes(item, item.body)
+        return _entry(item)
     return index.from_shared(item) if index.reads_index(item) else item
-
-
-def _architecture(module: Module) -> int:
-    found = [re.match(r"sm_(\d+)", target) for target in module.targets]
-    return max((int(match[1]) for match in found if match), default=0)
 
 
 def _check_units(function: Function) -> None:
@@ -112,19 +98,19 @@ def _check_units(function: Function) -> None:
             raise RunsWholeError(Whole.EARLY_RETURNS, f"{function.name} ends its thread")
 
 
-def _entry(function: Function, body: Body) -> Function:
+def _entry(function: Function) -> Function:
     assert function.body is not None
     own = Block(tuple(_without_end(function.body.statements)))
     statements: tuple[Statement, ...] = (
         *_declarations(),
-        *_begin(votes=body.votes),
+        *_begin(),
         Label(_HEAD),
         *_take_number(),
-        *_go_on(votes=body.votes),
-        rewritten(own, lambda instruction: _in_loop(instruction, votes=body.votes)),
+        *_go_on(),
+        rewritten(own, _in_loop),
         Label(_DONE),
         *_copies_are_done(function.body),
-        *_gather(votes=body.votes),
+        _all_are_here(),
         Instruction("bra", ("uni",), (Name(_HEAD),)),
     )
     return replace(
@@ -152,7 +138,7 @@ def _declarations() -> Iterator[Variable]:
         yield from (Variable("reg", kind, name.text) for name in names)
 
 
-def _begin(*, votes: bool) -> Iterator[Instruction]:
+def _begin() -> Iterator[Instruction]:
     yield Instruction("mov", ("u32",), (_WORD, Name("%smid")))
     for offset_bytes, comparison in ((_FIRST_BYTES, "lt"), (_END_BYTES, "ge")):
         yield load_word(_OTHER, offset_bytes)
@@ -161,19 +147,10 @@ def _begin(*, votes: bool) -> Iterator[Instruction]:
     yield Instruction("mov", ("u64",), (_STATE, Name(STATE)))
     yield load_word(_BLOCKS, _BLOCKS_BYTES, "u64")
     yield from load_sizes(_GRID_BYTES)
-    if votes:
-        yield Instruction("setp", ("ne", "u32"), (_IN_BODY, Integer(0), Integer(0)))
 
 
-def _gather(*, votes: bool) -> Iterator[Instruction]:
-    """Goes on when every thread of the block is here."""
-    if not votes:
-        yield Instruction("bar", ("sync",), (Integer(0),))
-        return
-    yield Instruction("setp", ("eq", "u32"), (_TEST, Integer(0), Integer(0)))
-    yield Instruction("barrier", ("red", "and", "pred"), (_IS_OVER, Integer(0), _TEST))
-    yield Instruction("bra", (), (Name(_DONE),), Guard(_IS_OVER.text, is_negated=True))
-    yield Instruction("bar", ("warp", "sync"), (Integer(0xFFFFFFFF),))
+def _all_are_here() -> Instruction:
+    return Instruction("bar", ("sync",), (Integer(0),))
 
 
 def _take_number() -> Iterator[Statement]:
@@ -218,9 +195,9 @@ def _index_of_number() -> Iterator[Instruction]:
         yield Instruction(opcode, ("u32",), operands)
 
 
-def _go_on(*, votes: bool) -> Iterator[Instruction]:
+def _go_on() -> Iterator[Instruction]:
     """With the index that the first thread told; without one the block is at its end, all of it."""
-    yield Instruction("barrier" if votes else "bar", ("sync",), (Integer(0),))
+    yield _all_are_here()
     yield Instruction("ld", ("shared", "u32"), (_HAS_BLOCK, Address(Name(BLOCK), _HAS_BLOCK_BYTES)))
     yield Instruction("setp", ("eq", "u32"), (_TEST, _HAS_BLOCK, Integer(0)))
     yield Instruction("exit", (), (), Guard(_TEST.text))
@@ -229,30 +206,7 @@ def _go_on(*, votes: bool) -> Iterator[Instruction]:
         yield Instruction("ld", ("shared", "u32"), (index.index_register(axis), address))
 
 
-def _in_loop(instruction: Instruction, *, votes: bool) -> Iterable[Statement]:
+def _in_loop(instruction: Instruction) -> Iterable[Statement]:
     if instruction.opcode in ("ret", "exit"):
         return (Instruction("bra", (), (Name(_DONE),), instruction.guard),)
-    changed = index.in_registers(instruction)
-    return _voting(changed) if votes else (changed,)
-
-
-def _with_votes(function: Function, body: Block) -> Function:
-    """A function that is called, with registers of its own for the vote."""
-    begin: tuple[Statement, ...] = (
-        *(Variable("reg", "pred", name.text) for name in (_IN_BODY, _IS_OVER)),
-        Instruction("setp", ("ne", "u32"), (_IN_BODY, Integer(0), Integer(0))),
-    )
-    return replace(function, body=Block((*begin, *rewritten(body, _voting).statements)))
-
-
-def _voting(instruction: Instruction) -> Iterable[Statement]:
-    """A barrier of all threads, as a vote that the block is not over."""
-    is_barrier = (
-        instruction.opcode in ("bar", "barrier")
-        and "sync" in instruction.modifiers
-        and "warp" not in instruction.modifiers
-    )
-    if not is_barrier or len(instruction.operands) > 1:
-        return (instruction,)
-    vote = Instruction("barrier", ("red", "and", "pred"), (_IS_OVER, Integer(0), _IN_BODY), instruction.guard)
-    return (vote,)
+    return (index.in_registers(instruction),)

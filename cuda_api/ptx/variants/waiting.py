@@ -18,7 +18,8 @@ from cuda_api.ptx.syntax import Block, Instruction, Integer, Name
 from cuda_api.ptx.variants.flow import Loop, Piece, loops_of, pieces_of
 from cuda_api.ptx.variants.walk import instructions, names_of
 
-_STRONG = frozenset(("volatile", "relaxed", "acquire", "mmio", "cv"))
+STRONG = frozenset(("volatile", "relaxed", "acquire", "mmio", "cv"))
+"""Accesses that see what others write meanwhile."""
 _OWN_SPACES = frozenset(("param", "const", "local", "shared"))
 _COUNTING = frozenset(("add", "inc", "dec", "and", "or", "xor", "min", "max"))
 _FENCES = frozenset(("membar", "fence", "nanosleep"))
@@ -78,7 +79,7 @@ def _is_left_by(pieces: list[Piece], loop: Loop, number: int, tainted: set[str])
 
 def spread(tainted: set[str], code: Iterable[Instruction]) -> None:
     """Adds to the names all that is computed from them."""
-    effects = [(_read_by(item), written_by(item)) for item in code]
+    effects = [(read_by(item), written_by(item)) for item in code]
     nr_before = -1
     while nr_before < len(tainted):
         nr_before = len(tainted)
@@ -98,7 +99,8 @@ def written_by(instruction: Instruction) -> set[str]:
     return {name.text for name in names_of(instruction.operands[:1])}
 
 
-def _read_by(instruction: Instruction) -> set[str]:
+def read_by(instruction: Instruction) -> set[str]:
+    """Registers and variables, the guard's among them."""
     reads = instruction.operands if instruction.opcode in _WITHOUT_RESULT | {"call"} else instruction.operands[1:]
     names = {name.text for name in names_of(reads)}
     return names | {instruction.guard.predicate} if instruction.guard is not None else names
@@ -107,7 +109,7 @@ def _read_by(instruction: Instruction) -> set[str]:
 def _reads(instruction: Instruction, code: list[Instruction]) -> bool:
     """Whether its result is another block's to decide. `code`: what the loop around it does."""
     if instruction.opcode in ("ld", "ldu"):
-        return _is_of_others(instruction) and not _STRONG.isdisjoint(instruction.modifiers)
+        return _is_of_others(instruction) and not STRONG.isdisjoint(instruction.modifiers)
     if instruction.opcode != "atom" or not _is_of_others(instruction):
         return False
     if "cas" in instruction.modifiers:
