@@ -207,13 +207,13 @@ void fgv_grant_wait_cancel(struct fgv_grantee *grantee)
     }
 }
 
-static void begin_waiting(struct fgv_grantee *grantee, uint64_t now_ns)
+static void begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
 {
     if (grantee->is_waiting) {
         return;
     }
     if (!has_waiting(grantee->control, grantee->number)) {
-        atomic_store_explicit(&grantee->vgpu->waiting_since_ns, now_ns, memory_order_relaxed);
+        atomic_store_explicit(&grantee->vgpu->waiting_since_ns, since_ns, memory_order_relaxed);
     }
     grantee->is_waiting = true;
     if (grantee->client) {
@@ -276,13 +276,18 @@ static bool try_enter(struct fgv_grantee *grantee, uint64_t now_ns)
 
 bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
 {
+    return fgv_grant_reenter(grantee, now_ns, now_ns);
+}
+
+bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns)
+{
     struct fgv_control *control = grantee->control;
     if (grantee->is_user) {
         return fgv_grant_has(grantee);
     }
     bool is_in = try_enter(grantee, now_ns);
     if (!is_in) {
-        begin_waiting(grantee, now_ns);
+        begin_waiting(grantee, since_ns);
         fgv_grant_pass(control); /* it may have become free before we were seen waiting */
         uint64_t word = atomic_load(&control->grant);
         is_in = FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED) && try_enter(grantee, now_ns);

@@ -57,6 +57,8 @@ static inline bool fgv_grant_has(const struct fgv_grantee *grantee)
 /* cffi: begin */
 /* Gets in when the grant is free or its own and open. False: it is marked as waiting (the daemon is told once). */
 bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns);
+/* The same for one that has wanted it since then without having slept: it is no newcomer to turns that began later. */
+bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns);
 /* Sleeping without losing the wake-up: take the bell, try to enter, and sleep only if that failed. `kick` is NULL or a
  * second futex, slept on while it is 1. */
 uint32_t fgv_grant_bell(const struct fgv_grantee *grantee);

@@ -44,11 +44,12 @@ static void withdraw(struct fgv_worker *worker)
         return;
     }
     withdrawal->since_ns = fgv_clock_ns();
+    const uint64_t beside_ns = fgv_grant_beside_ns(&worker->grantee, withdrawal->since_ns);
     fgv_count(&worker->slot->nr_withdrawn, 1);
     fgv_turn_charge(worker, withdrawal->since_ns);
     fgv_grant_set_running(&worker->grantee, false);
     worker->busy_since_ns = worker->tail_until_ns = 0;
-    fgv_grant_enter(&worker->grantee, withdrawal->since_ns);
+    fgv_grant_reenter(&worker->grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
 }
 
 bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)

@@ -37,7 +37,7 @@ class Two:
 
     def __init__(self, host: Host, long: Served, other: Served, log: Path) -> None:
         self.host, self.log = host, log
-        self.served = long
+        self.served, self.others = long, other
         self.long, self.other = Kernels(long.primary()), Kernels(other.primary())
         for vgpu, per_ns in ((0, 1.0), (1, 0.0)):  # the neighbour is always next, for as long as it wants the device
             host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
@@ -112,6 +112,19 @@ def test_a_queue_of_kernels_gives_way_to_who_slept(two: Two, *, gives_way: bool)
     two.other.late(3, ns=1000)
     assert two.other.value() == 3
     assert (two.served.gpu_ns() - before_ns < SLICE_NS) == gives_way
+
+
+def test_who_was_withdrawn_did_not_sleep(two: Two) -> None:
+    """The neighbour's turn goes on to its end, whoever stands first."""
+    two.host.control.set_slice_ns(SLICE_NS)
+    two.long.late(1, ns=ENDLESS_NS)
+    wait_until(lambda: two.reading().stalled_since_ns != 0, "it is on the device")
+    for _ in range(2 * SLICE_NS // SHORT_NS):
+        two.other.late(2, ns=SHORT_NS)
+    wait_until(lambda: two.asked() == "h", "it is off the device")
+    two.host.control.set_standing(0, -1.0, per_ns=0.0, charged_ns=0)
+    wait_until(lambda: two.asked().startswith("hl"), "its turn has come")
+    assert two.others.gpu_ns() >= SLICE_NS // 2
 
 
 def test_a_lone_kernel_stays_where_it_is(two: Two) -> None:

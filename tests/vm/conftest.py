@@ -1,7 +1,8 @@
 """One private libvirtd and one test program for all VM tests. What is missing on the machine fails here, with its sentence."""
 
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def instance() -> Iterator[PrivateLibvirt]:
     """A libvirtd that belongs to the tests."""
     with PrivateLibvirt() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def beside_another_device() -> Iterator[Callable[[str], str]]:
+    """Puts somebody else's shared memory device into a definition, at the first place: QEMU makes its memory, and leaves it."""
+    name = f"mine-{os.getpid()}"
+    device = f"<shmem name='{name}'><model type='ivshmem-plain'/><size unit='M'>4</size></shmem>"
+    yield lambda definition: definition.replace("<devices>", f"<devices>{device}")
+    (Path("/dev/shm") / name).unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -91,7 +91,10 @@ class House:
 
 @pytest.fixture(scope="module")
 def house(
-    instance: PrivateLibvirt, choice: AcceleratorChoice, tmp_path_factory: pytest.TempPathFactory
+    instance: PrivateLibvirt,
+    choice: AcceleratorChoice,
+    tmp_path_factory: pytest.TempPathFactory,
+    beside_another_device: Callable[[str], str],
 ) -> Iterator[House]:
     """Not attached, not started."""
     folder = instance.folder / NAME
@@ -101,7 +104,7 @@ def house(
     image = build_image(folder, [shell_command()], {**files, GUEST_LIBRARY_PATH: GUEST_LIBRARY})
     host = start_host(tmp_path_factory.mktemp("host"), libvirt_uri=instance.uri)
     try:
-        with Guest(instance, NAME, image, choice) as guest:
+        with Guest(instance, NAME, image, choice, amend=beside_another_device) as guest:
             yield House(host, instance.uri, guest, GuestShell(guest))
     finally:
         stop_host(host)

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,7 +37,7 @@ IN_THE_GUEST = ("vector_add", "spin", "bandwidth")
 PREPARE = f"""\
 {prepare()}; unset LD_LIBRARY_PATH; \
 echo include /etc/ld.so.conf.d/\\*.conf >/etc/ld.so.conf; ldconfig && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
-PCI = "$(dirname $(grep -l 0x1110 /sys/bus/pci/devices/*/device))"
+PCI = "$(readlink -f /sys/bus/pci/drivers/fairgv/0000:*)"
 
 
 @dataclass
@@ -95,7 +95,10 @@ class House:
 
 @pytest.fixture(scope="module")
 def house(
-    instance: PrivateLibvirt, choice: AcceleratorChoice, tmp_path_factory: pytest.TempPathFactory
+    instance: PrivateLibvirt,
+    choice: AcceleratorChoice,
+    tmp_path_factory: pytest.TempPathFactory,
+    beside_another_device: Callable[[str], str],
 ) -> Iterator[House]:
     folder = instance.folder / NAME
     folder.mkdir()
@@ -115,7 +118,8 @@ def house(
     instance.folder.chmod(0o711)  # QEMU finds its server below it
     host = start_host(instance.folder / f"{NAME}-state", libvirt_uri=instance.uri)
     try:
-        with Guest(instance, NAME, image, choice, machine="pc", memory_mib=MEMORY_MIB) as guest:
+        amend = beside_another_device
+        with Guest(instance, NAME, image, choice, machine="pc", memory_mib=MEMORY_MIB, amend=amend) as guest:
             house = House(host, instance.uri, guest, GuestShell(guest))
             assert house.command(*ATTACH).endswith("from its next start on")
             house.boot()
@@ -163,6 +167,7 @@ def test_all_is_well(house: House) -> None:
         assert "works:    the doorbell" in answer.output
         assert "works:    programs find FairGV's libcuda.so.1: /usr/lib/fairgv/libcuda.so.1" in answer.output
         assert "works:    the GPU: FairGV softgpu, " in answer.output
+        assert ("is somebody else's, and left alone" in answer.output) == (who == "root")  # only root may look
 
 
 def test_who_is_not_in_the_group_is_told(house: House) -> None:
