@@ -13,7 +13,7 @@ TIMEOUT_S = 900
 
 @pytest.mark.parametrize(
     "arguments",
-    [("tests.slicing", "--random", "40"), ("tests.slicing.forced", "--device", "cuda", "--only", "programs")],
+    [("tests.slicing",), ("tests.slicing.forced", "--device", "cuda", "--only", "programs")],
     ids=lambda words: words[0],
 )
 def test_the_same_in_parts(arguments: tuple[str, ...]) -> None:
