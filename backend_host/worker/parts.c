@@ -305,10 +305,11 @@ static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service 
                                                                  : submit_box(worker, service, stream, launch);
 }
 
+/* As of the last look at the device: a worker that did not run for a second knows nothing of it. */
 bool fgv_parts_are_held_up(const struct fgv_worker *worker)
 {
     return worker->nr_unfinished > worker->parts.nr_in_flight &&
-           fgv_clock_ns() - worker->last_finish_ns > FGV_LET_GO_NS;
+           worker->polled_ns > worker->last_finish_ns + FGV_LET_GO_NS;
 }
 
 /* What comes behind the launch in its stream comes behind what is in the lane, too. */

@@ -168,16 +168,18 @@ def beside_a_long_one(kernels: Kernels, ns: int) -> None:
     """A small kernel that runs for so long on one stream, and a large launch on another: the kernel's first."""
     for stream in (STREAM, OTHER_STREAM):
         kernels.guest.ok("cuStreamCreate", phStream=stream, Flags=1)
+    kernels.count(1)
+    kernels.guest.ok("cuCtxSynchronize")  # compiled, which takes longer than what follows
     kernels.guest.launch(COUNT, struct.pack("<QQ", kernels.address, ns), grid=1, stream=STREAM)
     kernels.count(stream=OTHER_STREAM)
 
 
 def test_a_variant_is_made_when_nothing_runs(kernels: Kernels) -> None:
     """The driver might wait for what runs, and that for the guest."""
-    beside_a_long_one(kernels, 700_000_000)
-    assert kernels.guest.call("cuStreamQuery", hStream=OTHER_STREAM).result == NOT_READY
-    reading = kernels.reading()
-    assert (reading.nr_variants, reading.nr_launches) == (0, 1), "it waits"
+    beside_a_long_one(kernels, 300_000_000)
+    answer, reading = kernels.guest.call("cuStreamQuery", hStream=OTHER_STREAM).result, kernels.reading()
+    if kernels.guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY:  # else this machine was away for long
+        assert (answer, reading.nr_variants, reading.nr_launches) == (NOT_READY, 0, 2), "it waits"
     assert kernels.words(stream=OTHER_STREAM) == expected()
     reading = kernels.reading()
     assert (reading.nr_variants, reading.nr_sliced, reading.whole) == (1, 1, {})
@@ -186,7 +188,7 @@ def test_a_variant_is_made_when_nothing_runs(kernels: Kernels) -> None:
 
 def test_what_runs_for_long_is_not_waited_for(kernels: Kernels) -> None:
     beside_a_long_one(kernels, ENDLESS_NS)
-    wait_until(lambda: kernels.reading().nr_launches == 2, "both are out")
+    wait_until(lambda: kernels.reading().nr_launches == 3, "both are out")
     assert (kernels.reading().nr_variants, kernels.reading().whole) == (0, {"held up stream": 1})
 
 
