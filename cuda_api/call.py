@@ -9,6 +9,20 @@ from cuda_api.c_types import HANDLES
 from cuda_api.layout import EMPTY, Struct
 from cuda_api.prototype import Parameter, Prototype
 
+#: Base and depth of parameters that tell of a context, the one that decides first.
+LENDERS = (
+    ("CUlaunchConfig", 1),
+    ("CUstream", 0),
+    ("CUevent", 0),
+    ("CUmodule", 0),
+    ("CUfunction", 0),
+    ("CUarray", 0),
+    ("CUmipmappedArray", 0),
+)
+#: Those that do so where the table names them.
+ADDRESS_LENDERS = (("CUdeviceptr", 0), ("void", 1))
+NO_LENDER = "none"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -29,6 +43,7 @@ class Call:
     order: str = "free"
     waits: str = "none"
     contextless: bool = False
+    lender: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
     destroys: str = ""
     settles: str = ""
@@ -64,6 +79,13 @@ class Call:
     @property
     def has_handler(self) -> bool:
         return self.codec == "generated"
+
+    def lending(self) -> Parameter | None:
+        """The parameter whose context a thread without a current one has for this call; None: it has none."""
+        if self.lender:
+            return next((p for p in self.parameters if p.name == self.lender), None)
+        candidates = () if self.contextless else LENDERS
+        return next((p for base in candidates for p in self.parameters if (p.base, p.depth) == base), None)
 
     def rule(self, parameter: Parameter) -> str:
         """in, out, out nullable, new or nullable; "" for a plain value."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api import table as table_module
-from cuda_api.generators import coverage, driver, exports, handlers, procs, prototypes, stubs, twins, wire
+from cuda_api.generators import coverage, driver, exports, handlers, loans, procs, prototypes, stubs, twins, wire
 from cuda_api.table import Table, TableError
 
 PACKAGE = Path(__file__).parent
@@ -28,10 +28,12 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
     "frontend_guest/generated/stubs.c": stubs.generate,
     "frontend_guest/generated/hooks.h": stubs.generate_hooks,
     "frontend_guest/generated/exports.c": exports.generate,
+    "frontend_guest/generated/loans.c": loans.generate,
+    "frontend_guest/generated/loans.h": loans.generate_header,
     "frontend_guest/generated/twins.c": partial(twins.generate, is_strict=True),
-    "frontend_guest/generated/procs.c": partial(procs.generate, is_strict=True),
+    "frontend_guest/generated/procs.c": procs.generate,
     "softgpu/driver/generated/twins.c": partial(twins.generate, is_strict=False),
-    "softgpu/driver/generated/procs.c": partial(procs.generate, is_strict=False),
+    "softgpu/driver/generated/procs.c": procs.generate_lenient,
     "backend_host/worker/generated/driver.c": driver.generate_loader,
     "backend_host/worker/generated/handlers.c": handlers.generate,
     "docs/coverage.md": coverage.generate,

@@ -18,7 +18,7 @@ from typing import Any
 
 from cuda_api import layout
 from cuda_api.c_types import HANDLES, STRUCTS, Field, enumerations, scalar_wire
-from cuda_api.call import Call
+from cuda_api.call import ADDRESS_LENDERS, LENDERS, NO_LENDER, Call
 from cuda_api.prototype import Parameter, Prototype, PrototypeError, parse
 
 CALLS_TOML = Path(__file__).parent / "calls.toml"
@@ -47,9 +47,9 @@ _REQUIRED = {
 _OPTIONAL = {
     "generated": _TWIN_KEYS
     | {"pointers", "destroys", "settles", "allowed", "hook", "by_hand", "contextless", "unsafe"}
-    | {"within", "doubtful"},
-    "hand": _TWIN_KEYS | {"reply", "payload", "contextless"},
-    "guest": _TWIN_KEYS | {"through"},
+    | {"within", "doubtful", "lender"},
+    "hand": _TWIN_KEYS | {"reply", "payload", "contextless", "lender"},
+    "guest": _TWIN_KEYS | {"through", "lender"},
     "alias": frozenset[str](),
     "internal": frozenset({"reply", "payload", "contextless"}),
 }
@@ -271,6 +271,11 @@ def _problems_alone(call: Call) -> Iterator[str]:
         wanted = HANDLES if key == "destroys" else ("CUdeviceptr",)
         if name and (name not in by_name or by_name[name].is_pointer or by_name[name].base not in wanted):
             yield f"{key}: parameter {name}: not a {'handle' if key == 'destroys' else 'device address'}"
+    lender = by_name.get(call.lender)
+    if call.lender not in ("", NO_LENDER) and (
+        lender is None or (lender.base, lender.depth) not in (*LENDERS, *ADDRESS_LENDERS)
+    ):
+        yield f"lender: parameter {call.lender}: neither a handle of something in a context nor an address"
     if call.by_hand == "guest" and (call.hook or call.settles or call.within or call.doubtful or call.unsafe):
         yield "hook, settles, within, doubtful and unsafe are for generated stubs"
     if (call.within or call.doubtful) and call.answer != "async":

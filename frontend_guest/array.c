@@ -41,6 +41,12 @@ bool fgv_mipmap_exists(CUmipmappedArray mipmap)
     return mipmap_find(mipmap) != NULL;
 }
 
+struct fgv_context *fgv_mipmap_context(uint64_t mipmap)
+{
+    const struct mipmap *record = fgv_handle_object(FGV_HANDLE_MIPMAPPED_ARRAY, mipmap);
+    return record == NULL ? NULL : record->context;
+}
+
 static void drop(enum fgv_handle_kind kind, uint64_t handle)
 {
     void *object = fgv_handle_object(kind, handle);

@@ -18,6 +18,7 @@ struct fgv_array {
 /* The array behind a handle, or NULL. */
 const struct fgv_array *fgv_array_find(CUarray array);
 bool fgv_mipmap_exists(CUmipmappedArray mipmap);
+struct fgv_context *fgv_mipmap_context(uint64_t mipmap);
 void fgv_array_forget_context(struct fgv_context *context);
 
 #endif

@@ -384,7 +384,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
         return CUDA_ERROR_INVALID_VALUE;
     struct fgv_call call;
     struct fgv_reply_graph_update reply;
-    struct fgv_request_graph_update *request = fgv_call_begin(&call, FGV_CALL_graph_update, sizeof(*request), 0);
+    struct fgv_request_graph_update *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_graph_update, sizeof(*request), 0);
     if (request == NULL)
         return call.error;
     *request = (struct fgv_request_graph_update){.exec = number_of(hGraphExec), .graph = number_of(hGraph)};

@@ -88,7 +88,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
 CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
                                 size_t count)
 {
-    CUresult result = fgv_client_is_open();
+    CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS)
         return result;
     if (!is_managed(devPtr, count))

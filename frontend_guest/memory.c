@@ -9,6 +9,7 @@
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "ivshmem/heap.h"
+#include "loan.h"
 #include "managed.h"
 #include "registered.h"
 #include "window.h"
@@ -146,7 +147,7 @@ CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 CUresult cuMemFreeHost(void *p)
 {
     if (p == NULL)
-        return fgv_call_allowed();
+        return fgv_loan_is_due() ? fgv_client_is_open() : fgv_call_allowed();
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
@@ -170,10 +171,12 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
-    CUresult result = dptr == 0 ? fgv_call_healthy() : fgv_call_allowed();
-    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr != 0 && !fgv_memory_find(dptr, &range))
+    if (dptr == 0)
+        return fgv_loan_is_due() ? fgv_client_is_open() : fgv_call_healthy();
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_ERROR_INVALID_CONTEXT && !fgv_memory_find(dptr, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS || dptr == 0)
+    if (result != CUDA_SUCCESS)
         return result;
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -104,13 +104,15 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 CUresult cuMemHostUnregister(void *p)
 {
     struct fgv_range range;
+    const uint64_t address = (uint64_t)(uintptr_t)p;
+    const bool is_known = fgv_memory_find(address, &range);
     CUresult result = fgv_call_allowed();
+    if (result == CUDA_ERROR_INVALID_CONTEXT && p != NULL && !is_known)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     if (result != CUDA_SUCCESS)
         return result;
     if (fgv_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    const uint64_t address = (uint64_t)(uintptr_t)p;
-    bool is_known = fgv_memory_find(address, &range);
     if (p == NULL || (is_known && range.kind != FGV_MEMORY_REGISTERED))
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_known || range.address != address)

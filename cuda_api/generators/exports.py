@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cuda_api.generators.loans import entry
 from cuda_api.generators.text import attributed, c_file, table_row, wrap
 from cuda_api.prototype import Prototype
 from cuda_api.table import Table
@@ -21,37 +22,37 @@ _HEAD = """
 
 
 def generate(table: Table) -> str:
-    symbols: list[tuple[str, Prototype]] = []
+    symbols: list[tuple[str, str, Prototype]] = []
     for call in table.symbols:
         assert call.prototype is not None
-        symbols.append((call.name, call.prototype))
+        symbols.append((call.name, entry(table, call), call.prototype))
         if call.per_thread:
-            symbols.append((call.name + call.per_thread, call.prototype))
-    body = ['#include "../trace.h"', '#include "cuda_api/prototypes.h"', "", _HEAD.strip("\n")]
-    for number, (name, prototype) in enumerate(symbols):
-        body += ["", *_twin(number, name, prototype), "", *_shown(name, prototype)]
+            symbols.append((call.name + call.per_thread, entry(table, call, call.per_thread), call.prototype))
+    body = ['#include "../trace.h"', '#include "cuda_api/prototypes.h"', '#include "loans.h"', "", _HEAD.strip("\n")]
+    for number, (name, inside, prototype) in enumerate(symbols):
+        body += ["", *_twin(number, name, inside, prototype), "", *_shown(name, inside, prototype)]
     body += ["", "const struct fgv_trace_symbol fgv_trace_symbols[] = {"]
-    body += [table_row([f'"{name}"', f"(fgv_proc){name}", f"(fgv_proc)traced_{name}"]) for name, _ in symbols]
+    body += [table_row([f'"{name}"', f"(fgv_proc){inside}", f"(fgv_proc)traced_{name}"]) for name, inside, _ in symbols]
     body += ["};", "", "const uint32_t fgv_trace_nr_symbols = sizeof fgv_trace_symbols / sizeof *fgv_trace_symbols;"]
     return c_file(DESCRIPTION, body)
 
 
-def _twin(number: int, name: str, prototype: Prototype) -> Iterator[str]:
+def _twin(number: int, name: str, inside: str, prototype: Prototype) -> Iterator[str]:
     yield wrap(f"TWIN {prototype.declaration(f'traced_{name}')}")
     yield "{"
     yield "    struct fgv_traced traced;"
     yield "    fgv_trace_begin(&traced);"
-    yield wrap(f"CUresult result = {name}({prototype.arguments()});", "    ")
+    yield wrap(f"CUresult result = {inside}({prototype.arguments()});", "    ")
     yield f"    return fgv_trace_end(&traced, {number}, result);"
     yield "}"
 
 
-def _shown(name: str, prototype: Prototype) -> Iterator[str]:
+def _shown(name: str, inside: str, prototype: Prototype) -> Iterator[str]:
     arguments = prototype.arguments()
     yield attributed(prototype.declaration(f"shown_{name}"), f"SHOWN({name})")
     yield wrap(prototype.declaration(f"shown_{name}"))
     yield "{"
     yield "    if (__builtin_expect(fgv_tracing, 0))"
     yield wrap(f"return traced_{name}({arguments});", "        ")
-    yield wrap(f"return {name}({arguments});", "    ")
+    yield wrap(f"return {inside}({arguments});", "    ")
     yield "}"

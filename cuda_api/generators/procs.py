@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+from cuda_api.call import Call
+from cuda_api.generators import loans
 from cuda_api.generators.text import c_file, table_row
 from cuda_api.table import Table
 
@@ -64,18 +69,28 @@ fgv_proc fgv_proc_find(const char *name, int cuda_version, uint64_t flags, int *
 """
 
 
-def generate(table: Table, *, is_strict: bool) -> str:
+def generate(table: Table) -> str:
+    """The guest's, which has all of them."""
+    return _file(table, STRICT, ['#include "loans.h"', ""], partial(loans.entry, table))
+
+
+def generate_lenient(table: Table) -> str:
+    """softgpu's."""
+    weak = [f"#pragma weak {call.name}" for call in _sorted(table)]
+    return _file(table, LENIENT, ["", *weak, ""], lambda call, suffix="": call.name + suffix)
+
+
+def _sorted(table: Table) -> list[Call]:
+    return sorted(table.symbols, key=lambda call: (call.base_name, call.since))
+
+
+def _file(table: Table, note: str, head: list[str], entry: Callable[..., str]) -> str:
     body = ["#include <stdbool.h>", "#include <stddef.h>", "#include <string.h>", ""]
-    body += ['#include "cuda_api/procs.h"', '#include "cuda_api/prototypes.h"', ""]
-    symbols = sorted(table.symbols, key=lambda call: (call.base_name, call.since))
-    if not is_strict:
-        for call in symbols:
-            body.append(f"#pragma weak {call.name}")
-        body.append("")
+    body += ['#include "cuda_api/procs.h"', '#include "cuda_api/prototypes.h"', *head]
     body += [_TYPES.strip("\n"), "", "static const struct proc procs[] = {"]
-    for call in symbols:
-        twin = f"(fgv_proc){call.name}{call.per_thread}" if call.per_thread else "NULL"
+    for call in _sorted(table):
+        twin = f"(fgv_proc){entry(call, call.per_thread)}" if call.per_thread else "NULL"
         versions = (str(call.since), str(max(call.since, FIRST_PER_THREAD)))
-        body.append(table_row([f'"{call.base_name}"', *versions, f"(fgv_proc){call.name}", twin]))
+        body.append(table_row([f'"{call.base_name}"', *versions, f"(fgv_proc){entry(call)}", twin]))
     body += ["};", _LOOKUP.strip("\n")]
-    return c_file(DESCRIPTION.format(note=STRICT if is_strict else LENIENT), body)
+    return c_file(DESCRIPTION.format(note=note), body)

@@ -148,7 +148,7 @@ SGP_EXPORT CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPT
 SGP_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(hArray, &context);
 
     if (result)
         return result;
@@ -174,7 +174,7 @@ SGP_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescrip
 SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(hArray, &context);
 
     if (result)
         return result;
@@ -200,7 +200,7 @@ SGP_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS 
                                                  CUdevice device)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(array, &context);
 
     (void)memoryRequirements;
     (void)device;
@@ -280,7 +280,7 @@ SGP_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 SGP_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(hMipmappedArray, &context);
 
     if (result)
         return result;
@@ -295,7 +295,7 @@ SGP_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedAr
 SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(hMipmappedArray, &context);
 
     if (result)
         return result;
@@ -320,7 +320,7 @@ SGP_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQU
                                                           CUmipmappedArray mipmap, CUdevice device)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(mipmap, &context);
 
     (void)memoryRequirements;
     (void)device;

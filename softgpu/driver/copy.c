@@ -145,7 +145,7 @@ static CUresult linear(CUdeviceptr destination, bool destination_is_device, CUde
     };
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(handle, &context);
 
     if (result)
         return result;
@@ -300,7 +300,7 @@ CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t
     struct CUctx_st *context;
     struct CUstream_st *stream;
     struct set_command *command;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(handle, &context);
 
     if (result)
         return result;

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "array.h"
+
 struct sgp_driver sgp_driver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void sgp_lock(void)
@@ -45,6 +47,15 @@ CUresult sgp_enter_driver(void)
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
+static CUresult enter_context(struct CUctx_st *context)
+{
+    if (!context)
+        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (!sgp_context_is_alive(context))
+        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    return context->error ? sgp_leave(context->error) : CUDA_SUCCESS;
+}
+
 CUresult sgp_enter(struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
@@ -52,13 +63,36 @@ CUresult sgp_enter(struct CUctx_st **context)
     if (result)
         return result;
     *context = sgp_context_current();
+    return enter_context(*context);
+}
+
+static struct CUctx_st *context_of(const void *handle)
+{
+    if (sgp_object_is(handle, SGP_STREAM))
+        return ((const struct CUstream_st *)handle)->context;
+    if (sgp_object_is(handle, SGP_EVENT))
+        return ((const struct CUevent_st *)handle)->context;
+    if (sgp_object_is(handle, SGP_MODULE))
+        return ((const struct CUmod_st *)handle)->context;
+    if (sgp_object_is(handle, SGP_FUNCTION))
+        return ((const struct CUfunc_st *)handle)->module->context;
+    if (sgp_object_is(handle, SGP_ARRAY))
+        return ((const struct CUarray_st *)handle)->context;
+    if (sgp_object_is(handle, SGP_MIPMAPPED_ARRAY))
+        return ((const struct CUmipmappedArray_st *)handle)->context;
+    return NULL;
+}
+
+CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    *context = sgp_context_current();
     if (!*context)
-        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (!sgp_context_is_alive(*context))
-        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    if ((*context)->error)
-        return sgp_leave((*context)->error);
-    return CUDA_SUCCESS;
+        *context = context_of(handle);
+    return enter_context(*context);
 }
 
 CUresult sgp_leave(CUresult result)

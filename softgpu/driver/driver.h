@@ -253,7 +253,9 @@ void sgp_wait(void);                           /* with the lock: until something
 void sgp_notify(void);                         /* with the lock */
 CUresult sgp_enter_driver(void);               /* locks; on error nothing is locked */
 CUresult sgp_enter(struct CUctx_st **context); /* and finds the calling thread's context, in good health */
-CUresult sgp_leave(CUresult result);           /* unlocks */
+/* As sgp_enter; where no context is current, that of a stream, event, module, function or array is taken. */
+CUresult sgp_enter_by(const void *handle, struct CUctx_st **context);
+CUresult sgp_leave(CUresult result); /* unlocks */
 uint64_t sgp_new_id(void);
 uint64_t sgp_now_ns(void);
 void sgp_log(const char *area, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -117,7 +117,7 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(hStream, &context);
 
     if (result)
         return result;

@@ -119,8 +119,10 @@ CUresult sgp_parameter_info(const struct sgp_kernel *kernel, size_t index, size_
 static CUresult enter_function(CUfunction handle, struct CUfunc_st **function, struct sgp_function_settings **settings)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(handle, &context);
 
+    if (result == CUDA_ERROR_INVALID_CONTEXT && handle)
+        return CUDA_ERROR_INVALID_HANDLE; /* a kernel, which is of no context */
     if (result)
         return result;
     result = sgp_function_resolve(context, handle, function, settings);
@@ -132,7 +134,7 @@ static CUresult enter_given_function(CUfunction handle, struct CUfunc_st **funct
                                      struct sgp_function_settings **settings)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(handle, &context);
 
     if (!result && !handle)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);

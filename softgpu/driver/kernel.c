@@ -248,7 +248,7 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_work work;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_enter_by(stream_handle, &context);
 
     if (result)
         return result;

@@ -88,7 +88,8 @@ SGP_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUme
 SGP_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
                                            CUdeviceptr devPtr, size_t count)
 {
-    CUresult result = sgp_enter_driver();
+    struct CUctx_st *context;
+    CUresult result = sgp_enter(&context);
 
     if (result)
         return result;

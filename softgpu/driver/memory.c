@@ -65,22 +65,32 @@ static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr add
            allocation->kind == SGP_MEMORY_POOLED;
 }
 
-static bool is_known(CUdeviceptr address)
+/* For what ends an allocation: where no context is current, the owner's will do, and for NULL none is needed. */
+static CUresult enter_owner(uintptr_t address, CUresult not_found)
 {
-    sgp_lock();
-    bool known = sgp_memory_find(address);
-    sgp_unlock();
-    return known;
+    const struct sgp_allocation *allocation;
+    CUresult result = sgp_enter_driver();
+
+    if (result)
+        return result;
+    if (sgp_context_current()) {
+        struct CUctx_st *context;
+
+        sgp_unlock();
+        return sgp_enter(&context);
+    }
+    allocation = sgp_memory_find(address);
+    if (address && !allocation)
+        return sgp_leave(not_found);
+    return allocation && allocation->context->error ? sgp_leave(allocation->context->error) : CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    struct CUctx_st *context, *owner;
+    struct CUctx_st *owner;
     struct sgp_allocation *allocation;
-    CUresult result = sgp_enter(&context);
+    CUresult result = enter_owner(dptr, CUDA_ERROR_INVALID_VALUE);
 
-    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr && !is_known(dptr))
-        return CUDA_ERROR_INVALID_VALUE;
     if (result)
         return result;
     result = sgp_capture_forbid_unsafe();
@@ -194,8 +204,7 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
 
 SGP_EXPORT CUresult cuMemFreeHost(void *p)
 {
-    struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_INVALID_VALUE);
 
     if (result)
         return result;
@@ -233,8 +242,7 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
 
 SGP_EXPORT CUresult cuMemHostUnregister(void *p)
 {
-    struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 
     if (result)
         return result;

@@ -237,7 +237,7 @@ SGP_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 
 static CUresult enter_module(CUmodule handle, struct CUctx_st **context)
 {
-    CUresult result = sgp_enter(context);
+    CUresult result = sgp_enter_by(handle, context);
 
     if (result)
         return result;

@@ -76,7 +76,7 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
 
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
 {
-    CUresult result = sgp_enter(context);
+    CUresult result = sgp_enter_by(handle, context);
 
     if (result)
         return result;

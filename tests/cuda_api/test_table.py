@@ -80,6 +80,23 @@ def test_the_example_is_accepted() -> None:
     assert not calls["cuLaunchKernelEx"].has_record
 
 
+def test_who_lends_a_context() -> None:
+    def lending(name: str, text: str = BASE) -> str | None:
+        lender = table.from_text(text).by_name[name].lending()
+        return lender.name if lender else None
+
+    assert lending("cuStreamQuery") == "hStream"
+    assert lending("cuLaunchKernel") == "f"
+    assert lending("cuLaunchKernelEx") == "config"
+    assert lending("cuMemAlloc_v2") is None
+    assert lending("cuLaunchKernel", BASE.replace("payload = true", 'payload = true\nlender = "none"')) is None
+    assert lending("cuStreamQuery", BASE.replace('waits = "none"', 'waits = "none"\ncontextless = true', 1)) is None
+    freed = BASE.replace("CUdeviceptr *dptr", "CUdeviceptr dptr").replace(
+        'pointers = { dptr = "out" }', 'lender = "dptr"'
+    )
+    assert lending("cuMemAlloc_v2", freed) == "dptr"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -104,6 +121,8 @@ def test_the_example_is_accepted() -> None:
         ("payload = true", "paylaod = true", "cuLaunchKernel: 'paylaod' means nothing"),
         ("payload = true", 'payload = "yes"', "cuLaunchKernel: payload = 'yes' is not a bool"),
         ("payload = true", 'reply = "uint64_t x"', "cuLaunchKernel: answer 'async', and yet there is a reply"),
+        ("payload = true", 'lender = "g"', "cuLaunchKernel: lender: parameter g: neither a handle of something"),
+        ("payload = true", 'lender = "kernelParams"', "cuLaunchKernel: lender: parameter kernelParams: neither"),
         ("payload = true", "hook = true", "cuLaunchKernel: 'hook' means nothing for codec 'hand'"),
         ("payload = true", "unsafe = true", "cuLaunchKernel: 'unsafe' means nothing for codec 'hand'"),
         ("uint32_t flags", "uint32_t flags; uint32_t more", "wire: 28 bytes are no multiple of 8"),

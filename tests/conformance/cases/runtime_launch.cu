@@ -1,5 +1,6 @@
 /* Launches, streams, events and graphs through the runtime. */
 #include <cooperative_groups.h>
+#include <thread>
 
 #include "runtime.cuh"
 
@@ -153,6 +154,30 @@ CASE(runtime_streams_and_events)
     DO(cudaEventDestroy(event));
     DO(cudaStreamDestroy(stream));
     DO(cudaStreamDestroy(other));
+}
+
+/* The runtime makes a context current in a thread when a call needs one, and for these it needs none. */
+CASE(runtime_thread_begins_with_a_query)
+{
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    DO(cudaStreamCreate(&stream));
+    DO(cudaEventCreate(&event));
+    DO(cudaEventRecord(event, stream));
+    DO(cudaStreamSynchronize(stream));
+    std::thread([event] { DO(cudaEventQuery(event)); }).join();
+    std::thread([event] { DO(cudaEventSynchronize(event)); }).join();
+    std::thread([stream] { DO(cudaStreamQuery(stream)); }).join();
+    std::thread([event, stream] { DO(cudaEventRecord(event, stream)); }).join();
+    std::thread([stream] { DO(cudaStreamSynchronize(stream)); }).join();
+    std::thread([event] {
+        void *pinned = nullptr;
+        DO(cudaEventQuery(event));
+        DO(cudaHostAlloc(&pinned, 4096, cudaHostAllocDefault));
+        DO(cudaFreeHost(pinned));
+    }).join();
+    std::thread([event] { DO(cudaEventDestroy(event)); }).join();
+    std::thread([stream] { DO(cudaStreamDestroy(stream)); }).join();
 }
 
 CASE(runtime_graph)
