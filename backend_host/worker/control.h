@@ -37,7 +37,7 @@
 #include "whole.h"
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 6u
+#define FGV_CONTROL_VERSION 7u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -59,7 +59,8 @@ struct fgv_vgpu_slot {
     _Atomic uint32_t is_used;
     /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
     _Atomic uint32_t bell;
-    uint32_t reserved0[2];
+    _Atomic uint32_t takes_whole_slices; /* its last turn ended with its slice, not because it had nothing to do */
+    uint32_t reserved0;
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t used_ns;          /* GPU time charged so far */
     _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */

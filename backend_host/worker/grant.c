@@ -250,6 +250,17 @@ static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
     grantee->window_round_trips = 0;
 }
 
+/* Whether its turns end with their slices is what others may expect of its next one. A turn that was cut short tells
+ * nothing of it. */
+static void note_slice(const struct fgv_grantee *grantee, uint64_t now_ns)
+{
+    const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    const bool is_idle = fgv_grant_has(grantee);
+    if (is_idle || now_ns - grantee->turn_since_ns >= slice_ns / 2) {
+        atomic_store_explicit(&grantee->vgpu->takes_whole_slices, !is_idle, memory_order_relaxed);
+    }
+}
+
 /* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
 static bool try_enter(struct fgv_grantee *grantee, uint64_t now_ns)
 {
@@ -381,6 +392,13 @@ bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns,
            other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
 }
 
+bool fgv_grant_holder_stays(const struct fgv_grantee *grantee)
+{
+    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    const struct fgv_vgpu_slot *holder = vgpu_of(grantee->control, FGV_GRANT_HOLDER(word));
+    return holder && atomic_load_explicit(&holder->takes_whole_slices, memory_order_relaxed) != 0;
+}
+
 uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
 {
     struct fgv_control *control = grantee->control;
@@ -452,6 +470,7 @@ void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_
         return;
     }
     end_turn(grantee, now_ns);
+    note_slice(grantee, now_ns);
     if (wants_more) {
         begin_waiting(grantee, now_ns);
     }

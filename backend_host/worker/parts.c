@@ -362,7 +362,10 @@ void fgv_parts_stop(struct fgv_worker *worker)
     }
     fgv_context_make_current(worker, worker->parts.variant->context);
     CUstream stream = side_stream(worker);
-    worker->parts.stopped_ns = fgv_clock_ns();
+    worker->parts.told_ns = fgv_clock_ns();
+    if (worker->parts.stopped_ns == 0) {
+        worker->parts.stopped_ns = worker->parts.told_ns;
+    }
     if (stream) {
         worker->driver.cuStreamWriteValue64_v2(stream, worker->parts.variant->state + sizeof(uint64_t), 0,
                                                CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -375,7 +378,7 @@ void fgv_parts_poll(struct fgv_worker *worker)
     if (!fgv_parts_can_stop(worker) || fgv_grant_has(&worker->grantee)) {
         return;
     }
-    if (parts->stopped_ns == 0 || fgv_clock_ns() - parts->stopped_ns >= FGV_STOP_AGAIN_NS) {
+    if (parts->stopped_ns == 0 || fgv_clock_ns() - parts->told_ns >= FGV_STOP_AGAIN_NS) {
         fgv_parts_stop(worker);
     }
 }

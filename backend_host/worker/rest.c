@@ -56,6 +56,9 @@ static uint64_t watch_ns(const struct fgv_worker *worker)
 static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t now_ns)
 {
     const uint64_t margin_ns = watch_ns(worker);
+    if (fgv_parts_can_stop(worker) && now_ns < worker->parts.stopped_ns + worker->watch_most_ns) {
+        return true;
+    }
     return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
 }
 

@@ -95,7 +95,8 @@ struct fgv_parts {
     struct fgv_lane *lane; /* for every other box, NULL: there is none */
     bool has_entered;      /* the lane */
     bool was_in_lane;      /* the last part */
-    uint64_t stopped_ns;   /* a persistent kernel was told to stop, 0: it was not */
+    uint64_t stopped_ns;   /* a persistent kernel was first told to stop, 0: it was not */
+    uint64_t told_ns;      /* and last */
     struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
     uint64_t done_ns; /* when a part was last seen to end */

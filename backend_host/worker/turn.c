@@ -46,10 +46,11 @@
 #define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
 #define FGV_MAX_STALLS         10u
 #define FGV_MARKS_IN_QUEUE     4u
-#define FGV_LEAD_NS      UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
-#define FGV_OVERRUN_PART 2u               /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGV_ALERT_NS     UINT64_C(200000) /* so long before a slice ends the next one is woken */
-#define FGV_SWITCH_NS    UINT64_C(400000) /* of the device's time for a switch to another vGPU and back */
+#define FGV_LEAD_NS      UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
+#define FGV_OVERRUN_PART 2u              /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_STOP_NS      UINT64_C(2000000)    /* so long a persistent kernel that was told to stop is waited for */
+#define FGV_ALERT_NS     UINT64_C(200000)     /* so long before a slice ends the next one is woken */
+#define FGV_SWITCH_NS    UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
 #define FGV_STALLED_NS   UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
 
 void fgv_turn_started(struct fgv_worker *worker)
@@ -357,12 +358,28 @@ static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
+/* A persistent kernel is told to stop before others may have the device: beside their work its last blocks would wait
+ * for the device's time slices, and so would the word to stop. */
+static bool is_stopping(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (!fgv_parts_can_stop(worker)) {
+        return false;
+    }
+    if (worker->parts.stopped_ns == 0) {
+        fgv_parts_stop(worker);
+    }
+    return now_ns < worker->parts.stopped_ns + FGV_STOP_NS;
+}
+
 /* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
 static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_control *control = worker->grantee.control;
     if (fgv_nr_running(worker) == 0 || worker->busy_since_ns == 0 || !control->is_preemptive) {
         return fgv_nr_running(worker) == 0;
+    }
+    if (is_stopping(worker, now_ns)) {
+        return false;
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);

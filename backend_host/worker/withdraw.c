@@ -4,7 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* Beside the next one's work for so long, then off the device: to take it off and bring it back takes as long. */
+/* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
+ * it off and bring it back takes as long. */
 #define BESIDE_NS UINT64_C(1000000)
 
 void fgv_withdraw_init(struct fgv_worker *worker)
@@ -20,11 +21,16 @@ static bool goes_on_for_long(const struct fgv_worker *worker, uint64_t now_ns)
     return worker->mean_ns == 0 || end_ns > now_ns + BESIDE_NS || now_ns > end_ns + FGV_TAIL_NS;
 }
 
+static bool is_long_enough_beside(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const uint64_t beside_ns = fgv_grant_beside_ns(&worker->grantee, now_ns);
+    return beside_ns > (fgv_grant_holder_stays(&worker->grantee) ? 0 : BESIDE_NS);
+}
+
 static bool is_in_the_way(const struct fgv_worker *worker, uint64_t now_ns)
 {
     return worker->withdrawal.hold && fgv_nr_running(worker) != 0 && worker->busy_since_ns != 0 &&
-           worker->busy_since_ns <= now_ns && fgv_grant_beside_ns(&worker->grantee, now_ns) > BESIDE_NS &&
-           goes_on_for_long(worker, now_ns);
+           worker->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) && goes_on_for_long(worker, now_ns);
 }
 
 static void log_refusal(const struct fgv_worker *worker, const char *what, const struct fgv_channels_answer *answer)
@@ -61,8 +67,9 @@ bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
     return true;
 }
 
-/* What was off the device did not run meanwhile. */
-static void go_on(struct fgv_worker *worker, uint64_t now_ns)
+/* What was off the device did not run meanwhile. Bringing it back, which keeps others off, is its own affair: it is
+ * charged from `asked_ns`, when that began. */
+static void go_on(struct fgv_worker *worker, uint64_t asked_ns, uint64_t now_ns)
 {
     struct fgv_withdrawal *withdrawal = &worker->withdrawal;
     const uint64_t off_ns = now_ns - withdrawal->since_ns;
@@ -70,19 +77,20 @@ static void go_on(struct fgv_worker *worker, uint64_t now_ns)
     withdrawal->back_ns = now_ns;
     worker->last_finish_ns += off_ns;
     worker->burst_since_ns += off_ns;
-    worker->busy_since_ns = now_ns;
+    worker->busy_since_ns = asked_ns;
     worker->next_poll_ns = 0;
     fgv_grant_set_running(&worker->grantee, true);
 }
 
 void fgv_withdraw_end(struct fgv_worker *worker)
 {
+    const uint64_t asked_ns = fgv_clock_ns();
     const struct fgv_channels_answer answer = worker->withdrawal.hold(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal(worker, "its channels cannot be let go", &answer);
         worker->ended = "the driver does not let its work go on";
     }
-    go_on(worker, fgv_clock_ns());
+    go_on(worker, asked_ns, fgv_clock_ns());
 }
 
 void fgv_withdrawn_poll(struct fgv_worker *worker, uint64_t now_ns)

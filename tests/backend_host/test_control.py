@@ -252,6 +252,40 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
 
 
+def test_whose_turns_end_with_their_slices(control: ControlPage) -> None:
+    """It is expected of the next turn, and known while that lasts."""
+    vgpu = control.vgpu_take()
+    one, two = Player(control, vgpu), Player(control, control.vgpu_take())
+
+    def turn(ns: int, *, is_closed: bool) -> None:
+        now_ns = time.monotonic_ns()
+        assert one.enter(now_ns)
+        if is_closed:
+            lib.fgv_grant_close(one.grantee)
+        one.leave(now_ns + ns)
+
+    def stays() -> bool:
+        assert one.enter(time.monotonic_ns())
+        found = bool(lib.fgv_grant_holder_stays(two.grantee))
+        one.leave(time.monotonic_ns())
+        return found
+
+    assert not lib.fgv_grant_holder_stays(two.grantee), "nobody has it"
+    turn(SLICE_NS, is_closed=True)
+    turn(SLICE_NS // 4, is_closed=True)  # cut short: nothing is to be learnt from that
+    assert stays()
+    assert not stays(), "it had nothing to do in its last turn"
+    turn(SLICE_NS, is_closed=True)
+    turn(SLICE_NS, is_closed=False)
+    assert not stays(), "at the end of its slice it had nothing to do"
+    turn(SLICE_NS, is_closed=True)
+    lib.fgv_grantee_detach(one.grantee)
+    control.vgpu_free(vgpu)
+    assert control.vgpu_take() == vgpu
+    one = Player(control, vgpu)
+    assert not stays(), "a new one in its place"
+
+
 def test_held_time_is_paid_for_and_is_no_use(control: ControlPage) -> None:
     one = Player(control, control.vgpu_take())
     before = control.vgpus()

@@ -1,8 +1,8 @@
 """Large launches in parts: what they leave, what comes between the parts, and what a guest may do meanwhile."""
 
+import contextlib
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.backend_host.worker_harness import (
     MODULE,
     NO_CHUNK,
     PRIMARY,
+    SOFTGPU,
     STREAM,
     Host,
     Served,
@@ -119,6 +120,25 @@ def expected(factor: int = 1, nr_blocks: int = NR_BLOCKS) -> list[int]:
 @pytest.fixture(params=[BOXES, PERSISTENT], ids=["boxes", "persistent"])
 def kernels(request: pytest.FixtureRequest, host: Host, region: Region) -> Kernels:
     return Kernels(Served(host, region, slicing=request.param))
+
+
+def test_a_persistent_kernel_that_does_not_stop_is_not_waited_for_where_the_device_preempts() -> None:
+    """Its blocks last: the grant goes on beside it."""
+    with (
+        contextlib.closing(Host(SOFTGPU, is_preemptive=True)) as host,
+        make_region() as first,
+        make_region() as second,
+    ):
+        slicing = PERSISTENT | {"run_blocks": 0}
+        long, other = (Kernels(Served(host, region, slicing=slicing)) for region in (first, second))
+        for vgpu, per_ns in ((0, 1.0), (1, 0.0)):
+            host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
+        long.count(ns=ENDLESS_NS)
+        wait_until(lambda: long.reading().nr_parts == 1, "it is on the device")
+        other.count(nr_blocks=1)
+        wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
+        assert long.reading().nr_sliced == 0  # it goes on
+        assert long.reading().stalled_since_ns != 0
 
 
 def test_every_block_runs_once(kernels: Kernels) -> None:
@@ -251,7 +271,7 @@ def test_cooperative_launches_go_whole(kernels: Kernels) -> None:
     assert kernels.reading().whole == {"cooperative": 1}
 
 
-@contextmanager
+@contextlib.contextmanager
 def beside(host: Host, region: Region, settings: dict[str, int]) -> Iterator[tuple[Kernels, Kernels]]:
     """One whose launches go in parts, its variant made, and one of another vGPU; both have done something."""
     kernels = Kernels(Served(host, region, slicing=settings))

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -300,8 +301,10 @@ class Host:
     ) -> None:
         self.library = library
         self.start_with = start
+        self.state = tempfile.TemporaryDirectory(prefix="fairgv-worker-")  # a device of its own
         self.environment = {
             **os.environ,
+            "FAIRGV_SOFTGPU_STATE": f"{self.state.name}/device",
             "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
             **(environment or {}),
         }
@@ -343,6 +346,7 @@ class Host:
             worker.socket.close()
         self.control.close()
         os.close(self.control_fd)
+        self.state.cleanup()
 
 
 @dataclass
