@@ -26,7 +26,8 @@ static uint32_t nr_sharing(const struct fgv_grantee *grantee)
     return nr;
 }
 
-void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+/* Charges one part in `nr_parts` of the time that is not charged yet. */
+static void charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
@@ -36,9 +37,32 @@ void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
-    uint64_t used_ns = (to_ns - start_ns) / nr_sharing(grantee);
+    uint64_t used_ns = (to_ns - start_ns) / nr_parts;
     atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
+}
+
+void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    charge(grantee, from_ns, to_ns, nr_sharing(grantee));
+}
+
+void fgv_grant_charge_whole(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    charge(grantee, from_ns, to_ns, 1);
+}
+
+void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns)
+{
+    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    const uint32_t number = FGV_GRANT_HOLDER(word);
+    if (number == FGV_NOBODY || number > FGV_MAX_VGPUS || number == grantee->number) {
+        return;
+    }
+    struct fgv_vgpu_slot *holder = &grantee->control->vgpus[number - 1];
+    uint64_t charged_ns = atomic_load_explicit(&holder->charged_until_ns, memory_order_relaxed);
+    while (charged_ns < until_ns && !atomic_compare_exchange_weak(&holder->charged_until_ns, &charged_ns, until_ns)) {
+    }
 }
 
 void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)

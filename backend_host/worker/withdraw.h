@@ -22,6 +22,7 @@ struct fgv_withdrawal {
     fgv_channels_hold_fn hold; /* NULL: there is no way */
     uint64_t since_ns;         /* off the device, 0: it is not */
     uint64_t back_ns;          /* on it again, 0: it never was off */
+    uint64_t took_ns;          /* to take it off, last time; 0: it never was */
 };
 
 /* Finds out whether there is a way. */

@@ -20,7 +20,9 @@ from tests.end_to_end.host import wait_until
 NS_PER_S = 1_000_000_000
 KERNEL_NS = NS_PER_S
 ENDLESS_NS = 600 * NS_PER_S
+NS_PER_MS, TAKES_NS = 1_000_000, 1_000_000_000
 SLICE_NS, SHORT_NS = 1_500_000_000, 10_000_000
+REFUSES_TO_HOLD = {"FAIRGV_HOLD_REFUSED": "h"}
 FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 
 
@@ -64,9 +66,12 @@ class Two:
 
 @pytest.fixture
 def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterator[Two]:
-    """Its parameter: what the driver refuses."""
-    environment = {"LD_PRELOAD": str(library), "FAIRGV_HOLD_LOG": str(tmp_path / "log")}
-    environment["FAIRGV_HOLD_REFUSED"] = getattr(request, "param", "")
+    """Its parameter: how the driver behaves; see hold_log.c."""
+    environment = {
+        "LD_PRELOAD": str(library),
+        "FAIRGV_HOLD_LOG": str(tmp_path / "log"),
+        **getattr(request, "param", {}),
+    }
     with (
         contextlib.closing(Host(SOFTGPU, environment, is_preemptive=True)) as host,
         make_region() as first,
@@ -89,6 +94,15 @@ def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
     assert two.reading().nr_withdrawn == 1
 
 
+@pytest.mark.parametrize("two", [{"FAIRGV_HOLD_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
+def test_what_it_takes_to_go_and_to_come_back_is_paid_by_its_own(two: Two) -> None:
+    """All of it, though others have work on the device meanwhile. Here the kernel runs on, and has ended when it is brought back."""
+    two.overlap(TAKES_NS * 2 // 5, KERNEL_NS)
+    wait_until(lambda: two.asked() == "hl", "it is brought back")
+    assert (two.long.value(), two.other.value()) == (1, 2)
+    assert two.served.gpu_ns() >= 2 * TAKES_NS
+
+
 def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
     two.host.control.set_standing(1, 0.0, per_ns=1.0, charged_ns=0)
     two.overlap(KERNEL_NS)
@@ -98,7 +112,7 @@ def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
     assert sum(reading.nr_withdrawn for reading in two.host.control.workers()) == len(two.asked()) // 2
 
 
-@pytest.mark.parametrize(("two", "gives_way"), [("", True), ("h", False)], indirect=["two"])
+@pytest.mark.parametrize(("two", "gives_way"), [({}, True), (REFUSES_TO_HOLD, False)], indirect=["two"])
 def test_a_queue_of_kernels_gives_way_to_who_slept(two: Two, *, gives_way: bool) -> None:
     """Once a part of the slice is over, where it can be withdrawn; where that was refused, not before its end."""
     if not gives_way:  # found out with the first that is in the way
@@ -133,7 +147,7 @@ def test_a_lone_kernel_stays_where_it_is(two: Two) -> None:
     assert two.asked() == ""
 
 
-@pytest.mark.parametrize("two", ["h"], indirect=True)
+@pytest.mark.parametrize("two", [REFUSES_TO_HOLD], indirect=True)
 def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
     two.overlap(KERNEL_NS // 2)
     assert (two.long.value(), two.other.value()) == (1, 2)
@@ -144,7 +158,7 @@ def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
     assert two.long.guest.ok("cuMemGetInfo_v2")
 
 
-@pytest.mark.parametrize("two", ["l"], indirect=True)
+@pytest.mark.parametrize("two", [{"FAIRGV_HOLD_REFUSED": "l"}], indirect=True)
 def test_where_the_driver_refuses_to_let_go_the_program_is_told_and_others_go_on(two: Two) -> None:
     two.overlap(KERNEL_NS // 2)
     assert two.host.workers[0].ended() == {"ended": "the driver does not let its work go on"}
