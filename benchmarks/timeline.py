@@ -53,10 +53,38 @@ def merged(logs: Sequence[Spans]) -> tuple[Spans, NDArray[np.intp]]:
     return spans[order], owners[order]
 
 
+@dataclass(frozen=True)
+class Interruption:
+    """A kernel that was taken off the device in its middle: its place among all kernels, that of the next one of its vGPU or of who came
+    after it, and for how long others' kernels had the device meanwhile."""
+
+    index: int
+    after: int
+    away_ns: float
+
+
+def interruptions(spans: Spans, owners: NDArray[np.intp]) -> list[Interruption]:
+    """Of merged logs. A kernel of another vGPU that begins before one has ended took its place, and nothing runs beside it."""
+    found = []
+    for index in np.flatnonzero((owners[1:] != owners[:-1]) & (spans[1:, 0] < spans[:-1, 1])):
+        end_ns, after = spans[index, 1], int(index) + 1
+        while after < len(spans) and owners[after] != owners[index] and spans[after, 0] < end_ns:
+            after += 1
+        back_ns = min(end_ns, spans[index + 1 : after, 1].max())
+        found.append(Interruption(int(index), after, float(back_ns - spans[index + 1, 0])))
+    return found
+
+
 def device_seconds(logs: Sequence[Spans], *, are_queued: bool) -> tuple[float, ...]:
-    """How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so moments between them count."""
+    """
+    How long the device was occupied by each vGPU. `are_queued`: the next kernel is there when one ends, so moments between them count.
+
+    What others had of the device in the middle of a kernel is not this one's.
+    """
     spans, owners = merged(logs)
     busy_ns = (spans[:, 1] - spans[:, 0]).astype(np.float64)
+    for interruption in interruptions(spans, owners):
+        busy_ns[interruption.index] -= interruption.away_ns
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)
     is_queue = are_queued & (owners[1:] == owners[:-1]) & (between_ns > 0) & (between_ns <= SAME_QUEUE_NS)
     busy_ns[1:] += np.where(is_queue, between_ns, 0)
@@ -64,10 +92,18 @@ def device_seconds(logs: Sequence[Spans], *, are_queued: bool) -> tuple[float, .
 
 
 def gaps_us(logs: Sequence[Spans]) -> tuple[float, ...]:
-    """Between the last kernel of one vGPU and the first of the next, for each hand-over."""
+    """
+    Between the last kernel of one vGPU and the first of the next, for each hand-over.
+
+    Where a kernel was taken off in its middle nobody knows when: neither that hand-over nor the one back is among them.
+    """
     spans, owners = merged(logs)
     between_ns = spans[1:, 0].astype(np.float64) - spans[:-1, 1].astype(np.float64)
-    return tuple(float(gap) / 1e3 for gap in between_ns[owners[1:] != owners[:-1]])
+    is_gap = owners[1:] != owners[:-1]
+    for interruption in interruptions(spans, owners):
+        is_gap[interruption.index] = False
+        is_gap[interruption.after - 1 : interruption.after] = False
+    return tuple(float(gap) / 1e3 for gap in between_ns[is_gap])
 
 
 def switches_us(logs: Sequence[Spans]) -> tuple[float, ...]:

@@ -35,6 +35,21 @@ def test_gaps_are_between_kernels_of_different_owners() -> None:
     assert gaps_us(TWO) == pytest.approx((40.0, 50.0))
 
 
+def test_a_kernel_that_is_taken_off_in_its_middle() -> None:
+    """What the other one did meanwhile is the other one's, and such hand-overs have no length."""
+    interrupted = [spans((0, 100), (101, 900), (901, 1000), (1300, 1400)), spans((200, 300), (302, 800), (1100, 1200))]
+    assert device_seconds(interrupted, are_queued=True) == pytest.approx((499e-6, 700e-6))
+    assert gaps_us(interrupted) == pytest.approx((100.0, 100.0))
+
+
+def test_a_kernel_that_is_taken_off_at_the_end() -> None:
+    """It comes back while the other one is on the device in the log, or the log ends with the other."""
+    first, second = device_seconds([spans((0, 500))], are_queued=True), [spans((0, 500)), spans((100, 600))]
+    assert first == pytest.approx((500e-6,))
+    assert device_seconds(second, are_queued=True) == pytest.approx((100e-6, 500e-6))
+    assert gaps_us(second) == ()
+
+
 def test_a_switch_is_from_the_last_sign_of_one_program_to_the_first_of_the_next() -> None:
     taken_off_twice = [spans((0, 20), (21, 300), (301, 321)), spans((160, 180), (181, 460))]
     assert switches_us(taken_off_twice) == pytest.approx((160 - 21, 300 - 181, 460 - 321))
