@@ -74,7 +74,7 @@ def test_a_whole_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """Two processes of different weights, a hog, two ways."""
     found = tmp_path / "found.json"
     words = ["--weights", "1:2", "--hogs", "1", "--core", str(CORES[0]), "--ways", "off,best", "--rounds", "1"]
-    assert main([*words, "--seconds", "0.4", "--json", str(found)]) == 0
+    assert main([*words, "--seconds", "2", "--json", str(found)]) == 0
     assert "weights 1:2 (process), 1 hogs" in capsys.readouterr().out
     document = json.loads(found.read_text())
     assert list(document["rounds"]) == ["off", "best"]
