@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cuda_api.generators.loans import entry
-from cuda_api.generators.text import attributed, c_file, table_row, wrap
+from cuda_api.generators.text import attributed, c_file, choice, table_row, wrap
 from cuda_api.prototype import Prototype
 from cuda_api.table import Table
 
@@ -48,11 +48,5 @@ def _twin(number: int, name: str, inside: str, prototype: Prototype) -> Iterator
 
 
 def _shown(name: str, inside: str, prototype: Prototype) -> Iterator[str]:
-    arguments = prototype.arguments()
     yield attributed(prototype.declaration(f"shown_{name}"), f"SHOWN({name})")
-    yield wrap(prototype.declaration(f"shown_{name}"))
-    yield "{"
-    yield "    if (__builtin_expect(fgv_tracing, 0))"
-    yield wrap(f"return traced_{name}({arguments});", "        ")
-    yield wrap(f"return {inside}({arguments});", "    ")
-    yield "}"
+    yield from choice(prototype, f"shown_{name}", "__builtin_expect(fgv_tracing, 0)", f"traced_{name}", inside)

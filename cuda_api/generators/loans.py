@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cuda_api.c_types import HANDLES
 from cuda_api.call import ADDRESS_LENDERS, Call
-from cuda_api.generators.text import c_file, guarded, wrap
+from cuda_api.generators.text import c_file, choice, guarded, wrap
 from cuda_api.prototype import Parameter, Prototype
 from cuda_api.table import Table
 
@@ -22,7 +22,8 @@ _HEAD = "#define COLD static __attribute__((noinline, cold))"
 def generate(table: Table) -> str:
     body = ['#include "loans.h"', "", "#include <stddef.h>", "", '#include "../loan.h"', "", _HEAD]
     for name, prototype, lender in _lent(table):
-        body += ["", *_lending(name, prototype, lender), "", *_lent_call(name, prototype)]
+        lent = choice(prototype, f"lent_{name}", "fgv_loan_is_due()", f"lending_{name}", name)
+        body += ["", *_lending(name, prototype, lender), "", *lent]
     return c_file(DESCRIPTION, body)
 
 
@@ -33,16 +34,6 @@ def _lending(name: str, prototype: Prototype, lender: Parameter) -> Iterator[str
     yield wrap(f"if (!{_take(lender)})", "    ")
     yield wrap(f"return {name}({arguments});", "        ")
     yield wrap(f"return fgv_loan_return({name}({arguments}));", "    ")
-    yield "}"
-
-
-def _lent_call(name: str, prototype: Prototype) -> Iterator[str]:
-    arguments = prototype.arguments()
-    yield wrap(prototype.declaration(f"lent_{name}"))
-    yield "{"
-    yield "    if (fgv_loan_is_due())"
-    yield wrap(f"return lending_{name}({arguments});", "        ")
-    yield wrap(f"return {name}({arguments});", "    ")
     yield "}"
 
 
