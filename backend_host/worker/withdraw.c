@@ -44,14 +44,15 @@ static void log_refusal(const struct fgv_worker *worker, const char *what, const
     fgv_log(worker, FGV_LOG_ERROR, "%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
-/* Until it is off the device it keeps the holder from it, and pays for that alone. */
+/* Both keep the device from each other until it is off, and pay half of that each: the holder is charged later, when
+ * nothing tells any more that it had not all of it. */
 static void withdraw(struct fgv_worker *worker)
 {
     struct fgv_withdrawal *withdrawal = &worker->withdrawal;
     fgv_sync_mark_all(worker);
     const uint64_t asked_ns = fgv_clock_ns();
     fgv_turn_charge(worker, asked_ns);
-    fgv_grant_spare_holder(&worker->grantee, asked_ns + withdrawal->took_ns);
+    fgv_grant_spare_holder(&worker->grantee, asked_ns + withdrawal->took_ns / 2);
     const struct fgv_channels_answer answer = withdrawal->hold(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal(worker, "long kernels share the device by the driver's time slices: its channels cannot be held",
@@ -64,7 +65,7 @@ static void withdraw(struct fgv_worker *worker)
     const uint64_t took_ns = withdrawal->since_ns - asked_ns;
     withdrawal->took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS;
     fgv_count(&worker->slot->nr_withdrawn, 1);
-    fgv_grant_charge_whole(&worker->grantee, asked_ns, withdrawal->since_ns);
+    fgv_grant_charge(&worker->grantee, asked_ns, withdrawal->since_ns);
     fgv_grant_set_running(&worker->grantee, false);
     worker->busy_since_ns = worker->tail_until_ns = 0;
     fgv_grant_reenter(&worker->grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
