@@ -1,7 +1,7 @@
 """The thread that knows who is next: it feeds the policy with what the control page shows and publishes how the policy ranks the vGPUs.
 
 It is never on the path between two slices: the workers hand the grant over by themselves, to the one of least standing among those that
-wait. A policy that raises, or that ranks by what is no number, is replaced by first come, first served.
+wait. While these stay the same it looks now and then, and not at each hand-over, for which it would take a core. A policy that raises, or that ranks by what is no number, is replaced by first come, first served.
 
 Wrong when: this thread is kept off the processor for many slices. Standings then grow with what is charged and by nothing else: shares
 stay right for those that keep working, and one that wakes may be served too early by what it missed.
@@ -48,6 +48,7 @@ class GrantKeeper:
         self._policy = policy
         self._weights: dict[int, int] = {}
         self._waiting: set[int] = set()
+        self._active: set[int] = set()
         self._sequence = page.holder().sequence
         self._accounts: list[VgpuReading] = []
         self._published: dict[int, tuple[float, float]] = {}
@@ -99,7 +100,7 @@ class GrantKeeper:
         bell = self._page.bell()
         while not self._is_stopping:
             self.step(time.monotonic_ns())
-            bell = self._page.wait_bell(_BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S, bell)
+            bell = self._page.wait_news(_BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S, bell, self._active)
 
     def step(self, now_ns: int) -> None:
         """One look at the page; what the thread does at each ring of its bell."""
@@ -141,6 +142,7 @@ class GrantKeeper:
             if vgpu not in self._waiting:
                 self._policy.backlogged(vgpu, now_ns)
         self._waiting = set(waiting)
+        self._active = self._waiting | ({grant.vgpu} if grant.vgpu is not None else set())
         self._publish(now_ns)
 
     def _overruns(self, grant: Grant, now_ns: int) -> bool:
@@ -167,6 +169,7 @@ class GrantKeeper:
         now_ns = time.monotonic_ns()
         self._policy = FirstCome()
         self._waiting = set()
+        self._active = set()
         self._published = {}
         for vgpu, weight in self._weights.items():
             self._policy.joined(vgpu, weight, now_ns)

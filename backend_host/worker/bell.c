@@ -18,6 +18,12 @@
 #define FGV_UNKICKED_NS                                                                                                \
     UINT64_C(500000) /* a kernel that cannot wait for two words (before 5.16): the second is looked at this often */
 
+/* After a ring: at a hand-over the cores of a small host belong to who hands over and who is handed to. */
+#define FGV_SETTLING_NS UINT64_C(1000000)
+/* While the same vGPUs have or want the GPU a hand-over is no news: how they stand with each ns that they are charged
+ * is known. What the daemon is to hear of it, it hears so often. */
+#define FGV_STEADY_NS UINT64_C(30000000)
+
 uint64_t fgv_clock_ns(void)
 {
     struct timespec now;
@@ -41,20 +47,49 @@ void fgv_control_ring_bell(struct fgv_control *control)
     fgv_bell_ring(&control->daemon_bell);
 }
 
-uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
+static struct timespec timespec_of(uint64_t ns)
 {
-    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+/* Sleeps until the bell differs from `seen`, `end_ns` has come, or a signal. */
+static uint32_t wait_ring(struct fgv_control *control, uint32_t seen, uint64_t end_ns)
+{
     for (;;) {
         uint32_t bell = atomic_load(&control->daemon_bell);
         uint64_t now_ns = fgv_clock_ns();
         if (bell != seen || now_ns >= end_ns) {
             return bell;
         }
-        uint64_t left_ns = end_ns - now_ns;
-        struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u), .tv_nsec = (long)(left_ns % 1000000000u)};
+        const struct timespec left = timespec_of(end_ns - now_ns);
         if (syscall(SYS_futex, &control->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
             return atomic_load(&control->daemon_bell); /* the caller's signal handlers want to run */
         }
+    }
+}
+
+uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
+{
+    return wait_ring(control, seen, fgv_clock_ns() + timeout_ns);
+}
+
+uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns)
+{
+    const uint64_t begun_ns = fgv_clock_ns();
+    uint64_t end_ns = begun_ns + timeout_ns;
+    for (;;) {
+        uint32_t bell = wait_ring(control, seen, end_ns);
+        if (bell == seen) {
+            return bell;
+        }
+        const struct timespec settling = timespec_of(FGV_SETTLING_NS);
+        nanosleep(&settling, NULL);
+        bell = atomic_load(&control->daemon_bell);
+        if (fgv_control_active(control) != active || fgv_clock_ns() - begun_ns >= FGV_STEADY_NS) {
+            return bell;
+        }
+        seen = bell;
+        end_ns = begun_ns + FGV_STEADY_NS;
     }
 }
 
@@ -80,11 +115,11 @@ void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uin
         {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGV_FUTEX_32},
     };
     uint64_t end_ns = fgv_clock_ns() + timeout_ns;
-    struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000u), .tv_nsec = (long)(end_ns % 1000000000u)};
+    struct timespec end = timespec_of(end_ns);
     if (syscall(SYS_futex_waitv, words, kick ? 2 : 1, 0, &end, CLOCK_MONOTONIC) < 0 &&
         (errno == ENOSYS || errno == EPERM)) {
         uint64_t nap_ns = kick && timeout_ns > FGV_UNKICKED_NS ? FGV_UNKICKED_NS : timeout_ns;
-        struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u), .tv_nsec = (long)(nap_ns % 1000000000u)};
+        struct timespec nap = timespec_of(nap_ns);
         syscall(SYS_futex, &grantee->vgpu->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
     }
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -280,6 +280,12 @@ class ControlPage:
         """
         current = self.bell() if seen is None else seen
         bell: int = lib.fgv_control_wait_bell(self.page, current, max(0, int(timeout_s * 1e9)))
+        return bell
+
+    def wait_news(self, timeout_s: float, seen: int, active: Collection[int]) -> int:
+        """`wait_bell`, until other vGPUs than `active` hold or want the grant; 30 ms at most once the bell has rung, and never less than 1 ms."""
+        mask = sum(1 << vgpu for vgpu in set(active))
+        bell: int = lib.fgv_control_wait_news(self.page, seen, mask, max(0, int(timeout_s * 1e9)))
         return bell
 
     def bell(self) -> int:

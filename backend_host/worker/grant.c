@@ -207,10 +207,11 @@ void fgv_grant_wait_cancel(struct fgv_grantee *grantee)
     }
 }
 
-static void begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
+/* False: it waited already. Else the daemon is to be told, by its bell. */
+static bool begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
 {
     if (grantee->is_waiting) {
-        return;
+        return false;
     }
     if (!has_waiting(grantee->control, grantee->number)) {
         atomic_store_explicit(&grantee->vgpu->waiting_since_ns, since_ns, memory_order_relaxed);
@@ -221,7 +222,7 @@ static void begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
         atomic_store_explicit(&grantee->slot->asker, asker, memory_order_relaxed);
     }
     fgv_set_add(&grantee->control->waiting, grantee->slot_index);
-    fgv_control_ring_bell(grantee->control);
+    return true;
 }
 
 static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
@@ -298,7 +299,9 @@ bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t 
     }
     bool is_in = try_enter(grantee, now_ns);
     if (!is_in) {
-        begin_waiting(grantee, since_ns);
+        if (begin_waiting(grantee, since_ns)) {
+            fgv_control_ring_bell(control);
+        }
         fgv_grant_pass(control); /* it may have become free before we were seen waiting */
         uint64_t word = atomic_load(&control->grant);
         is_in = FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED) && try_enter(grantee, now_ns);
@@ -471,12 +474,13 @@ void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_
     }
     end_turn(grantee, now_ns);
     note_slice(grantee, now_ns);
-    if (wants_more) {
-        begin_waiting(grantee, now_ns);
-    }
+    const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
     fgv_set_remove(&grantee->control->users, grantee->slot_index);
     drop(grantee->control, grantee->number);
+    if (is_waiting_now) {
+        fgv_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
+    }
 }
 
 void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading)
@@ -504,6 +508,14 @@ uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns)
         }
     }
     return mask;
+}
+
+uint64_t fgv_control_active(struct fgv_control *control)
+{
+    uint64_t since_ns[FGV_MAX_VGPUS];
+    const uint32_t holder = FGV_GRANT_HOLDER(atomic_load(&control->grant));
+    const uint64_t backlogged = fgv_control_backlogged(control, since_ns);
+    return vgpu_of(control, holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }
 
 bool fgv_control_evict(struct fgv_control *control)

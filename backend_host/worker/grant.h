@@ -123,6 +123,8 @@ struct fgv_grant_reading {
 void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading);
 /* Bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGV_MAX_VGPUS, is filled for those. */
 uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns);
+/* The same, with who holds the grant. */
+uint64_t fgv_control_active(struct fgv_control *control);
 bool fgv_control_evict(struct fgv_control *control);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
 bool fgv_grant_pass(struct fgv_control *control);
@@ -130,6 +132,9 @@ bool fgv_grant_pass(struct fgv_control *control);
 void fgv_grant_repair(struct fgv_control *control, uint32_t slot);
 
 uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns);
+/* The same, until other vGPUs than those of `active` have or want the GPU; when it rings without that, for 30 ms at
+ * most. */
+uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
 uint32_t fgv_control_bell(struct fgv_control *control);
 void fgv_control_ring_bell(struct fgv_control *control);
 

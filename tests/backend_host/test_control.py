@@ -368,6 +368,18 @@ def test_the_bell_is_not_missed(control: ControlPage) -> None:
     assert control.wait_bell(0, seen + 1) == seen + 1
 
 
+def test_news_are_waited_for_with_a_limit(control: ControlPage) -> None:
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    assert one.enter(1)
+    assert not two.enter(2)
+    seen = control.bell()
+    for active in ({0, 1}, {0}, {1}, {0, 1, 2}, set[int]()):
+        assert control.wait_news(0, seen, active) == seen, "nobody rang"
+        control.ring_bell()
+        assert control.wait_news(60, seen, active) == seen + 1, "whether it is news or not"
+        seen += 1
+
+
 def test_garbage_in_the_page_harms_nobody(control: ControlPage, control_fd: int) -> None:
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
     with mmap.mmap(control_fd, 0) as page:

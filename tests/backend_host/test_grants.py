@@ -15,6 +15,7 @@ from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
 SLICE_NS = 6_000_000
+STEADY_S = 0.03
 
 
 @pytest.fixture
@@ -305,3 +306,24 @@ def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
         wait_until(lambda: ("dispatched", player.vgpu) in policy.told, "the thread has seen who holds the GPU")
     finally:
         keeper.stop()
+
+
+def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage) -> None:
+    class Counting(LastCome):
+        nr_looks = 0
+
+        def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+            self.nr_looks += 1
+            return super().standing(vgpu, now_ns)
+
+    policy = Counting()
+    keeper = GrantKeeper(page, policy)
+    keeper.join(Player(page).vgpu, 1)
+    began_s = time.monotonic()
+    keeper.start()
+    try:
+        while policy.nr_looks < 5:
+            page.ring_bell()
+    finally:
+        keeper.stop()
+    assert policy.nr_looks <= (time.monotonic() - began_s) / STEADY_S + 3
