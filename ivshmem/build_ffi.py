@@ -140,9 +140,10 @@ uint64_t fgv_face_beat(const struct fgv_region *region);
 uint64_t fgv_face_host_beat(const struct fgv_region *region);
 void fgv_face_set_window(struct fgv_region *region, void *owners, uint64_t bytes, uint64_t mapped_bytes);
 struct fgv_face_habit {
-    uint64_t mean_ns, deviation_ns;
+    uint64_t mean_ns, deviation_ns, was_longer;
 };
 void fgv_face_habit_note(struct fgv_face_habit *habit, uint64_t sample_ns);
+void fgv_face_habit_note_wait(struct fgv_face_habit *wait, uint64_t waited_ns);
 bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_waiting_fn keep_waiting, void *context);
 bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
     struct fgv_face_habit *oversleep);
@@ -188,12 +189,16 @@ static bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv
     return fgv_slot_wait((_Atomic uint32_t *)state, &region, &spin, keep_waiting, context);
 }
 struct fgv_face_habit {
-    uint64_t mean_ns, deviation_ns;
+    uint64_t mean_ns, deviation_ns, was_longer;
 };
 _Static_assert(sizeof(struct fgv_face_habit) == sizeof(struct fgv_habit), "habit");
 static void fgv_face_habit_note(struct fgv_face_habit *habit, uint64_t sample_ns)
 {
     fgv_habit_note((struct fgv_habit *)habit, sample_ns);
+}
+static void fgv_face_habit_note_wait(struct fgv_face_habit *wait, uint64_t waited_ns)
+{
+    fgv_habit_note_wait((struct fgv_habit *)wait, waited_ns);
 }
 static bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
                                       struct fgv_face_habit *oversleep)

@@ -22,7 +22,6 @@
 
 #define FGV_OVERSLEEP_NS   UINT64_C(50000) /* until it is known: a thread's timer slack, as Linux begins with */
 #define FGV_YIELD_AFTER_NS UINT64_C(20000) /* from then on whoever is ready to run on this core goes first */
-#define FGV_NEW_HABIT_PART 4u
 
 void fgv_pool_init(struct fgv_pool *pool, uint32_t nr)
 {
@@ -96,15 +95,6 @@ static struct spins plan(const struct fgv_spin *spin)
         spins.to_ns = end_ns + margin_ns;
     }
     return spins;
-}
-
-/* After a much longer wait, that of a module's loading say, shorter ones are not spoilt for long. */
-static void note_wait(struct fgv_habit *wait, uint64_t waited_ns)
-{
-    if (waited_ns < fgv_habit_mean_ns(wait) / FGV_NEW_HABIT_PART)
-        fgv_habit_set(wait, waited_ns, waited_ns);
-    else
-        fgv_habit_note(wait, waited_ns);
 }
 
 static const struct fgv_guest_bell *working_bell(const struct fgv_region *region)
@@ -192,7 +182,7 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
         now_ns = is_spinning ? fgv_now_ns() : sleep_until_spin(state, region, seen, spin, &spins, begun_ns, now_ns);
     }
     if (spin->wait != NULL)
-        note_wait(spin->wait, now_ns - begun_ns);
+        fgv_habit_note_wait(spin->wait, now_ns - begun_ns);
     return true;
 }
 

@@ -134,8 +134,8 @@ def test_waits_are_learnt(wake: Wake, spin_ns: int) -> None:
 @pytest.mark.parametrize("known", [1, 10**6, 10**15, 2**63])
 def test_what_was_learnt_wrongly_keeps_nobody_waiting(wake: Wake, known: int) -> None:
     for deviation in (0, known // 2, 2**62):
-        wait = ffi.new("struct fgv_face_habit *", (known, deviation))
-        oversleep = ffi.new("struct fgv_face_habit *", (known, deviation))
+        wait = ffi.new("struct fgv_face_habit *", (known, deviation, 0))
+        oversleep = ffi.new("struct fgv_face_habit *", (known, deviation, 0))
         wait_learnt(wake, 1_000_000, wait, oversleep, 0.002)
         assert wait.mean_ns <= known or known < 10**8  # the same where the answer came first
 
@@ -147,6 +147,27 @@ def test_a_habit_is_mean_and_mean_deviation() -> None:
         lib.fgv_face_habit_note(habit, sample)
         seen.append((habit.mean_ns, habit.deviation_ns))
     assert seen == [(400, 400), (400, 300), (500, 325), (375, 368)]
+
+
+@pytest.mark.parametrize(
+    ("waits", "means"),
+    [
+        ((400, 1603, 400), (400, 700, 625)),
+        ((400, 1604, 400, 1604), (400, 400, 400, 400)),
+        ((400, 1604, 1604, 1604), (400, 400, 701, 926)),
+        ((400, 100, 99, 24), (400, 325, 268, 24)),
+        ((1, 2**64 - 1, 1, 2**64 - 1), (1, 1, 1, 1)),
+    ],
+)
+def test_a_much_longer_wait_is_an_exception_unless_another_follows(
+    waits: tuple[int, ...], means: tuple[int, ...]
+) -> None:
+    wait = ffi.new("struct fgv_face_habit *")
+    seen = []
+    for waited in waits:
+        lib.fgv_face_habit_note_wait(wait, waited)
+        seen.append(wait.mean_ns)
+    assert tuple(seen) == means
 
 
 @pytest.mark.parametrize("wake", list(Wake))

@@ -6,20 +6,24 @@
  * nobody.
  *
  * Wrong when: what is measured alternates between few very different lengths. Mean and deviation then say "anything up
- * to the longest", and the deviation is all that is learnt.
+ * to the longest", and the deviation is all that is learnt; of waits, the shortest is.
  */
 #ifndef IVSHMEM_HABIT_H
 #define IVSHMEM_HABIT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A sample is rarely further from the mean than so many deviations. */
 #define FGV_HABIT_DEVIATIONS 4u
+/* A wait that is more than so many times as long as the mean, or as short, is none of those before it. */
+#define FGV_HABIT_OTHER 4u
 
 struct fgv_habit {
     _Atomic uint64_t mean_ns; /* 0: nothing is known */
     _Atomic uint64_t deviation_ns;
+    _Atomic uint64_t was_longer; /* of waits: the last one was no habit, or the first of another */
 };
 
 static inline uint64_t fgv_habit_mean_ns(const struct fgv_habit *habit)
@@ -56,6 +60,23 @@ static inline void fgv_habit_note(struct fgv_habit *habit, uint64_t sample_ns)
         fgv_habit_set(habit, sample_ns, sample_ns);
     else
         fgv_habit_set(habit, (mean_ns * 3 + sample_ns) / 4, (deviation_ns * 3 + off_ns) / 4);
+}
+
+/*
+ * One more wait. After a much longer one, that of a module's loading say, shorter ones are not spoilt for long. A much
+ * longer one alone tells nothing of the next, as that for a turn of the GPU; a second one in a row does.
+ */
+static inline void fgv_habit_note_wait(struct fgv_habit *wait, uint64_t waited_ns)
+{
+    const uint64_t mean_ns = fgv_habit_mean_ns(wait);
+    const bool is_longer = mean_ns != 0 && waited_ns / FGV_HABIT_OTHER > mean_ns;
+    const bool was_longer = atomic_load_explicit(&wait->was_longer, memory_order_relaxed) != 0;
+    if (is_longer != was_longer)
+        atomic_store_explicit(&wait->was_longer, is_longer, memory_order_relaxed);
+    if (waited_ns < mean_ns / FGV_HABIT_OTHER)
+        fgv_habit_set(wait, waited_ns, waited_ns);
+    else if (!is_longer || was_longer)
+        fgv_habit_note(wait, waited_ns);
 }
 
 #endif
