@@ -1,7 +1,8 @@
 """The thread that knows who is next: it feeds the policy with what the control page shows and publishes how the policy ranks the vGPUs.
 
 It is never on the path between two slices: the workers hand the grant over by themselves, to the one of least standing among those that
-wait. While these stay the same it looks now and then, and not at each hand-over, for which it would take a core. A policy that raises, or that ranks by what is no number, is replaced by first come, first served.
+wait. While these stay the same it looks now and then, and not at each hand-over, for which it would take a core. A policy that raises, or that
+ranks by what is no number, is replaced by first come, first served.
 
 Wrong when: this thread is kept off the processor for many slices. Standings then grow with what is charged and by nothing else: shares
 stay right for those that keep working, and one that wakes may be served too early by what it missed.

@@ -283,7 +283,7 @@ class ControlPage:
         return bell
 
     def wait_news(self, timeout_s: float, seen: int, active: Collection[int]) -> int:
-        """`wait_bell`, until other vGPUs than `active` hold or want the grant; 30 ms at most once the bell has rung, and never less than 1 ms."""
+        """`wait_bell`, until other vGPUs than `active` hold or want the grant: for 30 ms at most once the bell has rung, for 1 ms at least."""
         mask = sum(1 << vgpu for vgpu in set(active))
         bell: int = lib.fgv_control_wait_news(self.page, seen, mask, max(0, int(timeout_s * 1e9)))
         return bell
