@@ -75,7 +75,7 @@ uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint6
 
 uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns)
 {
-    const uint64_t begun_ns = fgv_clock_ns();
+    const uint64_t begun_ns = fgv_clock_ns(), steady_ns = timeout_ns < FGV_STEADY_NS ? timeout_ns : FGV_STEADY_NS;
     uint64_t end_ns = begun_ns + timeout_ns;
     for (;;) {
         uint32_t bell = wait_ring(control, seen, end_ns);
@@ -85,11 +85,11 @@ uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint6
         const struct timespec settling = timespec_of(FGV_SETTLING_NS);
         nanosleep(&settling, NULL);
         bell = atomic_load(&control->daemon_bell);
-        if (fgv_control_active(control) != active || fgv_clock_ns() - begun_ns >= FGV_STEADY_NS) {
+        if (fgv_control_active(control) != active || fgv_clock_ns() - begun_ns >= steady_ns) {
             return bell;
         }
         seen = bell;
-        end_ns = begun_ns + FGV_STEADY_NS;
+        end_ns = begun_ns + steady_ns;
     }
 }
 
