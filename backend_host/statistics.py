@@ -27,6 +27,8 @@ class ClientStatistics:
     nr_parts: int = 0
     nr_withdrawn: int = 0
     """How often work was taken off the device, for others."""
+    nr_copies_beside: int = 0
+    """Copies that needed no turn of the GPU: they went beside other vGPUs' kernels, and are not charged."""
     nr_variants: int = 0
     """Kernels of which a variant was made for that; it took `variant_ns`."""
     variant_ns: int = 0
@@ -51,6 +53,7 @@ class ClientStatistics:
             nr_sliced=reading.nr_sliced,
             nr_parts=reading.nr_parts,
             nr_withdrawn=reading.nr_withdrawn,
+            nr_copies_beside=reading.nr_copies_beside,
             nr_variants=reading.nr_variants,
             variant_ns=reading.variant_ns,
             whole=reading.whole,
@@ -71,6 +74,7 @@ class Totals:
     nr_sliced: int = 0
     nr_parts: int = 0
     nr_withdrawn: int = 0
+    nr_copies_beside: int = 0
     nr_variants: int = 0
     variant_ns: int = 0
     whole: dict[str, int] = field(default_factory=dict)
@@ -88,6 +92,7 @@ class Totals:
             nr_sliced=self.nr_sliced + client.nr_sliced,
             nr_parts=self.nr_parts + client.nr_parts,
             nr_withdrawn=self.nr_withdrawn + client.nr_withdrawn,
+            nr_copies_beside=self.nr_copies_beside + client.nr_copies_beside,
             nr_variants=self.nr_variants + client.nr_variants,
             variant_ns=self.variant_ns + client.variant_ns,
             whole=dict(Counter(self.whole) + Counter(client.whole)),

@@ -173,6 +173,7 @@ bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct 
         .nr_sliced = atomic_load(&worker->nr_sliced),
         .nr_parts = atomic_load(&worker->nr_parts),
         .nr_withdrawn = atomic_load(&worker->nr_withdrawn),
+        .nr_copies_beside = atomic_load(&worker->nr_copies_beside),
         .nr_variants = atomic_load(&worker->nr_variants),
         .variant_ns = atomic_load(&worker->variant_ns),
         .stalled_since_ns = atomic_load(&worker->stalled_since_ns),

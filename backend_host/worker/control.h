@@ -108,8 +108,9 @@ struct fgv_worker_slot {
     char program[64];
     _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
     uint32_t reserved;
-    _Atomic uint64_t nr_withdrawn; /* how often its work was taken off the device */
-    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 16];
+    _Atomic uint64_t nr_withdrawn;     /* how often its work was taken off the device */
+    _Atomic uint64_t nr_copies_beside; /* without a turn */
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 24];
 };
 _Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 

@@ -110,6 +110,8 @@ class WorkerReading:
     nr_parts: int
     nr_withdrawn: int
     """How often its work was taken off the device."""
+    nr_copies_beside: int
+    """Without a turn."""
     nr_variants: int
     variant_ns: int
     whole: dict[str, int]
@@ -257,6 +259,7 @@ class ControlPage:
             nr_sliced=reading.nr_sliced,
             nr_parts=reading.nr_parts,
             nr_withdrawn=reading.nr_withdrawn,
+            nr_copies_beside=reading.nr_copies_beside,
             nr_variants=reading.nr_variants,
             variant_ns=reading.variant_ns,
             stalled_since_ns=reading.stalled_since_ns,

@@ -40,6 +40,7 @@ struct fgv_worker_reading {
     uint64_t nr_sliced;
     uint64_t nr_parts;
     uint64_t nr_withdrawn;
+    uint64_t nr_copies_beside;
     uint64_t nr_variants;
     uint64_t variant_ns;
     uint32_t nr_whole[32];

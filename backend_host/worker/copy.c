@@ -96,6 +96,25 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
     return result;
 }
 
+uint64_t fgv_copy_bytes(const struct fgv_request *request)
+{
+    switch (request->header->call) {
+    case FGV_CALL_cuMemcpyHtoDAsync_v2:
+        return ((const struct fgv_request_cuMemcpyHtoDAsync_v2 *)request->fixed)->bytes;
+    case FGV_CALL_cuMemcpyDtoHAsync_v2:
+        return ((const struct fgv_request_cuMemcpyDtoHAsync_v2 *)request->fixed)->bytes;
+    default:
+        return 0;
+    }
+}
+
+bool fgv_copy_is_pinned(const struct fgv_request *request)
+{
+    return request->header->call == FGV_CALL_cuMemcpyHtoDAsync_v2
+               ? ((const struct fgv_request_cuMemcpyHtoDAsync_v2 *)request->fixed)->place == PLACE_HEAP
+               : ((const struct fgv_request_cuMemcpyDtoHAsync_v2 *)request->fixed)->place == PLACE_HEAP;
+}
+
 /* The chunk that a request lends, FGV_NO_CHUNK when none; is_urgent: somebody waits for it, or for the room. */
 static uint32_t chunk_of(const struct fgv_request *request, bool *is_urgent)
 {

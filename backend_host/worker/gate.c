@@ -25,12 +25,12 @@ static bool is_held_up(const struct fgv_stream *stream)
     return stream->first_mark && stream->first_mark->nr_submissions == 0;
 }
 
-/* Without what a host function holds, which is not counted among the unfinished. */
+/* Without what a host function holds, and what is in no turn: these are not counted among the unfinished. */
 uint32_t fgv_nr_in_stream(const struct fgv_stream *stream)
 {
-    uint32_t nr = stream->held_by == 0 ? stream->nr_unmarked : 0;
+    uint32_t nr = stream->held_by == 0 && !stream->is_beside ? stream->nr_unmarked : 0;
     for (const struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
-        nr += mark->held_by == 0 ? mark->nr_submissions : 0;
+        nr += mark->held_by == 0 && !mark->is_beside ? mark->nr_submissions : 0;
     }
     return nr;
 }
@@ -58,7 +58,7 @@ static bool may_hold_up(const struct fgv_worker *worker, uint16_t call)
 bool fgv_gate_is_full(const struct fgv_worker *worker)
 {
     return worker->nr_gates != 0 &&
-           (worker->nr_unfinished + worker->nr_held >= FGV_MAX_HELD_UP || worker->nr_marks >= FGV_MAX_HELD_UP);
+           (fgv_sync_nr_open(worker) >= FGV_MAX_HELD_UP || worker->nr_marks >= FGV_MAX_HELD_UP);
 }
 
 void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call)

@@ -402,6 +402,12 @@ bool fgv_grant_holder_stays(const struct fgv_grantee *grantee)
     return holder && atomic_load_explicit(&holder->takes_whole_slices, memory_order_relaxed) != 0;
 }
 
+bool fgv_grant_next_stays(const struct fgv_grantee *grantee)
+{
+    const struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
+    return next && atomic_load_explicit(&next->takes_whole_slices, memory_order_relaxed) != 0;
+}
+
 uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
 {
     struct fgv_control *control = grantee->control;

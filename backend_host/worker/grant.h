@@ -77,6 +77,8 @@ bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns,
 uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
 /* Whether the holder, by its last turn, will use all of its slice. */
 bool fgv_grant_holder_stays(const struct fgv_grantee *grantee);
+/* The same of the one that is next. */
+bool fgv_grant_next_stays(const struct fgv_grantee *grantee);
 /* How much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether anybody
  * waits. */
 uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns);

@@ -63,7 +63,8 @@ static bool take_context(struct fgv_worker *worker)
 void fgv_latency_begin(struct fgv_worker *worker, CUstream stream)
 {
     struct fgv_latency *latency = &worker->latency;
-    if (fgv_nr_running(worker) != 0 || worker->nr_held != 0 || worker->nr_captures != 0 || latency->is_measuring) {
+    if (fgv_nr_running(worker) != 0 || worker->nr_held != 0 || worker->beside.nr != 0 || worker->nr_captures != 0 ||
+        latency->is_measuring) {
         return;
     }
     if (latency->nr_until_next > 1) {

@@ -90,6 +90,7 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
     launch->config.gridDimZ = grid[2];
     fgv_host_before(worker, service, stream);
     fgv_gate_submit(worker, stream);
+    fgv_beside_prepare(worker, stream);
     if (!parts->has_begun) {
         result = prepare(worker, stream, nr_blocks);
     }

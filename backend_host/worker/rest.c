@@ -118,7 +118,8 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (!is_kicked(worker, poll_ns, is_held_up)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->hosts.nr != 0 || worker->first_waiter || is_held_up || worker->is_gated) {
+    if (worker->nr_unfinished != 0 || worker->beside.nr != 0 || worker->hosts.nr != 0 || worker->first_waiter ||
+        is_held_up || worker->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;
@@ -191,7 +192,8 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
         pass_time(worker, quiet_ns, true);
         return;
     }
-    bool is_busy = !fgv_turn_is_off(worker) && (worker->nr_unfinished != 0 || worker->first_waiter);
+    bool is_busy =
+        !fgv_turn_is_off(worker) && (worker->nr_unfinished != 0 || worker->beside.nr != 0 || worker->first_waiter);
     if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
         fgv_sync_mark_all(worker);
     }

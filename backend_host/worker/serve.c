@@ -130,6 +130,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
     }
     if (stream && service->cost != FGV_COST_NONE) {
         fgv_gate_submit(worker, stream);
+        fgv_beside_prepare(worker, stream);
     } else if (stream) {
         fgv_gate_prepare(worker, stream, service->number);
     }
@@ -234,6 +235,25 @@ static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, ui
     return true;
 }
 
+/* Whether the device may have one more now, and as what. */
+static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parsed, enum fgv_submission *kind)
+{
+    if (!fgv_turn_has_room(worker)) {
+        return false;
+    }
+    if (fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES) {
+        if (fgv_beside_is_full(worker)) {
+            return false;
+        }
+        *kind = fgv_beside_begin(worker, &parsed->request) ? FGV_SUBMIT_BESIDE : FGV_SUBMIT_COPY;
+    } else if (worker->beside.nr != 0 && fgv_beside_is_before(worker, stream_of(worker, parsed))) {
+        return false;
+    }
+    return *kind == FGV_SUBMIT_BESIDE ||
+           (fgv_turn_begin(worker) &&
+            !(fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream_of(worker, parsed))));
+}
+
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
@@ -246,8 +266,8 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         worker->is_gated = true;
         return false;
     }
-    if (runs && (!fgv_turn_has_room(worker) || !fgv_turn_begin(worker) ||
-                 (fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream_of(worker, parsed))))) {
+    enum fgv_submission kind = FGV_SUBMIT_WORK;
+    if (runs && !may_submit(worker, parsed, &kind)) {
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
@@ -279,7 +299,9 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         return true;
     }
     if (service->waits == FGV_WAITS_NONE || !fgv_waiters_add(worker, service, &parsed->request, response)) {
+        worker->beside.kind = kind;
         fgv_serve_now(worker, service, &parsed->request, response);
+        worker->beside.kind = FGV_SUBMIT_WORK;
     }
     return true;
 }

@@ -101,8 +101,9 @@ static void complete_due(struct fgv_worker *worker, struct fgv_stream *stream, u
 
 static void forget_unmarked(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    *fgv_sync_count(worker, stream->held_by) -= stream->nr_unmarked;
-    stream->nr_unmarked = 0;
+    *fgv_sync_count(worker, stream->held_by, stream->is_beside) -= stream->nr_unmarked;
+    worker->beside.nr_copies -= stream->is_beside ? 0 : stream->nr_unmarked_copies;
+    stream->nr_unmarked = stream->nr_unmarked_copies = 0;
 }
 
 /* No event can be recorded: what is being captured is not on the device, and without memory for an event the driver has
@@ -152,7 +153,9 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     mark->seq = worker->seq;
     mark->held_by = stream->held_by;
     mark->nr_submissions = stream->nr_unmarked;
+    mark->nr_copies = stream->nr_unmarked_copies;
     mark->is_gate = false;
+    mark->is_beside = stream->is_beside;
     if (stream->last_mark) {
         stream->last_mark->next = mark;
     } else {
@@ -161,7 +164,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     stream->last_mark = mark;
     worker->nr_marks++;
     stream->marked_seq = worker->seq;
-    stream->nr_unmarked = 0;
+    stream->nr_unmarked = stream->nr_unmarked_copies = 0;
     set_busy(worker, stream);
     return true;
 }
@@ -194,9 +197,15 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     stream->last_seq = ++worker->seq;
     stream->nr_unmarked++;
     const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
-    (*fgv_sync_count(worker, stream->held_by))++;
+    (*fgv_sync_count(worker, stream->held_by, stream->is_beside))++;
+    if (worker->beside.kind != FGV_SUBMIT_WORK) {
+        stream->nr_unmarked_copies++;
+        worker->beside.nr_copies += !stream->is_beside;
+    }
+    fgv_count(&worker->slot->nr_copies_beside, worker->beside.kind == FGV_SUBMIT_BESIDE);
+    worker->beside.is_last_copy = worker->beside.kind != FGV_SUBMIT_WORK;
     set_busy(worker, stream);
-    if (stream->held_by == 0 && was_idle && fgv_nr_running(worker) != 0) {
+    if (stream->held_by == 0 && !stream->is_beside && was_idle && fgv_nr_running(worker) != 0) {
         fgv_turn_started(worker);
     }
     if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
@@ -240,7 +249,8 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
         stream->last_mark = NULL;
     }
     stream->done_seq = mark->seq;
-    *fgv_sync_count(worker, mark->held_by) -= mark->nr_submissions;
+    *fgv_sync_count(worker, mark->held_by, mark->is_beside) -= mark->nr_submissions;
+    worker->beside.nr_copies -= mark->is_beside ? 0 : mark->nr_copies;
     worker->nr_gates -= mark->is_gate;
     worker->nr_marks--;
     complete_due(worker, stream, mark->seq, result);

@@ -21,7 +21,7 @@
  * they are shorter than a switch to another vGPU and back, or it still stands before all who wait, or has only just
  * got it. What it holds without use it pays for. One that pauses for longer than it works is not waited for.
  *
- * Large launches go in parts (parts.c), each of them a submission here.
+ * Large launches go in parts (parts.c), each of them a submission here. Copies may need no turn (beside.c).
  *
  * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
  * was queued.
@@ -94,17 +94,21 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
         fgv_grant_set_running(&worker->grantee, false);
         worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;
-        worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
+        if (!worker->beside.is_last_copy) {
+            worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
+        }
     }
 }
 
-/* There is work again. */
+/* There is work again. The CPU's part of a row of copies is none of its habits. */
 static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = now_ns - worker->pause_since_ns;
     gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
-    fgv_habit_note(&worker->gap, gap_ns);
+    if (!worker->beside.is_last_copy) {
+        fgv_habit_note(&worker->gap, gap_ns);
+    }
     worker->pause_since_ns = 0;
 }
 
@@ -114,6 +118,12 @@ static void end_hold(struct fgv_worker *worker, uint64_t now_ns, bool others_wai
         fgv_grant_charge_hold(&worker->grantee, now_ns - worker->idle_since_ns);
     }
     worker->idle_since_ns = 0;
+}
+
+void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns)
+{
+    end_hold(worker, now_ns, fgv_grant_others_wait(&worker->grantee));
+    fgv_grant_leave(&worker->grantee, wants_more, now_ns);
 }
 
 /* How long an idle holder keeps what others want. */
@@ -214,7 +224,7 @@ static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
 
 bool fgv_turn_has_room(const struct fgv_worker *worker)
 {
-    return worker->nr_unfinished + worker->nr_held < FGV_MAX_UNFINISHED;
+    return fgv_sync_nr_open(worker) < FGV_MAX_UNFINISHED;
 }
 
 /* Others use the device too, if not now. */
@@ -413,10 +423,11 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_withdrawn_poll(worker, now_ns);
         return;
     }
+    fgv_beside_poll(worker, now_ns);
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         fgv_turn_charge(worker, now_ns);
     }
-    if (worker->nr_unfinished != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
+    if (fgv_sync_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
         fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
     }
     if (grantee->is_waiting && !has_pending(worker)) {
@@ -438,8 +449,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (!fgv_grant_has(grantee)) {
         if (try_to_make_way(worker, now_ns)) {
-            end_hold(worker, now_ns, fgv_grant_others_wait(grantee));
-            fgv_grant_leave(grantee, has_pending(worker), now_ns);
+            fgv_turn_leave(worker, has_pending(worker), now_ns);
         }
         return;
     }
@@ -450,8 +460,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (worker->idle_since_ns == 0) {
         worker->idle_since_ns = now_ns;
     } else if (now_ns - worker->idle_since_ns >= patience_ns(worker, now_ns)) {
-        end_hold(worker, now_ns, fgv_grant_others_wait(grantee));
-        fgv_grant_leave(grantee, false, now_ns);
+        fgv_turn_leave(worker, false, now_ns);
     }
 }
 
@@ -482,7 +491,7 @@ void fgv_turn_end(struct fgv_worker *worker)
 
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
 {
-    const struct fgv_mark *mark = worker->busy ? worker->busy->first_mark : NULL;
+    const struct fgv_mark *mark = worker->busy && worker->beside.nr == 0 ? worker->busy->first_mark : NULL;
     uint32_t nr = mark ? mark->nr_submissions : worker->nr_unfinished;
     return worker->mean_ns != 0 && nr != 0 ? worker->last_finish_ns + worker->mean_ns * nr : 0;
 }

@@ -220,6 +220,7 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
     }
     if (assignment->control->is_preemptive) {
         fgv_withdraw_init(worker);
+        fgv_beside_init(worker);
     }
     worker->slot = worker->grantee.slot;
     worker->grantee.client = worker->client;

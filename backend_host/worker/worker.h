@@ -4,7 +4,7 @@
  *   worker.c   opening, the loop, sleeping, the end
  *   serve.c    from a record to a handler to an answer; the backlog
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
- *   turn.c     when GPU work may be submitted, and what it is charged
+ *   turn.c     when GPU work may be submitted, and what it is charged; beside.c: what may be without a turn
  *   take.c parts.c pace.c lane.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
  *   window.c memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
@@ -17,6 +17,7 @@
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
+#include "beside.h"
 #include "cuda_api/fatbin.h"
 #include "face.h"
 #include "grant.h"
@@ -59,7 +60,9 @@ struct fgv_mark {
     uint64_t seq;
     uint64_t held_by; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
-    bool is_gate; /* stands behind a wait for a value */
+    uint32_t nr_copies; /* of them: copies that could go beside others' kernels */
+    bool is_gate;       /* stands behind a wait for a value */
+    bool is_beside;     /* in no turn */
 };
 
 /* An arena chunk that is completed when the work of its stream is done up to `seq`. */
@@ -83,9 +86,11 @@ struct fgv_stream {
     struct fgv_mark *first_mark, *last_mark;
     struct fgv_chunk_due *first_due, *last_due;
     uint32_t nr_unmarked; /* submissions since the newest mark */
+    uint32_t nr_unmarked_copies;
     uint32_t nr_waiters;
     bool is_busy;
-    bool is_gone; /* destroyed by the guest; its work may still run */
+    bool is_beside; /* what is not marked yet is in no turn */
+    bool is_gone;   /* destroyed by the guest; its work may still run */
     bool is_capture_origin;
     uint64_t capture_graph; /* number of the graph that the capture makes */
 };
@@ -238,6 +243,7 @@ struct fgv_worker {
     struct fgv_variant_maker maker;
     struct fgv_parts parts;
     struct fgv_withdrawal withdrawal;
+    struct fgv_beside beside;
 
     fgv_inspector_fn inspector;
     bool has_printing; /* an image of which it is known that it may print: others need not be looked into */
@@ -335,10 +341,15 @@ void fgv_waiters_answer(struct fgv_worker *worker);
 void fgv_waiters_drop(struct fgv_worker *worker);
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);
 
-/* What `nr` submissions count among: those that are held, or those that the device may be working on. */
-static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_by)
+/* What submissions count among: those that are in no turn, are held, or that the device may be working on. */
+static inline uint32_t *fgv_sync_count(struct fgv_worker *worker, uint64_t held_by, bool is_beside)
 {
-    return held_by != 0 ? &worker->nr_held : &worker->nr_unfinished;
+    return is_beside ? &worker->beside.nr : held_by != 0 ? &worker->nr_held : &worker->nr_unfinished;
+}
+/* All that has not ended, in a turn or in none. */
+static inline uint32_t fgv_sync_nr_open(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished + worker->nr_held + worker->beside.nr;
 }
 
 /* turn.c */
@@ -366,6 +377,8 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns);
 /* When the next submission should be done, by how long they took so far; 0: unknown. */
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
+/* Gives the grant back. `wants_more` as in fgv_grant_leave. */
+void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns);
 /* Its work is off the device: until its turn comes no call is made that might wait for that work. */
 static inline bool fgv_turn_is_off(const struct fgv_worker *worker)
 {
@@ -416,7 +429,13 @@ void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
 bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes);
 
-/* copy.c: where the guest may point into its arena; NULL when out of bounds. */
+/* copy.c */
+/* Of a copy between host and device; 0 for all else. */
+uint64_t fgv_copy_bytes(const struct fgv_request *request);
+#define FGV_BULK_BYTES (64u * 1024u) /* smaller ones to the device take its engine for kernels */
+/* Of such a copy: whether no CPU stages it. */
+bool fgv_copy_is_pinned(const struct fgv_request *request);
+/* Where the guest may point into its arena; NULL when out of bounds. */
 uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes);
 uint8_t *fgv_arena_chunk(const struct fgv_worker *worker, uint32_t chunk);
 void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult result);

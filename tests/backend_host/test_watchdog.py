@@ -34,6 +34,7 @@ def worker(slot: int, vgpu: int, stalled_since_ns: int = 0, *, is_waiting: bool 
         nr_sliced=0,
         nr_parts=0,
         nr_withdrawn=0,
+        nr_copies_beside=0,
         nr_variants=0,
         variant_ns=0,
         whole={},

@@ -1,0 +1,130 @@
+#include "worker.h"
+
+#define WINDOW_NS  UINT64_C(10000000)
+#define HEAVY_PART 2u /* of a window */
+/* What one worker may have on its way: some 40 ms of an engine's time, before it is seen to take all of it. */
+#define MOST       8u
+#define MOST_BYTES (UINT64_C(256) << 20) /* of each */
+
+void fgv_beside_init(struct fgv_worker *worker)
+{
+    int nr_engines = 0;
+    worker->beside.is_possible =
+        worker->driver.cuDeviceGetAttribute &&
+        worker->driver.cuDeviceGetAttribute(&nr_engines, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, worker->device) ==
+            CUDA_SUCCESS &&
+        nr_engines > 0;
+}
+
+/* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
+static bool has_only_copies(const struct fgv_worker *worker)
+{
+    return worker->nr_unfinished == worker->beside.nr_copies && worker->nr_held == 0 && worker->nr_gates == 0 &&
+           worker->hosts.nr == 0 && worker->nr_captures == 0 && !worker->parts.variant;
+}
+
+static bool takes_turns(const struct fgv_worker *worker)
+{
+    return worker->beside.is_pinned && worker->beside.is_heavy;
+}
+
+/* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
+ * before its slices do, or it gives way to who comes back. */
+static bool should_step_aside(const struct fgv_worker *worker)
+{
+    return fgv_grant_others_wait(&worker->grantee) &&
+           (worker->withdrawal.hold || !fgv_grant_next_stays(&worker->grantee));
+}
+
+/* What is on the device goes on beside the next one's work. */
+static void step_aside(struct fgv_worker *worker, uint64_t now_ns)
+{
+    for (struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
+        for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
+            mark->is_beside = true;
+        }
+        stream->is_beside = true;
+    }
+    worker->beside.nr += worker->nr_unfinished;
+    fgv_count(&worker->slot->nr_copies_beside, worker->nr_unfinished);
+    worker->nr_unfinished = worker->beside.nr_copies = 0;
+    fgv_turn_finished(worker, 0, now_ns);
+    fgv_turn_leave(worker, false, now_ns);
+    worker->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
+}
+
+static bool is_anothers(const struct fgv_grantee *grantee)
+{
+    const uint32_t holder = FGV_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    return holder != FGV_NOBODY && holder != grantee->number;
+}
+
+bool fgv_beside_is_full(const struct fgv_worker *worker)
+{
+    return worker->beside.nr >= MOST && !worker->grantee.is_user;
+}
+
+bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
+{
+    worker->beside.is_pinned = fgv_copy_is_pinned(request);
+    if (!worker->beside.is_possible || fgv_copy_bytes(request) > MOST_BYTES || !has_only_copies(worker) ||
+        takes_turns(worker)) {
+        return false;
+    }
+    if (!worker->grantee.is_user) {
+        return is_anothers(&worker->grantee);
+    }
+    if (!should_step_aside(worker)) {
+        return false;
+    }
+    step_aside(worker, fgv_clock_ns());
+    return true;
+}
+
+void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    const bool is_beside = worker->beside.kind == FGV_SUBMIT_BESIDE;
+    if (stream->is_beside == is_beside) {
+        return;
+    }
+    if (stream->nr_unmarked != 0) {
+        fgv_stream_mark(worker, stream);
+    }
+    if (stream->nr_unmarked == 0) {
+        stream->is_beside = is_beside;
+    }
+}
+
+bool fgv_beside_is_before(const struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    return worker->beside.nr != 0 && stream &&
+           ((stream->is_beside && stream->nr_unmarked != 0) || (stream->last_mark && stream->last_mark->is_beside));
+}
+
+/* Time in which it waits for a turn tells nothing. */
+static void look(struct fgv_worker *worker, uint64_t now_ns)
+{
+    struct fgv_beside *beside = &worker->beside;
+    const uint64_t passed_ns = beside->looked_ns != 0 ? now_ns - beside->looked_ns : 0;
+    beside->window_ns += passed_ns;
+    beside->copied_ns += beside->is_copying ? passed_ns : 0;
+    beside->looked_ns = worker->grantee.is_waiting ? 0 : now_ns;
+    beside->is_copying = beside->is_pinned && (beside->nr != 0 || (beside->nr_copies != 0 && has_only_copies(worker)));
+    if (beside->window_ns >= WINDOW_NS) {
+        beside->is_heavy = beside->copied_ns > beside->window_ns / HEAVY_PART;
+        beside->window_ns = beside->copied_ns = 0;
+    }
+}
+
+void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_beside *beside = &worker->beside;
+    if (!beside->is_possible || (beside->nr == 0 && !beside->is_last_copy && !beside->is_heavy)) {
+        return;
+    }
+    look(worker, now_ns);
+    if (beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
+        worker->backlog.head == worker->backlog.tail && !takes_turns(worker) && should_step_aside(worker)) {
+        step_aside(worker, now_ns);
+    }
+}

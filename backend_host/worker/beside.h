@@ -1,0 +1,59 @@
+/*
+ * Copies beside other vGPUs' kernels. A GPU has engines of their own for what goes between host and device, so such
+ * copies need no turn: on an H200 those of 64 KiB and more took as long beside another process' kernels as alone, and
+ * the kernels lost nothing. A program that stages its data by the CPU uses these engines for a quarter of the time that
+ * its copies take; were that part of its turn, the rest of the GPU would stand still.
+ *
+ * So a copy of a worker whose kernels are done goes to the device although another vGPU has its turn, and is not
+ * charged. Who holds the grant and has nothing but copies left hands it on, if it will have it back soon after.
+ *
+ * Copies do take from other copies. Those that a CPU stages are too slow to take much; those of a guest's pinned memory
+ * can take all, so a worker that keeps the engines busy with them takes turns for them, and is charged, as for kernels,
+ * and so do very large ones.
+ *
+ * Wrong when: kernels need what the copies do, the host's memory say. They are slowed down, and nobody is charged for
+ * it.
+ */
+#ifndef BACKEND_HOST_BESIDE_H
+#define BACKEND_HOST_BESIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fgv_request;
+struct fgv_stream;
+struct fgv_worker;
+
+enum fgv_submission {
+    FGV_SUBMIT_WORK,   /* in a turn */
+    FGV_SUBMIT_COPY,   /* the same; one that could go beside others' kernels */
+    FGV_SUBMIT_BESIDE, /* a copy that is in no turn */
+};
+
+struct fgv_beside {
+    bool is_possible;         /* the device has engines for it */
+    enum fgv_submission kind; /* of the submission at hand */
+    bool is_last_copy;        /* the newest submission is a copy */
+    bool is_pinned;           /* the newest copy is one of the guest's pinned memory */
+    uint32_t nr;              /* on their way beside others' work: not among the unfinished */
+    uint32_t nr_copies;       /* of those that are unfinished or held */
+    bool is_heavy;            /* its pinned copies keep the engines busy */
+    /* For how much of a window of time these alone were on their way. */
+    bool is_copying;    /* at the last look */
+    uint64_t looked_ns; /* 0: that was in a wait */
+    uint64_t window_ns, copied_ns;
+};
+
+void fgv_beside_init(struct fgv_worker *worker);
+/* Whether this copy may be submitted now without a turn. One that holds the grant may lose it. */
+bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request);
+/* So many are on their way that the next one has to wait for them. */
+bool fgv_beside_is_full(const struct fgv_worker *worker);
+/* Something of the kind at hand is about to be submitted to the stream. */
+void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream);
+/* Whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
+bool fgv_beside_is_before(const struct fgv_worker *worker, const struct fgv_stream *stream);
+/* After each round of the loop. */
+void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns);
+
+#endif
