@@ -1,8 +1,8 @@
 """The thread that knows who is next: it feeds the policy with what the control page shows and publishes how the policy ranks the vGPUs.
 
 It is never on the path between two slices: the workers hand the grant over by themselves, to the one of least standing among those that
-wait. While these stay the same it looks now and then, and not at each hand-over, for which it would take a core. A policy that raises, or that
-ranks by what is no number, is replaced by first come, first served.
+wait. While these stay the same it looks now and then, and not at each hand-over, for which it would take a core, provided that the policy ranks
+by what is charged alone. A policy that raises, or that ranks by what is no number, is replaced by first come, first served.
 
 Wrong when: this thread is kept off the processor for many slices. Standings then grow with what is charged and by nothing else: shares
 stay right for those that keep working, and one that wakes may be served too early by what it missed.
@@ -101,7 +101,16 @@ class GrantKeeper:
         bell = self._page.bell()
         while not self._is_stopping:
             self.step(time.monotonic_ns())
-            bell = self._page.wait_news(_BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S, bell, self._active)
+            timeout_s = _BELL_TIMEOUT_S if self._waiting else _QUIET_TIMEOUT_S
+            if not self._ranks_by_charges():
+                bell = self._page.wait_bell(timeout_s, bell)
+                continue
+            bell = self._page.wait_news(timeout_s, bell, self._active)
+
+    def _ranks_by_charges(self) -> bool:
+        """Whether the workers know of each change of rank: what does not grow with charges changes by turns, say, or by waiting."""
+        published = [self._published.get(vgpu) for vgpu in self._active]
+        return all(standing is None or standing[1] > 0 for standing in published)
 
     def step(self, now_ns: int) -> None:
         """One look at the page; what the thread does at each ring of its bell."""

@@ -57,10 +57,17 @@ def min_max_ratio(normalised: Sequence[float]) -> float:
     return min(normalised) / max(normalised) if max(normalised) > 0 else 0.0
 
 
+def normalised_throughputs(
+    throughputs: Sequence[float], alone: Sequence[float], weights: Sequence[float]
+) -> list[float]:
+    """x = T / O of each guest: below 1 it gets less than its fair part."""
+    ideal = ideal_throughputs(alone, weights)
+    return [measured / fair for measured, fair in zip(throughputs, ideal, strict=True)]
+
+
 def throughput_min_max_ratio(throughputs: Sequence[float], alone: Sequence[float], weights: Sequence[float]) -> float:
     """The paper's MMR: of each guest's throughput over its ideal one."""
-    ideal = ideal_throughputs(alone, weights)
-    return min_max_ratio([measured / fair for measured, fair in zip(throughputs, ideal, strict=True)])
+    return min_max_ratio(normalised_throughputs(throughputs, alone, weights))
 
 
 def aggregated_overhead(throughputs: Sequence[float], alone: Sequence[float]) -> float:

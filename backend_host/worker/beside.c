@@ -1,10 +1,9 @@
 #include "worker.h"
 
-#define WINDOW_NS  UINT64_C(10000000)
-#define HEAVY_PART 2u /* of a window */
-/* What one worker may have on its way: some 40 ms of an engine's time, before it is seen to take all of it. */
-#define MOST       8u
-#define MOST_BYTES (UINT64_C(256) << 20) /* of each */
+/* Pinned bytes: as many at once, some 5 ms of an engine's time, and so many for each ns without a copy. */
+#define CREDIT_MOST   (UINT64_C(256) << 20)
+#define CREDIT_PER_NS UINT64_C(4)
+#define MOST          8u /* copies of one worker on their way */
 
 void fgv_beside_init(struct fgv_worker *worker)
 {
@@ -14,6 +13,7 @@ void fgv_beside_init(struct fgv_worker *worker)
         worker->driver.cuDeviceGetAttribute(&nr_engines, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, worker->device) ==
             CUDA_SUCCESS &&
         nr_engines > 0;
+    worker->beside.credit_bytes = CREDIT_MOST;
 }
 
 /* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
@@ -25,7 +25,7 @@ static bool has_only_copies(const struct fgv_worker *worker)
 
 static bool takes_turns(const struct fgv_worker *worker)
 {
-    return worker->beside.is_pinned && worker->beside.is_heavy;
+    return worker->beside.pinned_bytes > worker->beside.credit_bytes;
 }
 
 /* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
@@ -66,9 +66,8 @@ bool fgv_beside_is_full(const struct fgv_worker *worker)
 
 bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
 {
-    worker->beside.is_pinned = fgv_copy_is_pinned(request);
-    if (!worker->beside.is_possible || fgv_copy_bytes(request) > MOST_BYTES || !has_only_copies(worker) ||
-        takes_turns(worker)) {
+    worker->beside.pinned_bytes = fgv_copy_is_pinned(request) ? fgv_copy_bytes(request) : 0;
+    if (!worker->beside.is_possible || !has_only_copies(worker) || takes_turns(worker)) {
         return false;
     }
     if (!worker->grantee.is_user) {
@@ -101,29 +100,35 @@ bool fgv_beside_is_before(const struct fgv_worker *worker, const struct fgv_stre
            ((stream->is_beside && stream->nr_unmarked != 0) || (stream->last_mark && stream->last_mark->is_beside));
 }
 
-/* Time in which it waits for a turn tells nothing. */
-static void look(struct fgv_worker *worker, uint64_t now_ns)
+void fgv_beside_submitted(struct fgv_worker *worker)
 {
     struct fgv_beside *beside = &worker->beside;
-    const uint64_t passed_ns = beside->looked_ns != 0 ? now_ns - beside->looked_ns : 0;
-    beside->window_ns += passed_ns;
-    beside->copied_ns += beside->is_copying ? passed_ns : 0;
-    beside->looked_ns = worker->grantee.is_waiting ? 0 : now_ns;
-    beside->is_copying = beside->is_pinned && (beside->nr != 0 || (beside->nr_copies != 0 && has_only_copies(worker)));
-    if (beside->window_ns >= WINDOW_NS) {
-        beside->is_heavy = beside->copied_ns > beside->window_ns / HEAVY_PART;
-        beside->window_ns = beside->copied_ns = 0;
+    if (beside->credit_bytes == CREDIT_MOST) {
+        beside->filled_ns = fgv_clock_ns();
+    }
+    beside->credit_bytes -= beside->pinned_bytes < beside->credit_bytes ? beside->pinned_bytes : beside->credit_bytes;
+}
+
+/* Not while it copies, or waits for a turn to copy: who does nothing else has none. */
+static void fill_credit(struct fgv_worker *worker, uint64_t now_ns)
+{
+    struct fgv_beside *beside = &worker->beside;
+    const uint64_t passed_ns = now_ns - beside->filled_ns;
+    beside->filled_ns = now_ns;
+    if (beside->nr == 0 && beside->nr_copies == 0 && !worker->grantee.is_waiting) {
+        const uint64_t missing_bytes = CREDIT_MOST - beside->credit_bytes;
+        const bool is_full = passed_ns >= missing_bytes / CREDIT_PER_NS;
+        beside->credit_bytes += is_full ? missing_bytes : passed_ns * CREDIT_PER_NS;
     }
 }
 
 void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_beside *beside = &worker->beside;
-    if (!beside->is_possible || (beside->nr == 0 && !beside->is_last_copy && !beside->is_heavy)) {
-        return;
+    if (beside->credit_bytes < CREDIT_MOST) {
+        fill_credit(worker, now_ns);
     }
-    look(worker, now_ns);
-    if (beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
+    if (beside->is_possible && beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
         worker->backlog.head == worker->backlog.tail && !takes_turns(worker) && should_step_aside(worker)) {
         step_aside(worker, now_ns);
     }

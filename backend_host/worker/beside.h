@@ -8,8 +8,8 @@
  * charged. Who holds the grant and has nothing but copies left hands it on, if it will have it back soon after.
  *
  * Copies do take from other copies. Those that a CPU stages are too slow to take much; those of a guest's pinned memory
- * can take all, so a worker that keeps the engines busy with them takes turns for them, and is charged, as for kernels,
- * and so do very large ones.
+ * can take all. So these are on credit, which comes back while a worker does not copy; without it they take turns, and
+ * are charged, as kernels are.
  *
  * Wrong when: kernels need what the copies do, the host's memory say. They are slowed down, and nobody is charged for
  * it.
@@ -34,14 +34,11 @@ struct fgv_beside {
     bool is_possible;         /* the device has engines for it */
     enum fgv_submission kind; /* of the submission at hand */
     bool is_last_copy;        /* the newest submission is a copy */
-    bool is_pinned;           /* the newest copy is one of the guest's pinned memory */
     uint32_t nr;              /* on their way beside others' work: not among the unfinished */
     uint32_t nr_copies;       /* of those that are unfinished or held */
-    bool is_heavy;            /* its pinned copies keep the engines busy */
-    /* For how much of a window of time these alone were on their way. */
-    bool is_copying;    /* at the last look */
-    uint64_t looked_ns; /* 0: that was in a wait */
-    uint64_t window_ns, copied_ns;
+    uint64_t pinned_bytes;    /* of the newest copy, 0: a CPU stages it */
+    uint64_t credit_bytes;
+    uint64_t filled_ns; /* the credit, when it was not full */
 };
 
 void fgv_beside_init(struct fgv_worker *worker);
@@ -49,6 +46,8 @@ void fgv_beside_init(struct fgv_worker *worker);
 bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request);
 /* So many are on their way that the next one has to wait for them. */
 bool fgv_beside_is_full(const struct fgv_worker *worker);
+/* The copy that was asked for has been submitted, in a turn or in none. */
+void fgv_beside_submitted(struct fgv_worker *worker);
 /* Something of the kind at hand is about to be submitted to the stream. */
 void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream);
 /* Whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */

@@ -201,6 +201,7 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     if (worker->beside.kind != FGV_SUBMIT_WORK) {
         stream->nr_unmarked_copies++;
         worker->beside.nr_copies += !stream->is_beside;
+        fgv_beside_submitted(worker);
     }
     fgv_count(&worker->slot->nr_copies_beside, worker->beside.kind == FGV_SUBMIT_BESIDE);
     worker->beside.is_last_copy = worker->beside.kind != FGV_SUBMIT_WORK;

@@ -212,6 +212,11 @@ class Shared:
         return ratios.throughput_min_max_ratio(self._each("throughput"), self._each("alone"), self.weights)
 
     @property
+    def least(self) -> float:
+        """What the guest that gets least gets, over its fair part."""
+        return min(ratios.normalised_throughputs(self._each("throughput"), self._each("alone"), self.weights))
+
+    @property
     def charged_min_max_ratio(self) -> float | None:
         """Of charged GPU time over the weight: policy and accounting without the programs. Natively nobody charges."""
         charged = self._each("charged_s")

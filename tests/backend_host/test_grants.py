@@ -3,14 +3,17 @@
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.grants import GrantKeeper
 from backend_host.worker.control import ControlPage
+from scheduler.fair import FairQueuing
 from scheduler.first_come import FirstCome
+from scheduler.policy import Policy
 from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
@@ -327,3 +330,36 @@ def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage
     finally:
         keeper.stop()
     assert policy.nr_looks <= (time.monotonic() - began_s) / STEADY_S + 3
+
+
+class Watched:
+    """A page that knows which of its waits were used."""
+
+    def __init__(self, page: ControlPage) -> None:
+        self._page = page
+        self.waits: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("wait_bell", "wait_news"):
+            self.waits.append(name)
+        return getattr(self._page, name)
+
+
+@pytest.mark.parametrize(("make", "wait"), [(FairQueuing, "wait_news"), (FirstCome, "wait_bell")])
+def test_the_thread_looks_at_each_ring_unless_ranks_change_by_charges_alone(
+    page: ControlPage, make: Callable[[], Policy], wait: str
+) -> None:
+    """By turns they change at each hand-over, of which else nothing would tell the workers."""
+    watched = Watched(page)
+    keeper = GrantKeeper(cast("ControlPage", watched), make())
+    players = [Player(page), Player(page)]
+    for player in players:
+        keeper.join(player.vgpu, 1)
+        player.enter(time.monotonic_ns())
+    keeper.start()
+    try:
+        while len(watched.waits) < 3:
+            page.ring_bell()
+    finally:
+        keeper.stop()
+    assert set(watched.waits) == {wait}

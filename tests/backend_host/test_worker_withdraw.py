@@ -163,7 +163,7 @@ def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
 
 @pytest.mark.parametrize("two", [{"FAIRGV_HOLD_REFUSED": "l"}], indirect=True)
 def test_where_the_driver_refuses_to_let_go_the_program_is_told_and_others_go_on(two: Two) -> None:
-    two.overlap(KERNEL_NS // 2)
+    two.overlap(2 * KERNEL_NS)
     assert two.host.workers[0].ended() == {"ended": "the driver does not let its work go on"}
     assert two.asked() == "hl"
     assert two.other.value() == 2

@@ -11,6 +11,7 @@ from benchmarks.ratios import (
     geometric_mean,
     ideal_throughputs,
     min_max_ratio,
+    normalised_throughputs,
     student_t,
     throughput_min_max_ratio,
 )
@@ -29,6 +30,11 @@ def test_min_max_ratio() -> None:
 def test_shares_by_weight_are_fair() -> None:
     assert throughput_min_max_ratio([1.0, 2.0, 3.0], [6.0] * 3, [1, 2, 3]) == pytest.approx(1)
     assert throughput_min_max_ratio([2.0, 2.0, 2.0], [6.0] * 3, [1, 2, 3]) == pytest.approx(1 / 3)
+
+
+def test_who_gets_more_than_its_part_is_above_one() -> None:
+    assert normalised_throughputs([1.0, 5.0], [8.0, 8.0], [1, 3]) == pytest.approx([0.5, 5 / 6])
+    assert min(normalised_throughputs([2.0, 2.0, 3.0], [6.0] * 3, [1, 2, 3])) == pytest.approx(1)
 
 
 def test_programs_of_different_units_can_be_fair() -> None:

@@ -66,10 +66,11 @@ def test_shares_of_a_known_document() -> None:
     [grid] = EXPERIMENTS["mmr"].grids(document)
     fair, native = grid.rows
     assert fair[2].startswith("0.900 ± ")
-    assert fair[3].startswith("1.000 ± 0.000")
-    assert fair[4].startswith("1.407 ± ")  # the mean of 8/6 and 8/5.4
-    assert fair[5].startswith("80.0 40.0 30.0 (ideal 60 30 20)")
-    assert native[2:4] == ("1.000", "-")
+    assert fair[3].startswith("0.900 ± ")  # the mean of 1 and 2.4/3
+    assert fair[4].startswith("1.000 ± 0.000")
+    assert fair[5].startswith("1.407 ± ")  # the mean of 8/6 and 8/5.4
+    assert fair[6].startswith("80.0 40.0 30.0 (ideal 60 30 20)")
+    assert native[2:5] == ("1.000", "1.000", "-")
     [finding] = EXPERIMENTS["mmr"].findings(document)
     assert finding.ours == pytest.approx(0.9)
     assert finding.cells()[-1] == "behind"
@@ -107,7 +108,7 @@ def test_shares_of_long_kernels_of_a_known_document() -> None:
 def test_an_older_document_without_native_runs() -> None:
     runs = [together(0, "fair", guest(1, 1.0, native=None), guest(2, 2.0, native=None))]
     [grid] = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})
-    assert grid.rows[0][4] == "2.000"
+    assert grid.rows[0][5] == "2.000"
 
 
 def test_an_unfinished_document_says_so() -> None:
