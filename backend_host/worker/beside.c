@@ -61,7 +61,7 @@ static bool is_anothers(const struct fgv_grantee *grantee)
 
 bool fgv_beside_is_full(const struct fgv_worker *worker)
 {
-    return worker->beside.nr >= MOST && !worker->grantee.is_user;
+    return worker->beside.nr >= MOST;
 }
 
 bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
@@ -71,7 +71,11 @@ bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *reque
         return false;
     }
     if (!worker->grantee.is_user) {
-        return is_anothers(&worker->grantee);
+        if (!is_anothers(&worker->grantee)) {
+            return false;
+        }
+        fgv_grant_wait_cancel(&worker->grantee); /* what it waited for goes now */
+        return true;
     }
     if (!should_step_aside(worker)) {
         return false;
@@ -94,9 +98,9 @@ void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream)
     }
 }
 
-bool fgv_beside_is_before(const struct fgv_worker *worker, const struct fgv_stream *stream)
+bool fgv_beside_is_before(const struct fgv_stream *stream)
 {
-    return worker->beside.nr != 0 && stream &&
+    return stream &&
            ((stream->is_beside && stream->nr_unmarked != 0) || (stream->last_mark && stream->last_mark->is_beside));
 }
 

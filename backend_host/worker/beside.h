@@ -51,7 +51,7 @@ void fgv_beside_submitted(struct fgv_worker *worker);
 /* Something of the kind at hand is about to be submitted to the stream. */
 void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream);
 /* Whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
-bool fgv_beside_is_before(const struct fgv_worker *worker, const struct fgv_stream *stream);
+bool fgv_beside_is_before(const struct fgv_stream *stream);
 /* After each round of the loop. */
 void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns);
 

@@ -241,13 +241,14 @@ static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parse
     if (!fgv_turn_has_room(worker)) {
         return false;
     }
-    if (fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES) {
-        if (fgv_beside_is_full(worker)) {
-            return false;
-        }
-        *kind = fgv_beside_begin(worker, &parsed->request) ? FGV_SUBMIT_BESIDE : FGV_SUBMIT_COPY;
-    } else if (worker->beside.nr != 0 && fgv_beside_is_before(worker, stream_of(worker, parsed))) {
+    const bool is_copy = fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES;
+    if (worker->beside.nr != 0 && !worker->grantee.is_user &&
+        (is_copy ? fgv_beside_is_full(worker) : fgv_beside_is_before(stream_of(worker, parsed)))) {
+        fgv_grant_wait_cancel(&worker->grantee); /* a turn would be of no use yet */
         return false;
+    }
+    if (is_copy) {
+        *kind = fgv_beside_begin(worker, &parsed->request) ? FGV_SUBMIT_BESIDE : FGV_SUBMIT_COPY;
     }
     return *kind == FGV_SUBMIT_BESIDE ||
            (fgv_turn_begin(worker) &&
