@@ -1,8 +1,9 @@
 #include "worker.h"
 
-/* Pinned bytes: as many at once, some 5 ms of an engine's time, and so many for each ns without a copy. */
-#define CREDIT_MOST   (UINT64_C(256) << 20)
-#define CREDIT_PER_NS UINT64_C(4)
+#define PINNED_MOST   (UINT64_C(256) << 20) /* some 5 ms of an engine's time */
+#define PINNED_PER_NS UINT64_C(4)
+#define STAGED_MOST   (UINT64_C(64) << 20)
+#define STAGED_PER_NS UINT64_C(16)
 #define MOST          8u /* copies of one worker on their way */
 
 void fgv_beside_init(struct fgv_worker *worker)
@@ -13,7 +14,9 @@ void fgv_beside_init(struct fgv_worker *worker)
         worker->driver.cuDeviceGetAttribute(&nr_engines, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, worker->device) ==
             CUDA_SUCCESS &&
         nr_engines > 0;
-    worker->beside.credit_bytes = CREDIT_MOST;
+    worker->beside.pinned.bytes = PINNED_MOST;
+    worker->beside.staged.bytes = STAGED_MOST;
+    worker->beside.credit = &worker->beside.staged;
 }
 
 /* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
@@ -25,7 +28,7 @@ static bool has_only_copies(const struct fgv_worker *worker)
 
 static bool takes_turns(const struct fgv_worker *worker)
 {
-    return worker->beside.pinned_bytes > worker->beside.credit_bytes;
+    return worker->beside.bytes > worker->beside.credit->bytes;
 }
 
 /* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
@@ -66,8 +69,13 @@ bool fgv_beside_is_full(const struct fgv_worker *worker)
 
 bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
 {
-    worker->beside.pinned_bytes = fgv_copy_is_pinned(request) ? fgv_copy_bytes(request) : 0;
-    if (!worker->beside.is_possible || !has_only_copies(worker) || takes_turns(worker)) {
+    struct fgv_beside *beside = &worker->beside;
+    if (!beside->is_possible) {
+        return false;
+    }
+    beside->bytes = fgv_copy_bytes(request);
+    beside->credit = fgv_copy_is_pinned(request) ? &beside->pinned : &beside->staged;
+    if (!has_only_copies(worker) || takes_turns(worker)) {
         return false;
     }
     if (!worker->grantee.is_user) {
@@ -106,33 +114,43 @@ bool fgv_beside_is_before(const struct fgv_stream *stream)
 
 void fgv_beside_submitted(struct fgv_worker *worker)
 {
-    struct fgv_beside *beside = &worker->beside;
-    if (beside->credit_bytes == CREDIT_MOST) {
-        beside->filled_ns = fgv_clock_ns();
+    struct fgv_copy_credit *credit = worker->beside.credit;
+    if (!worker->beside.is_possible) {
+        return;
     }
-    beside->credit_bytes -= beside->pinned_bytes < beside->credit_bytes ? beside->pinned_bytes : beside->credit_bytes;
+    if (credit->bytes == (credit == &worker->beside.pinned ? PINNED_MOST : STAGED_MOST)) {
+        credit->filled_ns = fgv_clock_ns();
+    }
+    credit->bytes -= worker->beside.bytes < credit->bytes ? worker->beside.bytes : credit->bytes;
 }
 
-/* Not while it copies, or waits for a turn to copy: who does nothing else has none. */
-static void fill_credit(struct fgv_worker *worker, uint64_t now_ns)
+static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t per_ns, uint64_t now_ns)
+{
+    const uint64_t missing_bytes = most_bytes - credit->bytes, passed_ns = now_ns - credit->filled_ns;
+    credit->bytes += passed_ns >= missing_bytes / per_ns ? missing_bytes : passed_ns * per_ns;
+}
+
+/* That of pinned copies not while it copies, or waits for a turn to copy: who does nothing else has none. */
+static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_beside *beside = &worker->beside;
-    const uint64_t passed_ns = now_ns - beside->filled_ns;
-    beside->filled_ns = now_ns;
     if (beside->nr == 0 && beside->nr_copies == 0 && !worker->grantee.is_waiting) {
-        const uint64_t missing_bytes = CREDIT_MOST - beside->credit_bytes;
-        const bool is_full = passed_ns >= missing_bytes / CREDIT_PER_NS;
-        beside->credit_bytes += is_full ? missing_bytes : passed_ns * CREDIT_PER_NS;
+        fill(&beside->pinned, PINNED_MOST, PINNED_PER_NS, now_ns);
     }
+    fill(&beside->staged, STAGED_MOST, STAGED_PER_NS, now_ns);
+    beside->pinned.filled_ns = beside->staged.filled_ns = now_ns;
 }
 
 void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_beside *beside = &worker->beside;
-    if (beside->credit_bytes < CREDIT_MOST) {
-        fill_credit(worker, now_ns);
+    if (!beside->is_possible) {
+        return;
     }
-    if (beside->is_possible && beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
+    if (beside->pinned.bytes < PINNED_MOST || beside->staged.bytes < STAGED_MOST) {
+        fill_credits(worker, now_ns);
+    }
+    if (beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
         worker->backlog.head == worker->backlog.tail && !takes_turns(worker) && should_step_aside(worker)) {
         step_aside(worker, now_ns);
     }

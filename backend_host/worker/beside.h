@@ -7,9 +7,9 @@
  * So a copy of a worker whose kernels are done goes to the device although another vGPU has its turn, and is not
  * charged. Who holds the grant and has nothing but copies left hands it on, if it will have it back soon after.
  *
- * Copies do take from other copies. Those that a CPU stages are too slow to take much; those of a guest's pinned memory
- * can take all. So these are on credit, which comes back while a worker does not copy; without it they take turns, and
- * are charged, as kernels are.
+ * Copies do take from other copies, so they are on credit; without it they take turns, and are charged, as kernels are.
+ * Those that a CPU stages have as much as a CPU can stage, a third of what an engine can do. Those of a guest's pinned
+ * memory can take all of an engine, and their credit comes back only while a worker does not copy.
  *
  * Wrong when: kernels need what the copies do, the host's memory say. They are slowed down, and nobody is charged for
  * it.
@@ -30,15 +30,20 @@ enum fgv_submission {
     FGV_SUBMIT_BESIDE, /* a copy that is in no turn */
 };
 
+struct fgv_copy_credit {
+    uint64_t bytes;
+    uint64_t filled_ns; /* when that was so; says nothing of a full one */
+};
+
 struct fgv_beside {
-    bool is_possible;         /* the device has engines for it */
-    enum fgv_submission kind; /* of the submission at hand */
-    bool is_last_copy;        /* the newest submission is a copy */
-    uint32_t nr;              /* on their way beside others' work: not among the unfinished */
-    uint32_t nr_copies;       /* of those that are unfinished or held */
-    uint64_t pinned_bytes;    /* of the newest copy, 0: a CPU stages it */
-    uint64_t credit_bytes;
-    uint64_t filled_ns; /* the credit, when it was not full */
+    bool is_possible;               /* the device has engines for it */
+    enum fgv_submission kind;       /* of the submission at hand */
+    bool is_last_copy;              /* the newest submission is a copy */
+    uint32_t nr;                    /* on their way beside others' work: not among the unfinished */
+    uint32_t nr_copies;             /* of those that are unfinished or held */
+    uint64_t bytes;                 /* of the copy at hand, or the newest */
+    struct fgv_copy_credit *credit; /* for it */
+    struct fgv_copy_credit pinned, staged;
 };
 
 void fgv_beside_init(struct fgv_worker *worker);

@@ -12,18 +12,20 @@ import pytest
 from backend_host.worker.control import WorkerReading
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import NS_PER_S, Kernels
-from tests.backend_host.worker_harness import NO_CHUNK, SOFTGPU, Host, Served, make_region
+from tests.backend_host.worker_harness import NO_CHUNK, SOFTGPU, Guest, Host, Served, make_region
 from tests.end_to_end.host import wait_until
 
 BULK_BYTES, LARGE_BYTES = 1 << 16, 16 << 20
 SLICE_NS = 60 * NS_PER_S
-KERNEL_NS, LONG_NS = NS_PER_S // 2, 2 * NS_PER_S
+KERNEL_NS, LONG_NS = 3 * NS_PER_S // 2, 10 * NS_PER_S
 NR_SMALL, NR_LARGE, NR_STAGED = 50, 150, 200
 SEEN_NS = 25_000_000
 
 
 class Copies:
-    """A guest with heap memory and as much of the device's."""
+    """A guest with heap memory, and `nr_bytes` of the device's."""
+
+    nr_bytes = LARGE_BYTES
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -31,7 +33,7 @@ class Copies:
         self.kernels = Kernels(self.guest)
         self.host_offset = self.guest.allocate(LARGE_BYTES)
         self.guest.ok("host_register", address=self.guest.address + self.host_offset, bytes=LARGE_BYTES)
-        self.address = int(self.guest.ok("cuMemAlloc_v2", bytesize=LARGE_BYTES).dptr)
+        self.address = int(self.guest.ok("cuMemAlloc_v2", bytesize=self.nr_bytes).dptr)
         self.fill(0)
         self.guest.ok("cuCtxSynchronize")
 
@@ -80,12 +82,12 @@ def served_by(host: Host, region: Region) -> Copies:
 
 
 @contextlib.contextmanager
-def two_on(*, is_preemptive: bool) -> Iterator[tuple[Copies, Copies]]:
+def two_on(*, is_preemptive: bool, region_bytes: int = 64 << 20) -> Iterator[tuple[Copies, Copies]]:
     """One that copies, and a neighbour. Slices are so long that none ends."""
     with (
         contextlib.closing(Host(SOFTGPU, slice_ns=SLICE_NS, is_preemptive=is_preemptive)) as host,
-        make_region() as first,
-        make_region() as second,
+        make_region(region_bytes) as first,
+        make_region(region_bytes) as second,
     ):
         pair = served_by(host, first), served_by(host, second)
         wait_until(lambda: host.control.holder().vgpu is None, "nobody has the device")
@@ -208,3 +210,17 @@ def test_who_copies_pinned_memory_all_the_time_takes_turns(two: tuple[Copies, Co
     mine.end_wait(slot)
     assert neighbour.kernels.value() == 7
     assert mine.reading().nr_copies_beside == 0
+
+
+def test_more_than_a_cpu_can_stage_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest may say so of what it did not stage."""
+    monkeypatch.setattr(Guest, "NR_CHUNKS", 72)
+    monkeypatch.setattr(Copies, "nr_bytes", 72 << 20)
+    with two_on(is_preemptive=True, region_bytes=192 << 20) as (mine, neighbour):
+        begin_kernel(neighbour, KERNEL_NS)
+        mine.fetch_staged()
+        slot = mine.begin_wait()
+        wait_until(lambda: mine.reading().is_waiting, "it waits")
+        mine.end_wait(slot)
+        assert neighbour.kernels.value() == 7
+        assert mine.reading().nr_copies_beside == 0
