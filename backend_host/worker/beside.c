@@ -122,6 +122,7 @@ void fgv_beside_submitted(struct fgv_worker *worker)
         credit->filled_ns = fgv_clock_ns();
     }
     credit->bytes -= worker->beside.bytes < credit->bytes ? worker->beside.bytes : credit->bytes;
+    worker->beside.was_copying = true;
 }
 
 static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t per_ns, uint64_t now_ns)
@@ -130,13 +131,18 @@ static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t p
     credit->bytes += passed_ns >= missing_bytes / per_ns ? missing_bytes : passed_ns * per_ns;
 }
 
-/* That of pinned copies not while it copies, or waits for a turn to copy: who does nothing else has none. */
+/*
+ * That of pinned copies not while it copies, or waits for a turn to copy: who does nothing else has none. Copies that
+ * are found done may have been on their way until just now.
+ */
 static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_beside *beside = &worker->beside;
-    if (beside->nr == 0 && beside->nr_copies == 0 && !worker->grantee.is_waiting) {
+    const bool is_copying = beside->nr != 0 || beside->nr_copies != 0 || worker->grantee.is_waiting;
+    if (!is_copying && !beside->was_copying) {
         fill(&beside->pinned, PINNED_MOST, PINNED_PER_NS, now_ns);
     }
+    beside->was_copying = is_copying;
     fill(&beside->staged, STAGED_MOST, STAGED_PER_NS, now_ns);
     beside->pinned.filled_ns = beside->staged.filled_ns = now_ns;
 }

@@ -39,6 +39,7 @@ struct fgv_beside {
     bool is_possible;               /* the device has engines for it */
     enum fgv_submission kind;       /* of the submission at hand */
     bool is_last_copy;              /* the newest submission is a copy */
+    bool was_copying;               /* when credit was last seen to, or since */
     uint32_t nr;                    /* on their way beside others' work: not among the unfinished */
     uint32_t nr_copies;             /* of those that are unfinished or held */
     uint64_t bytes;                 /* of the copy at hand, or the newest */
