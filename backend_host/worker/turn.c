@@ -6,7 +6,7 @@
  * the length of what is queued matters: nothing can be taken back from the device. So the mean time of a submission is
  * known from its own history, only as many are queued as fit what is left of the slice, and at its end the grant is
  * closed, the queue runs dry, and the grant is handed over. While nobody waits but somebody did lately, no more than a
- * small part of a slice is queued, so who comes back need not wait for more than that.
+ * slice is queued, and less where the hand-over waits for all of it.
  *
  * GPU time is the time with work in flight, less what it takes to get work to an idle device and to hear of its end
  * (latency.c). It is charged when work ends and, for long kernels, as they go.
@@ -236,13 +236,16 @@ static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
     return worker->shared_ns != 0;
 }
 
-/* What may be in flight while nobody waits. Where others may be back at any moment it is little, and a slice that is
- * over by then ends soon; alone it is what keeps the device busy, so that a newcomer does not wait for seconds. */
+/* What may be in flight while nobody waits. Where others may be back at any moment it is no more than they would have
+ * to wait for anyway, and where they wait for all of it a part of that: a slice that is over by then ends soon. Alone
+ * it is what keeps the device busy, so that a newcomer does not wait for seconds. */
 static uint32_t allowance_unwaited(struct fgv_worker *worker)
 {
-    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    const struct fgv_control *control = worker->grantee.control;
+    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
+    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGV_MIN_SLICE_PART;
     uint32_t nr = worker->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
-                      ? fitting(worker, slice_ns / FGV_MIN_SLICE_PART, FGV_MIN_QUEUED)
+                      ? fitting(worker, shared_ns, FGV_MIN_QUEUED)
                       : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
     worker->mark_interval = bounded_interval(nr / FGV_MARKS_IN_QUEUE);
     if (worker->nr_unfinished >= nr && fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS) {
