@@ -31,7 +31,7 @@ REGION = "512M"
 
 @dataclass(frozen=True)
 class Synchronisation:
-    """Of one launch that is waited for: calls of the driver by name, and nanoseconds."""
+    """Of launches that are waited for: calls of the driver by name, and nanoseconds."""
 
     calls: dict[str, float]
     ns: dict[str, int]
@@ -61,12 +61,12 @@ class Scene:
         found = _COUNT.iter_unpack(content[: len(content) // _COUNT.size * _COUNT.size])
         return {name.rstrip(b"\0").decode(): nr for name, nr in found if nr}
 
-    def synchronisation(self, nr_rounds: int) -> Synchronisation:
-        """Of each of `nr_rounds`, which are measured, and twice as many, which are counted with them."""
+    def synchronisation(self, nr_rounds: int, nr_launches: int = 1) -> Synchronisation:
+        """Of each of `nr_rounds` of so many launches, which are measured, and twice as many rounds, which are counted with them."""
         before = self.calls()
-        ns = self.run("sync", str(nr_rounds))
+        ns = self.run("sync", str(nr_rounds), str(nr_launches))
         between = self.calls()
-        self.run("sync", str(2 * nr_rounds))
+        self.run("sync", str(2 * nr_rounds), str(nr_launches))
         after = self.calls()
 
         def extra(name: str) -> int:

@@ -46,6 +46,7 @@ enum {
     SWITCH,
     CREATE,
     COPY,
+    ELAPSED,
     NR_COUNTS
 };
 static const char *const names[NR_COUNTS] = {
@@ -54,6 +55,7 @@ static const char *const names[NR_COUNTS] = {
     [EVENT_WAIT] = "cuEventSynchronize", [STREAM_WAIT] = "cuStreamSynchronize",
     [CONTEXT_WAIT] = "cuCtxSynchronize", [SWITCH] = "cuCtxSetCurrent",
     [CREATE] = "cuEventCreate",          [COPY] = "cuMemcpyAsync",
+    [ELAPSED] = "cuEventElapsedTime",
 };
 
 /* In ticks of the processor's clock, which is read without anybody's counting it. */
@@ -232,6 +234,7 @@ CUresult cuCtxSynchronize(void)
 
 CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
+    enter(ELAPSED, 0);
     const uint64_t ticks = ((struct event *)hEnd)->end_ticks - ((struct event *)hStart)->end_ticks;
     *pMilliseconds = (float)((double)ticks / ticks_per_ns / 1e6);
     return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 /*
- * The guest of benchmarks.transport: `sync ROUNDS` launches an empty kernel and waits for it, `copy ROUNDS MIB` copies
- * pageable memory both ways, beside a memcpy of the same size. Prints one line each, "name value unit".
+ * The guest of benchmarks.transport: `sync ROUNDS LAUNCHES` launches an empty kernel as often and waits, `copy ROUNDS
+ * MIB` copies pageable memory both ways, beside a memcpy of the same size. Prints one line each, "name value unit".
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -43,7 +43,7 @@ static void print_times(double *ns, size_t nr)
     printf("least %.0f ns\ntenth %.0f ns\nmedian %.0f ns\n", ns[0], ns[nr / 10], ns[nr / 2]);
 }
 
-static void synchronise(size_t nr)
+static void synchronise(size_t nr, size_t nr_launches)
 {
     double *ns = malloc(nr * sizeof(*ns));
     CUmodule module;
@@ -54,7 +54,8 @@ static void synchronise(size_t nr)
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < nr; i++) {
         const double begun_ns = now_ns();
-        CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+        for (size_t launch = 0; launch < nr_launches; launch++)
+            CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
         CHECK(cuStreamSynchronize(stream));
         ns[i] = now_ns() - begun_ns;
     }
@@ -97,16 +98,16 @@ int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
-    if (argc < 3)
+    if (argc < 4)
         return 2;
-    const size_t nr = strtoul(argv[2], NULL, 10);
+    const size_t nr = strtoul(argv[2], NULL, 10), second = strtoul(argv[3], NULL, 10);
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     if (strcmp(argv[1], "sync") == 0)
-        synchronise(nr);
+        synchronise(nr, second);
     else
-        copy(nr, (argc > 3 ? strtoul(argv[3], NULL, 10) : 256) << 20);
+        copy(nr, second << 20);
     return 0;
 }

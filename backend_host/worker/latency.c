@@ -1,22 +1,11 @@
-/*
- * What it takes to get work to an idle device and to hear of its end. It is no use of the device, and a program that
- * waits for each of its kernels would pay for it every time: some 10 us, be the kernel of 20 or of 200.
- *
- * It is measured where that is possible: a launch on an idle device is put between two events of the device's own
- * clock, for the first few and for one in many after that. What passed here, less what passed there, is the latency.
- * The device comes to the first event at once and then waits for the launch, so the time that the driver takes for the
- * launch is on both clocks, and is taken off the device's.
- *
- * Wrong when: another process uses the device meanwhile. The kernel then takes longer on both clocks alike; only a
- * switch that falls between the kernel and the second event is missed.
- */
 #include "worker.h"
 
 #define FGV_LATENCY_FIRST  5u              /* so many are measured at once */
 #define FGV_LATENCY_TRIES  16u             /* in so many tries */
 #define FGV_LATENCY_EVERY  64u             /* and then one of so many */
 #define FGV_LATENCY_MAX_NS UINT64_C(50000) /* beyond that something else happened, the loading of a module say */
-#define FGV_LATENCY_WEIGHT 8u
+#define FGV_LATENCY_WEIGHT 8u              /* of all that is known; of few samples each counts as much */
+#define FGV_LATENCY_MARKS  8u              /* what has more of them is long beside any latency */
 
 /* The events stay for the next time. Where nothing comes of it, again and again, it is not tried at each launch. */
 static void let_go(struct fgv_worker *worker)
@@ -77,20 +66,41 @@ void fgv_latency_begin(struct fgv_worker *worker, CUstream stream)
         return;
     }
     latency->is_measuring = true;
-    latency->seq = worker->seq + 1; /* of the launch */
+    latency->stream = stream;
+    latency->nr_recorded = 0;
+    latency->launch_ns = 0;
     latency->begun_ns = fgv_clock_ns();
 }
 
-void fgv_latency_launched(struct fgv_worker *worker, CUstream stream, CUresult launched)
+void fgv_latency_launched(struct fgv_worker *worker, CUresult launched)
 {
     struct fgv_latency *latency = &worker->latency;
-    if (!latency->is_measuring || latency->seq != worker->seq + 1) {
-        return;
+    if (!latency->is_measuring || latency->launch_ns != 0) {
+        return; /* not the first one */
     }
     latency->launch_ns = fgv_clock_ns() - latency->begun_ns;
-    if (launched != CUDA_SUCCESS || !record(worker, 1, stream)) {
+    if (launched != CUDA_SUCCESS) {
         let_go(worker);
     }
+}
+
+void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    struct fgv_latency *latency = &worker->latency;
+    if (!latency->is_measuring) {
+        return;
+    }
+    if (stream->native != latency->stream || stream->context != latency->context ||
+        latency->nr_recorded++ == FGV_LATENCY_MARKS || !record(worker, 1, stream->native)) {
+        let_go(worker);
+    }
+}
+
+static void note(struct fgv_latency *latency, uint64_t sample_ns)
+{
+    const uint64_t known = latency->nr < FGV_LATENCY_WEIGHT ? latency->nr : FGV_LATENCY_WEIGHT - 1;
+    latency->mean_ns = (latency->mean_ns * known + sample_ns) / (known + 1);
+    latency->nr++;
 }
 
 void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
@@ -100,16 +110,12 @@ void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
     if (!latency->is_measuring) {
         return;
     }
-    if (latency->seq == worker->seq &&
+    if (latency->nr_recorded != 0 &&
         worker->driver.cuEventElapsedTime(&device_ms, latency->events[0], latency->events[1]) == CUDA_SUCCESS) {
         double here_ns = (double)(now_ns - latency->begun_ns);
         double latency_ns = here_ns + (double)latency->launch_ns - (double)device_ms * 1e6;
         if (latency_ns >= 0 && latency_ns < (double)FGV_LATENCY_MAX_NS) {
-            uint64_t sample_ns = (uint64_t)latency_ns;
-            latency->mean_ns = latency->nr == 0
-                                   ? sample_ns
-                                   : (latency->mean_ns * (FGV_LATENCY_WEIGHT - 1) + sample_ns) / FGV_LATENCY_WEIGHT;
-            latency->nr++;
+            note(latency, (uint64_t)latency_ns);
         }
     }
     let_go(worker);

@@ -138,7 +138,7 @@ CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_re
     if (result == CUDA_SUCCESS) {
         fgv_latency_begin(worker, launch.config.hStream);
         result = fgv_launch_submit(worker, &launch, launch.handle->native);
-        fgv_latency_launched(worker, launch.config.hStream, result);
+        fgv_latency_launched(worker, result);
         fgv_count(&worker->slot->nr_launches, 1);
     }
     return result;

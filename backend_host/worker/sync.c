@@ -136,6 +136,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
         settle_unmarked(worker, stream, is_being_captured);
         return false;
     }
+    fgv_latency_mark(worker, stream);
     CUresult result = worker->driver.cuEventRecord(mark->event, stream->native);
     if (result != CUDA_SUCCESS) {
         mark->next = context->free_marks;

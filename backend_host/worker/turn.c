@@ -9,7 +9,7 @@
  * slice is queued, and less where the hand-over waits for all of it.
  *
  * GPU time is the time with work in flight, less what it takes to get work to an idle device and to hear of its end
- * (latency.c). It is charged when work ends and, for long kernels, as they go.
+ * (latency.h). It is charged when work ends and, for long kernels, as they go.
  *
  * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
  * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far. Such a kernel

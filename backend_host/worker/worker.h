@@ -27,6 +27,7 @@
 #include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
+#include "latency.h"
 #include "pool.h"
 #include "ranges.h"
 #include "serve.h"
@@ -128,19 +129,6 @@ struct fgv_handles {
     struct fgv_handle *places;
     uint32_t mask;
     uint32_t nr;
-};
-
-/* How long it takes to get work to an idle device and to hear of its end; latency.c. */
-struct fgv_latency {
-    uint64_t mean_ns;
-    uint32_t nr; /* measured so far */
-    uint32_t nr_tried;
-    uint32_t nr_until_next; /* launches on an idle device until it is measured again */
-    bool is_measuring;
-    struct fgv_context *context; /* of the events, NULL: there are none */
-    CUevent events[2];           /* before and behind the launch */
-    uint64_t seq;                /* of the launch */
-    uint64_t begun_ns, launch_ns;
 };
 
 /* A request that waits for GPU work. */
@@ -393,14 +381,6 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up);
 void fgv_rest_end(struct fgv_worker *worker);
 /* When the device is looked at again. */
 uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns);
-
-/* latency.c */
-/* Right before and right behind a launch; most of the time they do nothing. */
-void fgv_latency_begin(struct fgv_worker *worker, CUstream stream);
-void fgv_latency_launched(struct fgv_worker *worker, CUstream stream, CUresult launched);
-/* The device is idle again. */
-void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns);
-void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
 
 /* serve.c */
 enum fgv_served { FGV_SERVED, FGV_SERVE_LATER };

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.transport import open_scene
 
-NR_ROUNDS = 500
+NR_ROUNDS, NR_ROWS = 500, 2000
 MEASURED_PART = 1 / 16
 """At most so many launches are put between events, to learn the device's latency."""
 
@@ -15,5 +15,14 @@ def test_a_launch_and_its_synchronisation_are_a_launch_a_mark_and_a_question() -
         assert calls["cuLaunchKernel"] == 1
         assert calls["cuEventRecord"] == pytest.approx(1, abs=2 * MEASURED_PART)
         assert calls["cuEventQuery"] == pytest.approx(1, abs=2 * MEASURED_PART)
-        assert set(calls) <= {"cuLaunchKernel", "cuEventRecord", "cuEventQuery"}
+        assert set(calls) <= {"cuLaunchKernel", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"}
+        assert calls.get("cuEventElapsedTime", 0) <= MEASURED_PART
         assert scene.run("copy", "1", "16")["from_device"] > 0
+
+
+def test_the_latency_of_launches_in_a_row_is_measured_too() -> None:
+    """Else what they are charged would rest on a stray sample, for as long as the program runs."""
+    with open_scene({"kernel_ns": 100_000}) as scene:
+        calls = scene.synchronisation(NR_ROWS, 3).calls
+        assert calls["cuLaunchKernel"] == 3
+        assert 1 / 128 <= calls["cuEventElapsedTime"] <= MEASURED_PART
