@@ -61,12 +61,15 @@ class Scene:
         found = _COUNT.iter_unpack(content[: len(content) // _COUNT.size * _COUNT.size])
         return {name.rstrip(b"\0").decode(): nr for name, nr in found if nr}
 
-    def synchronisation(self, nr_rounds: int, nr_launches: int = 1) -> Synchronisation:
-        """Of each of `nr_rounds` of so many launches, which are measured, and twice as many rounds, which are counted with them."""
+    def synchronisation(self, nr_rounds: int, nr_launches: int = 1, nr_bytes: int = 0) -> Synchronisation:
+        """Of each of `nr_rounds`, which are measured, and twice as many, which are counted with them.
+
+        A round copies `nr_bytes` to the device, 0 for nothing, launches so many kernels and waits.
+        """
         before = self.calls()
-        ns = self.run("sync", str(nr_rounds), str(nr_launches))
+        ns = self.run("sync", str(nr_rounds), str(nr_launches), str(nr_bytes))
         between = self.calls()
-        self.run("sync", str(2 * nr_rounds), str(nr_launches))
+        self.run("sync", str(2 * nr_rounds), str(nr_launches), str(nr_bytes))
         after = self.calls()
 
         def extra(name: str) -> int:

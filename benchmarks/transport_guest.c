@@ -1,6 +1,7 @@
 /*
- * The guest of benchmarks.transport: `sync ROUNDS LAUNCHES` launches an empty kernel as often and waits, `copy ROUNDS
- * MIB` copies pageable memory both ways, beside a memcpy of the same size. Prints one line each, "name value unit".
+ * The guest of benchmarks.transport: `sync ROUNDS LAUNCHES BYTES` copies so much to the device, 0 for nothing, launches
+ * an empty kernel as often and waits; `copy ROUNDS MIB` copies pageable memory both ways, beside a memcpy of the same
+ * size. Prints one line each, "name value unit".
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -43,17 +44,23 @@ static void print_times(double *ns, size_t nr)
     printf("least %.0f ns\ntenth %.0f ns\nmedian %.0f ns\n", ns[0], ns[nr / 10], ns[nr / 2]);
 }
 
-static void synchronise(size_t nr, size_t nr_launches)
+static void synchronise(size_t nr, size_t nr_launches, size_t bytes)
 {
     double *ns = malloc(nr * sizeof(*ns));
     CUmodule module;
     CUfunction function;
     CUstream stream;
+    CUdeviceptr to = 0;
+    uint8_t *from = calloc(1, bytes + 1);
+    if (bytes)
+        CHECK(cuMemAlloc_v2(&to, bytes));
     CHECK(cuModuleLoadData(&module, image));
     CHECK(cuModuleGetFunction(&function, module, "empty"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < nr; i++) {
         const double begun_ns = now_ns();
+        if (bytes)
+            CHECK(cuMemcpyHtoDAsync_v2(to, from, bytes, stream));
         for (size_t launch = 0; launch < nr_launches; launch++)
             CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
         CHECK(cuStreamSynchronize(stream));
@@ -61,6 +68,7 @@ static void synchronise(size_t nr, size_t nr_launches)
     }
     print_times(ns, nr);
     free(ns);
+    free(from);
 }
 
 /* Bytes in a nanosecond since `begun_ns`, or what was reached before. */
@@ -106,7 +114,7 @@ int main(int argc, char **argv)
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     if (strcmp(argv[1], "sync") == 0)
-        synchronise(nr, second);
+        synchronise(nr, second, argc > 4 ? strtoul(argv[4], NULL, 10) : 0);
     else
         copy(nr, second << 20);
     return 0;

@@ -49,11 +49,11 @@ static bool take_context(struct fgv_worker *worker)
     return worker->current == current;
 }
 
-void fgv_latency_begin(struct fgv_worker *worker, CUstream stream)
+void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
     struct fgv_latency *latency = &worker->latency;
     if (fgv_nr_running(worker) != 0 || worker->nr_held != 0 || worker->beside.nr != 0 || worker->nr_captures != 0 ||
-        latency->is_measuring) {
+        worker->beside.kind == FGV_SUBMIT_BESIDE || latency->is_measuring) {
         return;
     }
     if (latency->nr_until_next > 1) {
@@ -61,25 +61,25 @@ void fgv_latency_begin(struct fgv_worker *worker, CUstream stream)
         return;
     }
     latency->nr_tried++;
-    if (!worker->driver.cuEventElapsedTime || !take_context(worker) || !record(worker, 0, stream)) {
+    if (!worker->driver.cuEventElapsedTime || !take_context(worker) || !record(worker, 0, stream->native)) {
         let_go(worker);
         return;
     }
     latency->is_measuring = true;
     latency->stream = stream;
     latency->nr_recorded = 0;
-    latency->launch_ns = 0;
+    latency->submit_ns = 0;
     latency->begun_ns = fgv_clock_ns();
 }
 
-void fgv_latency_launched(struct fgv_worker *worker, CUresult launched)
+void fgv_latency_submitted(struct fgv_worker *worker, CUresult result)
 {
     struct fgv_latency *latency = &worker->latency;
-    if (!latency->is_measuring || latency->launch_ns != 0) {
+    if (!latency->is_measuring || latency->submit_ns != 0) {
         return; /* not the first one */
     }
-    latency->launch_ns = fgv_clock_ns() - latency->begun_ns;
-    if (launched != CUDA_SUCCESS) {
+    latency->submit_ns = fgv_clock_ns() - latency->begun_ns;
+    if (result != CUDA_SUCCESS) {
         let_go(worker);
     }
 }
@@ -90,8 +90,8 @@ void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream
     if (!latency->is_measuring) {
         return;
     }
-    if (stream->native != latency->stream || stream->context != latency->context ||
-        latency->nr_recorded++ == FGV_LATENCY_MARKS || !record(worker, 1, stream->native)) {
+    if (stream != latency->stream || latency->nr_recorded++ == FGV_LATENCY_MARKS ||
+        !record(worker, 1, stream->native)) {
         let_go(worker);
     }
 }
@@ -113,7 +113,7 @@ void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
     if (latency->nr_recorded != 0 &&
         worker->driver.cuEventElapsedTime(&device_ms, latency->events[0], latency->events[1]) == CUDA_SUCCESS) {
         double here_ns = (double)(now_ns - latency->begun_ns);
-        double latency_ns = here_ns + (double)latency->launch_ns - (double)device_ms * 1e6;
+        double latency_ns = here_ns + (double)latency->submit_ns - (double)device_ms * 1e6;
         if (latency_ns >= 0 && latency_ns < (double)FGV_LATENCY_MAX_NS) {
             note(latency, (uint64_t)latency_ns);
         }

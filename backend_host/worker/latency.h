@@ -2,14 +2,14 @@
  * What it takes to get work to an idle device and to hear of its end. It is no use of the device, and a program that
  * waits for each of its kernels would pay for it every time: some 10 us, be the kernel of 20 or of 200.
  *
- * It is measured where that is possible: what is submitted from a launch on an idle device until the device is idle
+ * It is measured where that is possible: what is submitted from the moment in which the device is idle until it is idle
  * again is put between two events of the device's own clock, for the first few times and for one in many after that.
  * What passed here, less what passed there, is the latency. The device comes to the first event at once and then waits
- * for the launch, so the time that the driver takes for the launch is on both clocks, and is taken off the device's.
- * The second event is recorded anew with each mark (sync.c), so the last of them is behind everything.
+ * for work, so the time that the driver takes for the first call is on both clocks, and is taken off the device's. The
+ * second event is recorded anew with each mark (sync.c), so the last of them is behind everything.
  *
  * It must be measured for all kinds of programs: were it only when a launch happens to be alone, those that launch
- * several and wait would go by a stray sample or two, and some of them be charged less than others for the same.
+ * several or copy first would go by a stray sample or two, and some of them be charged less than others for the same.
  *
  * Wrong when: another process uses the device meanwhile. The kernel then takes longer on both clocks alike; only a
  * switch that falls between the kernel and the second event is missed.
@@ -30,18 +30,18 @@ struct fgv_latency {
     uint64_t mean_ns;
     uint32_t nr; /* measured so far */
     uint32_t nr_tried;
-    uint32_t nr_until_next; /* launches on an idle device until it is measured again */
+    uint32_t nr_until_next; /* times that an idle device gets work until it is measured again */
     bool is_measuring;
-    struct fgv_context *context; /* of the events, NULL: there are none */
-    CUevent events[2];           /* before and behind what is measured */
-    CUstream stream;             /* that of the launch */
-    uint32_t nr_recorded;        /* times that the second event was */
-    uint64_t begun_ns, launch_ns;
+    struct fgv_context *context;     /* of the events, NULL: there are none */
+    CUevent events[2];               /* before and behind what is measured */
+    const struct fgv_stream *stream; /* all of it is in */
+    uint32_t nr_recorded;            /* times that the second event was */
+    uint64_t begun_ns, submit_ns;
 };
 
-/* Right before and right behind a launch; most of the time they do nothing. */
-void fgv_latency_begin(struct fgv_worker *worker, CUstream stream);
-void fgv_latency_launched(struct fgv_worker *worker, CUresult launched);
+/* Right before something is submitted, and right behind; most of the time they do nothing. */
+void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
+void fgv_latency_submitted(struct fgv_worker *worker, CUresult result);
 /* The stream is about to be marked, in its context. */
 void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* The device is idle again. */

@@ -136,9 +136,7 @@ CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_re
     (void)reply;
     CUresult result = fgv_launch_read(worker, request, &launch);
     if (result == CUDA_SUCCESS) {
-        fgv_latency_begin(worker, launch.config.hStream);
         result = fgv_launch_submit(worker, &launch, launch.handle->native);
-        fgv_latency_launched(worker, result);
         fgv_count(&worker->slot->nr_launches, 1);
     }
     return result;

@@ -20,9 +20,10 @@ def test_a_launch_and_its_synchronisation_are_a_launch_a_mark_and_a_question() -
         assert scene.run("copy", "1", "16")["from_device"] > 0
 
 
-def test_the_latency_of_launches_in_a_row_is_measured_too() -> None:
+@pytest.mark.parametrize(("nr_launches", "nr_bytes"), [(3, 0), (1, 8192)])
+def test_the_latency_of_several_in_a_row_is_measured_too(nr_launches: int, nr_bytes: int) -> None:
     """Else what they are charged would rest on a stray sample, for as long as the program runs."""
-    with open_scene({"kernel_ns": 100_000}) as scene:
-        calls = scene.synchronisation(NR_ROWS, 3).calls
-        assert calls["cuLaunchKernel"] == 3
+    with open_scene({"kernel_ns": 100_000, "copy_mb_s": 80}) as scene:
+        calls = scene.synchronisation(NR_ROWS, nr_launches, nr_bytes).calls
+        assert calls["cuLaunchKernel"] == nr_launches
         assert 1 / 128 <= calls["cuEventElapsedTime"] <= MEASURED_PART
