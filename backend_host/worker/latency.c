@@ -5,7 +5,7 @@
 #define FGV_LATENCY_EVERY  64u             /* and then one of so many */
 #define FGV_LATENCY_MAX_NS UINT64_C(50000) /* beyond that something else happened, the loading of a module say */
 #define FGV_LATENCY_WEIGHT 8u              /* of all that is known; of few samples each counts as much */
-#define FGV_LATENCY_MARKS  8u              /* what has more of them is long beside any latency */
+#define FGV_LATENCY_MARKS  64u             /* what has more of them is long beside any latency */
 
 /* The events stay for the next time. Where nothing comes of it, again and again, it is not tried at each launch. */
 static void let_go(struct fgv_worker *worker)
