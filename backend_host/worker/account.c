@@ -47,9 +47,9 @@ void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to
     charge(grantee, from_ns, to_ns, nr_sharing(grantee));
 }
 
-void fgv_grant_charge_whole(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
-    charge(grantee, from_ns, to_ns, 1);
+    charge(grantee, from_ns, to_ns, 2);
 }
 
 void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns)

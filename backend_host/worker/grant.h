@@ -99,8 +99,8 @@ void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running);
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
  * not charged again; where other vGPUs have work on the device too, it is charged in part. */
 void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
-/* The same, all of it, whoever else has work on the device. */
-void fgv_grant_charge_whole(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+/* The same, half of it, whoever else has work on the device. */
+void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The holder, of another vGPU, is not charged for the time until then: it is kept off the device. */
 void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns);
 /* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */

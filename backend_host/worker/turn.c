@@ -13,8 +13,8 @@
  *
  * On a device that preempts the grant goes on a moment before the queue has run dry, so that the next one's first
  * kernel is there when the last one ends, and does not wait for a kernel that outlives its slice by far. Such a kernel
- * runs beside the next one's at first, which costs nothing when that wants the device for a moment only; when it wants
- * more the kernel is taken off the device, where there is a way (withdraw.h), and goes on in this one's next turn.
+ * is taken off the device, where there is a way (withdraw.h), and goes on in this one's next turn. It may run beside
+ * the next one's at first, which costs nothing when that wants the device for a moment only.
  *
  * A program that waits for each of its kernels has nothing to submit for a moment after each, and would lose the rest
  * of its turn every time. So an idle holder keeps the grant for about as long as its pauses usually last, provided that
@@ -403,7 +403,9 @@ static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
     if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART && !is_hurried(worker)) {
         return false;
     }
-    make_way(worker, left_ns, now_ns);
+    if (is_hurried(worker) || !fgv_withdraw_for_next(worker, now_ns)) {
+        make_way(worker, left_ns, now_ns);
+    }
     return true;
 }
 
@@ -452,7 +454,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (!fgv_grant_has(grantee)) {
         if (try_to_make_way(worker, now_ns)) {
-            fgv_turn_leave(worker, has_pending(worker), now_ns);
+            fgv_turn_leave(worker, has_pending(worker) || fgv_turn_is_off(worker), now_ns);
         }
         return;
     }

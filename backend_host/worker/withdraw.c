@@ -44,43 +44,61 @@ static void log_refusal(const struct fgv_worker *worker, const char *what, const
     fgv_log(worker, FGV_LOG_ERROR, "%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
-/* Both keep the device from each other until it is off, and pay half of that each: the holder is charged later, when
- * nothing tells any more that it had not all of it. */
-static void withdraw(struct fgv_worker *worker)
+/* How much of that time the work still runs differs, and nobody can tell: half is charged. False: the driver refused.
+ */
+static bool take_off(struct fgv_worker *worker, uint64_t asked_ns)
 {
     struct fgv_withdrawal *withdrawal = &worker->withdrawal;
-    fgv_sync_mark_all(worker);
-    const uint64_t asked_ns = fgv_clock_ns();
-    fgv_turn_charge(worker, asked_ns);
-    fgv_grant_spare_holder(&worker->grantee, asked_ns + withdrawal->took_ns / 2);
     const struct fgv_channels_answer answer = withdrawal->hold(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal(worker, "long kernels share the device by the driver's time slices: its channels cannot be held",
                     &answer);
         withdrawal->hold = NULL;
-        return;
+        return false;
     }
     withdrawal->since_ns = fgv_clock_ns();
-    const uint64_t beside_ns = fgv_grant_beside_ns(&worker->grantee, withdrawal->since_ns);
     const uint64_t took_ns = withdrawal->since_ns - asked_ns;
     withdrawal->took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS;
     fgv_count(&worker->slot->nr_withdrawn, 1);
-    fgv_grant_charge(&worker->grantee, asked_ns, withdrawal->since_ns);
+    fgv_grant_charge_half(&worker->grantee, asked_ns, withdrawal->since_ns);
     fgv_grant_set_running(&worker->grantee, false);
     worker->busy_since_ns = worker->tail_until_ns = 0;
-    fgv_grant_reenter(&worker->grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
-}
-
-bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
-{
-    if (!is_in_the_way(worker, now_ns)) {
-        return false;
-    }
-    withdraw(worker);
     return true;
 }
 
-/* What was off the device did not run meanwhile. */
+static uint64_t begin_to_take_off(struct fgv_worker *worker)
+{
+    fgv_sync_mark_all(worker);
+    const uint64_t now_ns = fgv_clock_ns();
+    fgv_turn_charge(worker, now_ns);
+    return now_ns;
+}
+
+/* The holder pays the other half. It is charged later, when nothing tells any more that it had not all of it. */
+bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
+{
+    struct fgv_grantee *grantee = &worker->grantee;
+    const struct fgv_withdrawal *withdrawal = &worker->withdrawal;
+    if (!is_in_the_way(worker, now_ns)) {
+        return false;
+    }
+    const uint64_t asked_ns = begin_to_take_off(worker);
+    fgv_grant_spare_holder(grantee, asked_ns + withdrawal->took_ns / 2);
+    if (take_off(worker, asked_ns)) {
+        const uint64_t beside_ns = fgv_grant_beside_ns(grantee, withdrawal->since_ns);
+        fgv_grant_reenter(grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
+    }
+    return true;
+}
+
+bool fgv_withdraw_for_next(struct fgv_worker *worker, uint64_t now_ns)
+{
+    const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    return worker->withdrawal.hold && fgv_grant_next_stays(&worker->grantee) &&
+           goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
+}
+
+/* What was off the device did not run meanwhile, nor while it was brought back. */
 static void go_on(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_withdrawal *withdrawal = &worker->withdrawal;
@@ -96,15 +114,12 @@ static void go_on(struct fgv_worker *worker, uint64_t now_ns)
 
 void fgv_withdraw_end(struct fgv_worker *worker)
 {
-    const uint64_t asked_ns = fgv_clock_ns();
     const struct fgv_channels_answer answer = worker->withdrawal.hold(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal(worker, "its channels cannot be let go", &answer);
         worker->ended = "the driver does not let its work go on";
     }
-    const uint64_t now_ns = fgv_clock_ns();
-    fgv_grant_charge_whole(&worker->grantee, asked_ns, now_ns);
-    go_on(worker, now_ns);
+    go_on(worker, fgv_clock_ns());
 }
 
 void fgv_withdrawn_poll(struct fgv_worker *worker, uint64_t now_ns)

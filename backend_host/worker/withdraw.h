@@ -2,9 +2,14 @@
  * Taking this worker's own work off the device, and bringing it back: for kernels that outlive their turn and cannot go
  * in parts. See backend_host/channels for how, turn.c for whose turn it is.
  *
- * Such work runs beside the next one's at first, and is withdrawn when that uses the device for more than a moment.
- * Then the worker waits for its turn like all whose work is not on the device, and makes no call that might wait for
- * what stands still.
+ * At the end of its turn such work is withdrawn when the next one will use all of its own, judging by its last. Beside
+ * such work it might have the device at once, or not for a millisecond, and nobody could tell who is to pay: on an H200
+ * one pair of programs meets with this and another one with that. Where the next one may want the device for a moment
+ * only, the work runs on beside it, and is withdrawn when that uses the device for longer. What bringing it back takes
+ * is charged to nobody.
+ *
+ * While it is off the worker waits for its turn like all whose work is not on the device, and makes no call that might
+ * wait for what stands still.
  *
  * Wrong when the driver has changed its mind: an answer that is not as wished ends it for this worker.
  */
@@ -27,6 +32,9 @@ struct fgv_withdrawal {
 
 /* Finds out whether there is a way. */
 void fgv_withdraw_init(struct fgv_worker *worker);
+/* With the grant, at the end of a turn: withdraws what would be in the way of the next one, if that is known to want
+ * the device for long. False: nothing is, or cannot be. */
+bool fgv_withdraw_for_next(struct fgv_worker *worker, uint64_t now_ns);
 /* Without the grant: withdraws what is in the way of its holder. False: nothing is. */
 bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns);
 /* While it is off: brings it back when its turn has come. */
