@@ -166,7 +166,7 @@ def test_a_device_that_preempts_gives_its_time_in_equal_parts() -> None:
     os.close(fd)
 
 
-def test_who_is_kept_off_the_device_does_not_pay_for_that() -> None:
+def test_who_is_kept_off_the_device_does_not_pay_for_that_and_who_keeps_it_pays_half() -> None:
     fd = os.memfd_create("control")
     with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
         leaving, holder = Player(page), Player(page)
@@ -176,10 +176,11 @@ def test_who_is_kept_off_the_device_does_not_pay_for_that() -> None:
         assert holder.enter(1000)
         lib.fgv_grant_spare_holder(holder.grantee, 1500)  # nobody spares himself
         lib.fgv_grant_spare_holder(leaving.grantee, 1300)
+        lib.fgv_grant_charge_half(leaving.grantee, 1000, 1300)
         lib.fgv_grant_spare_holder(leaving.grantee, 1100)  # what is spared stays so
         holder.charge(1000, 1200)
         holder.charge(1200, 1500)
-        assert used(page, holder) == 100, "it is charged from 1300 to 1500, half of that beside the other's work"
+        assert [used(page, player) for player in (leaving, holder)] == [150, 100]
     os.close(fd)
 
 
