@@ -72,7 +72,7 @@ int fgv_control_vgpu_take(struct fgv_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->used_ns, 0);
             atomic_store(&vgpu->held_ns, 0);
             atomic_store(&vgpu->nr_grants, 0);
-            atomic_store(&vgpu->takes_whole_slices, 0);
+            atomic_store(&vgpu->has_long_turns, 0);
             atomic_store(&vgpu->charged_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */

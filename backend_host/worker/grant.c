@@ -17,8 +17,9 @@
 #include <limits.h>
 #include <signal.h>
 
-#define SLICE_TIME_BITS 48
-#define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
+#define FGV_LONG_TURN_PART 2u /* of the slice: a turn of that much or more is a long one */
+#define SLICE_TIME_BITS    48
+#define SLICE_TIME_MASK    ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 
 uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
 {
@@ -251,14 +252,15 @@ static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
     grantee->window_round_trips = 0;
 }
 
-/* Whether its turns end with their slices is what others may expect of its next one. A turn that was cut short tells
- * nothing of it. */
+/* Whether its turns take most of their slices is what others may expect of its next one. What begins late in a slice
+ * may be left for the next one, so a turn that ends a little early is none that ends at once. A turn that was cut short
+ * tells nothing of it. */
 static void note_slice(const struct fgv_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    const bool is_idle = fgv_grant_has(grantee);
-    if (is_idle || now_ns - grantee->turn_since_ns >= slice_ns / 2) {
-        atomic_store_explicit(&grantee->vgpu->takes_whole_slices, !is_idle, memory_order_relaxed);
+    const bool is_long = now_ns - grantee->turn_since_ns >= slice_ns / FGV_LONG_TURN_PART;
+    if (is_long || fgv_grant_has(grantee)) {
+        atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
     }
 }
 
@@ -399,13 +401,13 @@ bool fgv_grant_holder_stays(const struct fgv_grantee *grantee)
 {
     const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
     const struct fgv_vgpu_slot *holder = vgpu_of(grantee->control, FGV_GRANT_HOLDER(word));
-    return holder && atomic_load_explicit(&holder->takes_whole_slices, memory_order_relaxed) != 0;
+    return holder && atomic_load_explicit(&holder->has_long_turns, memory_order_relaxed) != 0;
 }
 
 bool fgv_grant_next_stays(const struct fgv_grantee *grantee)
 {
     const struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
-    return next && atomic_load_explicit(&next->takes_whole_slices, memory_order_relaxed) != 0;
+    return next && atomic_load_explicit(&next->has_long_turns, memory_order_relaxed) != 0;
 }
 
 uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)

@@ -75,7 +75,7 @@ bool fgv_grant_is_first(const struct fgv_grantee *grantee);
 bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
 /* For how long another vGPU has had the grant in one go, with work on the device now; 0: none has. */
 uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns);
-/* Whether the holder, by its last turn, will use all of its slice. */
+/* Whether the holder, by its last turn, will use most of its slice. */
 bool fgv_grant_holder_stays(const struct fgv_grantee *grantee);
 /* The same of the one that is next. */
 bool fgv_grant_next_stays(const struct fgv_grantee *grantee);

@@ -252,7 +252,7 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
 
 
-def test_whose_turns_end_with_their_slices(control: ControlPage) -> None:
+def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
     """It is expected of the next turn, and known while that lasts."""
     vgpu = control.vgpu_take()
     one, two = Player(control, vgpu), Player(control, control.vgpu_take())
@@ -277,7 +277,12 @@ def test_whose_turns_end_with_their_slices(control: ControlPage) -> None:
     assert not stays(), "it had nothing to do in its last turn"
     turn(SLICE_NS, is_closed=True)
     turn(SLICE_NS, is_closed=False)
-    assert not stays(), "at the end of its slice it had nothing to do"
+    assert stays(), "that it had nothing to do at the end of it changes nothing"
+    turn(SLICE_NS, is_closed=True)
+    turn(SLICE_NS // 4, is_closed=False)
+    assert not stays(), "it had nothing to do long before the end"
+    turn(3 * SLICE_NS // 4, is_closed=False)
+    assert stays(), "of a queue that ran dry a little early"
     turn(SLICE_NS, is_closed=True)
     lib.fgv_grantee_detach(one.grantee)
     control.vgpu_free(vgpu)
