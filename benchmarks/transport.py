@@ -23,7 +23,7 @@ from backend_host.config import PACKAGE_ROOT, load_config
 
 SOFTGPU = PACKAGE_ROOT / "build/softgpu/libcuda.so.1"
 GUEST = PACKAGE_ROOT / "build/guest/libcuda.so.1"
-SETTINGS = ("launch_ns", "record_ns", "look_ns", "kernel_ns", "copy_mb_s")
+SETTINGS = ("launch_ns", "record_ns", "look_ns", "kernel_ns", "wake_ns", "copy_mb_s")
 COUNTS_BYTES = 4096
 _COUNT = struct.Struct("24sQ")
 REGION = "512M"
@@ -61,15 +61,18 @@ class Scene:
         found = _COUNT.iter_unpack(content[: len(content) // _COUNT.size * _COUNT.size])
         return {name.rstrip(b"\0").decode(): nr for name, nr in found if nr}
 
-    def synchronisation(self, nr_rounds: int, nr_launches: int = 1, nr_bytes: int = 0) -> Synchronisation:
+    def synchronisation(
+        self, nr_rounds: int, nr_launches: int = 1, nr_bytes: int = 0, rest_us: int = 0
+    ) -> Synchronisation:
         """Of each of `nr_rounds`, which are measured, and twice as many, which are counted with them.
 
-        A round copies `nr_bytes` to the device, 0 for nothing, launches so many kernels and waits.
+        A round sleeps for `rest_us`, copies `nr_bytes` to the device, 0 for nothing, launches so many kernels and waits.
         """
         before = self.calls()
-        ns = self.run("sync", str(nr_rounds), str(nr_launches), str(nr_bytes))
+        rounds = (str(nr_launches), str(nr_bytes), str(rest_us))
+        ns = self.run("sync", str(nr_rounds), *rounds)
         between = self.calls()
-        self.run("sync", str(2 * nr_rounds), str(nr_launches), str(nr_bytes))
+        self.run("sync", str(2 * nr_rounds), *rounds)
         after = self.calls()
 
         def extra(name: str) -> int:
@@ -146,6 +149,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--record-ns", type=int, default=0, help="the same for an event's record (0)")
     parser.add_argument("--look-ns", type=int, default=0, help="the same for a question about an event or a stream (0)")
     parser.add_argument("--kernel-ns", type=int, default=0, help="from the launch to its end (0)")
+    parser.add_argument(
+        "--wake-ns", type=int, default=0, help="after a rest of a millisecond, before a kernel begins (0)"
+    )
     parser.add_argument("--copy-mb-s", type=int, default=55000, help="between host and device (55000)")
     return parser
 

@@ -1,7 +1,7 @@
 /*
- * The guest of benchmarks.transport: `sync ROUNDS LAUNCHES BYTES` copies so much to the device, 0 for nothing, launches
- * an empty kernel as often and waits; `copy ROUNDS MIB` copies pageable memory both ways, beside a memcpy of the same
- * size. Prints one line each, "name value unit".
+ * The guest of benchmarks.transport: `sync ROUNDS LAUNCHES BYTES REST_US` sleeps for so long, copies so much to the
+ * device, 0 for nothing, launches an empty kernel as often and waits; `copy ROUNDS MIB` copies pageable memory both
+ * ways, beside a memcpy of the same size. Prints one line each, "name value unit".
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -44,8 +44,9 @@ static void print_times(double *ns, size_t nr)
     printf("least %.0f ns\ntenth %.0f ns\nmedian %.0f ns\n", ns[0], ns[nr / 10], ns[nr / 2]);
 }
 
-static void synchronise(size_t nr, size_t nr_launches, size_t bytes)
+static void synchronise(size_t nr, size_t nr_launches, size_t bytes, size_t rest_us)
 {
+    const struct timespec rest = {(time_t)(rest_us / 1000000), (long)(rest_us % 1000000 * 1000)};
     double *ns = malloc(nr * sizeof(*ns));
     CUmodule module;
     CUfunction function;
@@ -58,6 +59,8 @@ static void synchronise(size_t nr, size_t nr_launches, size_t bytes)
     CHECK(cuModuleGetFunction(&function, module, "empty"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < nr; i++) {
+        if (rest_us)
+            nanosleep(&rest, NULL);
         const double begun_ns = now_ns();
         if (bytes)
             CHECK(cuMemcpyHtoDAsync_v2(to, from, bytes, stream));
@@ -106,7 +109,7 @@ int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
-    if (argc < 4)
+    if (argc < 4 || (strcmp(argv[1], "sync") == 0 && argc < 6))
         return 2;
     const size_t nr = strtoul(argv[2], NULL, 10), second = strtoul(argv[3], NULL, 10);
     CHECK(cuInit(0));
@@ -114,7 +117,7 @@ int main(int argc, char **argv)
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     if (strcmp(argv[1], "sync") == 0)
-        synchronise(nr, second, argc > 4 ? strtoul(argv[4], NULL, 10) : 0);
+        synchronise(nr, second, strtoul(argv[4], NULL, 10), strtoul(argv[5], NULL, 10));
     else
         copy(nr, second << 20);
     return 0;

@@ -8,6 +8,10 @@
  * for work, so the time that the driver takes for the first call is on both clocks, and is taken off the device's. The
  * second event is recorded anew with each mark (sync.c), so the last of them is behind everything.
  *
+ * After a rest both take longer, for a few us on a GPU and for tens on softgpu: caches are cold, and threads asleep.
+ * Where vGPUs take turns that is what each turn begins with. So it is measured by itself, or those that have more and
+ * shorter turns would pay more for the same.
+ *
  * It must be measured for all kinds of programs: were it only when a launch happens to be alone, those that launch
  * several or copy first would go by a stray sample or two, and some of them be charged less than others for the same.
  *
@@ -26,22 +30,29 @@ struct fgv_context;
 struct fgv_stream;
 struct fgv_worker;
 
-struct fgv_latency {
+/* Of what an idle device gets: soon after its last work, or after a rest. */
+struct fgv_latency_samples {
     uint64_t mean_ns;
     uint32_t nr; /* measured so far */
     uint32_t nr_tried;
     uint32_t nr_until_next; /* times that an idle device gets work until it is measured again */
-    bool is_measuring;
-    struct fgv_context *context;     /* of the events, NULL: there are none */
-    CUevent events[2];               /* before and behind what is measured */
-    const struct fgv_stream *stream; /* all of it is in */
-    uint32_t nr_recorded;            /* times that the second event was */
+};
+
+struct fgv_latency {
+    struct fgv_latency_samples soon, rested;
+    struct fgv_latency_samples *measuring; /* NULL: it is not being measured */
+    struct fgv_context *context;           /* of the events, NULL: there are none */
+    CUevent events[2];                     /* before and behind what is measured */
+    const struct fgv_stream *stream;       /* all of it is in */
+    uint32_t nr_recorded;                  /* times that the second event was */
     uint64_t begun_ns, submit_ns;
 };
 
 /* Right before something is submitted, and right behind; most of the time they do nothing. */
 void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
 void fgv_latency_submitted(struct fgv_worker *worker, CUresult result);
+/* Of what an idle device gets at this moment; 0 while nothing is known. */
+uint64_t fgv_latency_ns(const struct fgv_worker *worker, uint64_t now_ns);
 /* The stream is about to be marked, in its context. */
 void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* The device is idle again. */

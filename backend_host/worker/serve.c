@@ -136,7 +136,9 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         fgv_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
-    fgv_latency_submitted(worker, result);
+    if (worker->latency.measuring) {
+        fgv_latency_submitted(worker, result);
+    }
     if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgv_stream_is_captured(worker, stream))) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);

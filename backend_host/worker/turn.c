@@ -57,7 +57,7 @@ void fgv_turn_started(struct fgv_worker *worker)
 {
     uint64_t now_ns = fgv_clock_ns();
     uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
-    worker->busy_since_ns = from_ns + worker->latency.mean_ns;
+    worker->busy_since_ns = from_ns + fgv_latency_ns(worker, from_ns);
     fgv_grant_set_running(&worker->grantee, true);
     worker->last_finish_ns = from_ns;
     worker->burst_since_ns = from_ns;

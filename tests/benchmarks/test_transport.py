@@ -5,6 +5,7 @@ import pytest
 from benchmarks.transport import open_scene
 
 NR_ROUNDS, NR_ROWS = 500, 2000
+NR_RESTS, REST_US = 320, 2000
 MEASURED_PART = 1 / 16
 """At most so many launches are put between events, to learn the device's latency."""
 
@@ -27,3 +28,10 @@ def test_the_latency_of_several_in_a_row_is_measured_too(nr_launches: int, nr_by
         calls = scene.synchronisation(NR_ROWS, nr_launches, nr_bytes).calls
         assert calls["cuLaunchKernel"] == nr_launches
         assert 1 / 128 <= calls["cuEventElapsedTime"] <= MEASURED_PART
+
+
+def test_the_latency_after_a_rest_is_measured_by_itself_and_more_often() -> None:
+    """Vgpus that take turns begin each of them with it, and seldom: what they launch in between tells nothing of it."""
+    with open_scene({"kernel_ns": 100_000, "wake_ns": 100_000}) as scene:
+        calls = scene.synchronisation(NR_RESTS, rest_us=REST_US).calls
+        assert 1 / 48 <= calls["cuEventElapsedTime"] <= MEASURED_PART
