@@ -6,6 +6,8 @@ from benchmarks.transport import open_scene
 
 NR_ROUNDS, NR_ROWS = 500, 2000
 NR_RESTS, REST_US = 320, 2000
+NR_TURNS, NR_QUEUED = 640, 800
+LEAST_MARKS, MOST_MARKS = 12, 60
 MEASURED_PART = 1 / 16
 """At most so many launches are put between events, to learn the device's latency."""
 
@@ -28,6 +30,14 @@ def test_the_latency_of_several_in_a_row_is_measured_too(nr_launches: int, nr_by
         calls = scene.synchronisation(NR_ROWS, nr_launches, nr_bytes).calls
         assert calls["cuLaunchKernel"] == nr_launches
         assert 1 / 128 <= calls["cuEventElapsedTime"] <= MEASURED_PART
+
+
+def test_the_latency_of_whole_turns_is_measured_too() -> None:
+    """Of a queue so long that its end is looked for dozens of times before it comes."""
+    with open_scene({"kernel_ns": 2_000}) as scene:
+        calls = scene.synchronisation(NR_TURNS, NR_QUEUED).calls
+        assert LEAST_MARKS < calls["cuEventRecord"] < MOST_MARKS
+        assert calls["cuEventElapsedTime"] >= 1 / 128
 
 
 def test_the_latency_after_a_rest_is_measured_by_itself_and_more_often() -> None:
