@@ -9,14 +9,16 @@
  * second event is recorded anew with each mark (sync.c), so the last of them is behind everything.
  *
  * After a rest both take longer, for a few us on a GPU and for tens on softgpu: caches are cold, and threads asleep.
- * Where vGPUs take turns that is what each turn begins with. So it is measured by itself, or those that have more and
- * shorter turns would pay more for the same.
+ * Where vGPUs take turns that is what each turn begins with, and on a GPU the device's own switch to this one is in it,
+ * since it comes to the first event behind that: it is nobody's use of the device. So it is measured by itself, or
+ * those that have more and shorter turns would pay more for the same.
  *
  * It must be measured for all kinds of programs: were it only when a launch happens to be alone, those that launch
  * several or copy first would go by a stray sample or two, and some of them be charged less than others for the same.
  *
  * Wrong when: another process uses the device meanwhile. The kernel then takes longer on both clocks alike; only a
- * switch that falls between the kernel and the second event is missed.
+ * switch that falls between the kernel and the second event is missed. And for what never runs dry within so many marks
+ * nothing is measured: it pays for the switch.
  */
 #ifndef BACKEND_HOST_LATENCY_H
 #define BACKEND_HOST_LATENCY_H
