@@ -167,9 +167,9 @@ def test_who_was_withdrawn_did_not_sleep(two: Two) -> None:
     wait_until(lambda: two.reading().stalled_since_ns != 0, "it is on the device")
     for _ in range(2 * SLICE_NS // SHORT_NS):
         two.other.late(2, ns=SHORT_NS)
-    wait_until(lambda: two.asked() == "h", "it is off the device")
+    wait_until(lambda: two.asked_by(0) == "h", "it is off the device")
     two.host.control.set_standing(0, -1.0, per_ns=0.0, charged_ns=0)
-    wait_until(lambda: two.asked().startswith("hl"), "its turn has come")
+    wait_until(lambda: two.asked_by(0) == "hl", "its turn has come")
     assert two.others.gpu_ns() >= SLICE_NS // 2
 
 
