@@ -59,7 +59,7 @@ struct fgv_vgpu_slot {
     _Atomic uint32_t is_used;
     /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
     _Atomic uint32_t bell;
-    _Atomic uint32_t has_long_turns; /* its last turn took most of its slice */
+    _Atomic uint32_t has_long_turns; /* its last turn took its slice, or nearly */
     uint32_t reserved0;
     _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
     _Atomic uint64_t used_ns;          /* GPU time charged so far */

@@ -17,9 +17,9 @@
 #include <limits.h>
 #include <signal.h>
 
-#define FGV_LONG_TURN_PART 2u /* of the slice: a turn of that much or more is a long one */
-#define SLICE_TIME_BITS    48
-#define SLICE_TIME_MASK    ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
+#define FGV_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
+#define SLICE_TIME_BITS 48
+#define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 
 uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
 {
@@ -258,8 +258,10 @@ static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 static void note_slice(const struct fgv_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    const bool is_long = now_ns - grantee->turn_since_ns >= slice_ns / FGV_LONG_TURN_PART;
-    if (is_long || fgv_grant_has(grantee)) {
+    const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
+    const bool is_idle = fgv_grant_has(grantee);
+    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGV_EARLY_PART && turn_ns <= slice_ns);
+    if (is_idle || turn_ns >= slice_ns / 2) {
         atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
     }
 }

@@ -281,7 +281,7 @@ def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
     turn(SLICE_NS, is_closed=True)
     turn(SLICE_NS // 4, is_closed=False)
     assert not stays(), "it had nothing to do long before the end"
-    turn(3 * SLICE_NS // 4, is_closed=False)
+    turn(15 * SLICE_NS // 16, is_closed=False)
     assert stays(), "of a queue that ran dry a little early"
     turn(SLICE_NS, is_closed=True)
     lib.fgv_grantee_detach(one.grantee)
