@@ -42,23 +42,6 @@ __attribute__((target("avx512f"))) void fgv_bulk_lines_avx512(uint8_t *to, const
     }
 }
 
-__attribute__((target("avx512f"))) void fgv_bulk_stage_avx512(uint8_t *to, const uint8_t *from, size_t bytes)
-{
-    for (size_t at = 0; at < bytes; at += LINE_BYTES) {
-        ask_for(from + at);
-        _mm512_storeu_si512(to + at, _mm512_loadu_si512(from + at));
-    }
-}
-
-void fgv_bulk_stage(uint8_t *to, const uint8_t *from, size_t bytes)
-{
-    const bool is_large = bytes >= FGV_STREAM_MIN_BYTES && __builtin_cpu_supports("avx512f");
-    const size_t lines = is_large ? bytes & ~(size_t)(LINE_BYTES - 1) : 0;
-    if (is_large)
-        fgv_bulk_stage_avx512(to, from, lines);
-    memcpy(to + lines, from + lines, bytes - lines);
-}
-
 void fgv_bulk_copy(uint8_t *to, const uint8_t *from, size_t bytes)
 {
     if (bytes < FGV_STREAM_MIN_BYTES) {

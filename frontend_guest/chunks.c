@@ -8,13 +8,8 @@
 /* One bit for each chunk that was left behind. */
 static _Atomic uint64_t left_behind[FGV_MAX_CHUNKS / 64];
 
-bool fgv_chunk_try(uint32_t *chunk)
+bool fgv_chunk_take_over(uint32_t *chunk)
 {
-    int32_t taken = fgv_pool_take(&fgv_guest.free_chunks, 0);
-    if (taken >= 0) {
-        *chunk = (uint32_t)taken;
-        return true;
-    }
     for (uint32_t i = 0; i < fgv_guest.nr_chunks; i++) {
         uint64_t bit = UINT64_C(1) << (i % 64);
         if ((atomic_load_explicit(&left_behind[i / 64], memory_order_acquire) & bit) == 0 ||
@@ -26,6 +21,15 @@ bool fgv_chunk_try(uint32_t *chunk)
         return true;
     }
     return false;
+}
+
+bool fgv_chunk_try(uint32_t *chunk)
+{
+    int32_t taken = fgv_pool_take(&fgv_guest.free_chunks, 0);
+    if (taken < 0)
+        return fgv_chunk_take_over(chunk);
+    *chunk = (uint32_t)taken;
+    return true;
 }
 
 bool fgv_chunk_take(uint32_t *chunk)

@@ -20,8 +20,10 @@ static inline uint64_t fgv_chunk_offset(uint32_t chunk)
     return (uint64_t)chunk * fgv_guest.chunk_bytes;
 }
 
-/* A chunk, now; false when none is to be had. */
+/* A chunk, now; false when none is to be had. Of those left behind only if there is no other. */
 bool fgv_chunk_try(uint32_t *chunk);
+/* One that was left behind and that the worker is through with, now. */
+bool fgv_chunk_take_over(uint32_t *chunk);
 /* A chunk, waiting for one; false when the worker is gone. */
 bool fgv_chunk_take(uint32_t *chunk);
 void fgv_chunk_give(uint32_t chunk);

@@ -22,7 +22,7 @@ uint32_t fgv_convoy_remove(struct fgv_convoy *convoy, uint32_t *bytes)
 
 CUresult fgv_convoy_chunk(struct fgv_convoy *convoy, uint32_t *chunk)
 {
-    if (convoy->nr < FGV_CONVOY_MAX && fgv_chunk_try(chunk))
+    if (convoy->nr < FGV_CONVOY_MAX && (fgv_chunk_take_over(chunk) || fgv_chunk_try(chunk)))
         return CUDA_SUCCESS;
     if (convoy->nr == 0)
         return fgv_chunk_take(chunk) ? CUDA_SUCCESS : fgv_client_lost();

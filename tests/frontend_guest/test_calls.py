@@ -26,6 +26,17 @@ def test_copies_of_every_size(run_answered: RunScene) -> None:
     assert not [line for line in scene.answered if line.startswith("from place 0")]
 
 
+def test_each_direction_keeps_its_chunks(run_answered: RunScene) -> None:
+    scene = run_answered("rounds")
+    sent, fetched = (
+        [int(line.split()[-1]) for line in scene.answered if line.startswith(f"{way} device: chunk")]
+        for way in ("to", "from")
+    )
+    assert (len(sent), len(fetched)) == (9, 9)
+    assert sent[:3] == sent[3:6] == sent[6:]
+    assert not set(sent) & set(fetched)
+
+
 def test_errors_come_later(run_answered: RunScene) -> None:
     scene = run_answered("errors")
     assert sorted(scene.said[:2]) != ["next: CUDA_SUCCESS", "synchronize: CUDA_SUCCESS"]

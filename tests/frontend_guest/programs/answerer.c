@@ -68,8 +68,10 @@ static void copy_to(const struct fgv_consumed *record, const void *fixed, const 
                                                 : region.base + (request->source - layout.address);
     memcpy(device + (request->destination - DEVICE_BASE), from, request->bytes);
     printf("to place %u bytes %" PRIu64 " stream %" PRIx64 "\n", request->place, request->bytes, request->stream);
-    if (request->place == 1)
+    if (request->place == 1) {
+        printf("to device: chunk %u\n", request->chunk);
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
+    }
     answer(record, CUDA_SUCCESS, NULL, 0);
 }
 
@@ -80,8 +82,10 @@ static void copy_from(const struct fgv_consumed *record, const void *fixed)
         request->place == 1 ? arena(request->destination) : region.base + (request->destination - layout.address);
     memcpy(to, device + (request->source - DEVICE_BASE), request->bytes);
     printf("from place %u bytes %" PRIu64 " stream %" PRIx64 "\n", request->place, request->bytes, request->stream);
-    if (request->place == 1)
+    if (request->place == 1) {
+        printf("from device: chunk %u\n", request->chunk);
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
+    }
     answer(record, CUDA_SUCCESS, NULL, 0);
 }
 

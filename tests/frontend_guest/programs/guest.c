@@ -80,6 +80,18 @@ static void scene_copies(void)
     puts("copied");
 }
 
+/* The same there and back, as programs in rounds do. */
+static void scene_rounds(void)
+{
+    char *data = calloc(1, memory_bytes);
+    begin_with_memory();
+    for (int round = 0; round < 3; round++) {
+        must(cuMemcpyHtoD_v2(memory, data, 3 << 20), "to");
+        must(cuMemcpyDtoH_v2(data, memory, 3 << 20), "from");
+    }
+    free(data);
+}
+
 static void scene_errors(void)
 {
     begin_with_memory();
@@ -399,6 +411,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } scenes[] = {
         {"copies", scene_copies},
+        {"rounds", scene_rounds},
         {"errors", scene_errors},
         {"death", scene_death},
         {"threads", scene_threads},
