@@ -135,7 +135,7 @@ def test_a_persistent_kernel_that_does_not_stop_is_not_waited_for_where_the_devi
             host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
         long.count(ns=ENDLESS_NS)
         wait_until(lambda: long.reading().nr_parts == 1, "it is on the device")
-        other.count(nr_blocks=1)
+        other.count(nr_blocks=1, ns=ENDLESS_NS)
         wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
         assert long.reading().nr_sliced == 0  # it goes on
         assert long.reading().stalled_since_ns != 0
