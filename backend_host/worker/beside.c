@@ -51,7 +51,7 @@ static void step_aside(struct fgv_worker *worker, uint64_t now_ns)
     worker->beside.nr += worker->nr_unfinished;
     fgv_count(&worker->slot->nr_copies_beside, worker->nr_unfinished);
     worker->nr_unfinished = worker->beside.nr_copies = 0;
-    fgv_turn_finished(worker, 0, now_ns);
+    fgv_turn_finished(worker, 0, 0, now_ns);
     fgv_turn_leave(worker, false, now_ns);
     worker->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
 }

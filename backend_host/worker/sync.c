@@ -320,7 +320,7 @@ void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUre
     for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
         finish_stream(worker, stream, result);
     }
-    fgv_turn_finished(worker, 0, fgv_clock_ns());
+    fgv_turn_finished(worker, 0, 0, fgv_clock_ns());
 }
 
 /* Looks at the first marks of one stream. */
@@ -350,7 +350,7 @@ static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
 
 bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
-    uint32_t before = worker->nr_unfinished;
+    const uint32_t before = worker->nr_unfinished, copies_before = worker->beside.nr_copies;
     bool is_progress = false;
     struct fgv_stream **link = &worker->busy;
     while (*link) {
@@ -371,7 +371,7 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         if (worker->busy_since_ns == 0) {
             worker->busy_since_ns = worker->polled_ns; /* it began and ended since nothing ran */
         }
-        fgv_turn_finished(worker, before - worker->nr_unfinished, now_ns);
+        fgv_turn_finished(worker, before - worker->nr_unfinished, copies_before - worker->beside.nr_copies, now_ns);
     }
     worker->polled_ns = now_ns;
     if (worker->busy_since_ns == 0 && fgv_nr_running(worker) != 0) {

@@ -77,15 +77,35 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
     }
 }
 
-void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
+/* What so many submissions take, `nr_copies` of them copies, by what those before them took; 0: not known. */
+static uint64_t expected_ns(const struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies)
 {
+    const uint32_t nr_others = nr - nr_copies;
+    const bool is_known = (nr_copies == 0 || worker->copy_ns != 0) && (nr_others == 0 || worker->work_ns != 0);
+    return is_known ? worker->copy_ns * nr_copies + worker->work_ns * nr_others : worker->mean_ns * nr;
+}
+
+static void note_lengths(struct fgv_worker *worker, uint64_t took_ns, uint32_t nr, uint32_t nr_copies)
+{
+    const uint64_t copies_ns = worker->copy_ns * nr_copies;
+    worker->mean_ns = mean_with(worker->mean_ns, took_ns / nr);
+    if (nr_copies == nr) {
+        worker->copy_ns = mean_with(worker->copy_ns, took_ns / nr);
+    } else if (took_ns > copies_ns) {
+        worker->work_ns = mean_with(worker->work_ns, (took_ns - copies_ns) / (nr - nr_copies));
+    }
+}
+
+void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
+{
+    nr_copies = nr_copies < nr ? nr_copies : nr;
     if (nr != 0 && now_ns > worker->last_finish_ns) {
-        uint64_t due_ns = worker->last_finish_ns + worker->mean_ns * nr;
-        if (worker->mean_ns != 0) {
-            fgv_habit_note(&worker->due_error, now_ns > due_ns ? now_ns - due_ns : due_ns - now_ns);
+        const uint64_t took_ns = now_ns - worker->last_finish_ns;
+        const uint64_t usual_ns = expected_ns(worker, nr, nr_copies);
+        if (usual_ns != 0) {
+            fgv_habit_note(&worker->due_error, took_ns > usual_ns ? took_ns - usual_ns : usual_ns - took_ns);
         }
-        uint64_t sample_ns = (now_ns - worker->last_finish_ns) / nr;
-        worker->mean_ns = mean_with(worker->mean_ns, sample_ns);
+        note_lengths(worker, took_ns, nr, nr_copies);
         worker->last_finish_ns = now_ns;
     }
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
@@ -368,8 +388,8 @@ static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
  * more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    uint64_t end_ns = worker->last_finish_ns + worker->mean_ns * fgv_nr_running(worker);
-    if (worker->mean_ns == 0 || now_ns > end_ns + FGV_LEAD_NS) {
+    const uint64_t end_ns = fgv_turn_end_ns(worker);
+    if (end_ns == 0 || now_ns > end_ns + FGV_LEAD_NS) {
         return UINT64_MAX;
     }
     return end_ns > now_ns ? end_ns - now_ns : 0;
@@ -494,11 +514,23 @@ void fgv_turn_end(struct fgv_worker *worker)
     }
 }
 
+/* When so many will have ended, 0: not known. */
+static uint64_t end_of_ns(const struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies)
+{
+    const uint64_t takes_ns = expected_ns(worker, nr, nr_copies < nr ? nr_copies : nr);
+    return takes_ns != 0 ? worker->last_finish_ns + takes_ns : 0;
+}
+
+uint64_t fgv_turn_end_ns(const struct fgv_worker *worker)
+{
+    return end_of_ns(worker, fgv_nr_running(worker), worker->beside.nr_copies);
+}
+
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
 {
     const struct fgv_mark *mark = worker->busy && worker->beside.nr == 0 ? worker->busy->first_mark : NULL;
-    uint32_t nr = mark ? mark->nr_submissions : worker->nr_unfinished;
-    return worker->mean_ns != 0 && nr != 0 ? worker->last_finish_ns + worker->mean_ns * nr : 0;
+    return mark ? end_of_ns(worker, mark->nr_submissions, mark->nr_copies)
+                : end_of_ns(worker, worker->nr_unfinished, worker->beside.nr_copies);
 }
 
 bool fgv_turn_may_change(const struct fgv_worker *worker)

@@ -214,6 +214,7 @@ struct fgv_worker {
     uint64_t last_finish_ns;
     struct fgv_latency latency;
     uint64_t mean_ns;          /* of one submission, 0: unknown */
+    uint64_t work_ns, copy_ns; /* the same of those that are no copies, and of copies */
     uint64_t idle_since_ns;    /* holding the grant with nothing to do */
     uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
     uint32_t hurried_sequence; /* of the grant that is given back before the slice is over, for a newcomer */
@@ -357,13 +358,15 @@ void fgv_turn_pause(struct fgv_worker *worker);
 void fgv_turn_end_begin(struct fgv_worker *worker);
 void fgv_turn_end(struct fgv_worker *worker);
 void fgv_turn_started(struct fgv_worker *worker);
-void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns);
+/* So many submissions have ended, `nr_copies` of them copies. */
+void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns);
 /* What is on the device, up to now. */
 void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns);
 /* What is left when the grant goes on may be done late: the device gives the next one a time slice of its own first. */
 #define FGV_TAIL_NS UINT64_C(5000000)
-/* When the next submission should be done, by how long they took so far; 0: unknown. */
+/* When the next mark should be done, and all that runs, by how long submissions took so far; 0: unknown. */
 uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
+uint64_t fgv_turn_end_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 /* Gives the grant back. `wants_more` as in fgv_grant_leave. */
 void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns);
