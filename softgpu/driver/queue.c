@@ -23,6 +23,7 @@ static struct CUstream_st *ready_tail;
 static uint32_t nr_ready;
 static uint32_t nr_executors;
 static uint32_t nr_idle;
+static uint32_t nr_returning; /* have run a command and look for the next before they give up the lock */
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 
 static bool may_run(const struct sgp_command *command)
@@ -102,9 +103,10 @@ static void make_ready(struct CUstream_st *stream)
         ready_head = stream;
     ready_tail = stream;
     nr_ready++;
-    if (nr_ready > nr_idle && nr_executors < MAX_EXECUTORS)
+    if (nr_ready > nr_idle + nr_returning && nr_executors < MAX_EXECUTORS)
         executor_create();
-    pthread_cond_signal(&work);
+    if (nr_ready > nr_returning)
+        pthread_cond_signal(&work);
 }
 
 /* Completes what needs no thread; returns whether anything completed. A stream that is left with a command that may run
@@ -144,21 +146,18 @@ static void streams_advance(void)
     sgp_notify();
 }
 
-/* With the lock, given up while the command runs. */
-static void run_head(struct CUstream_st *stream)
+/* With the lock, given up while the command runs, and a reference. */
+static CUresult run_head(struct CUstream_st *stream)
 {
     struct sgp_command *command = stream->head;
     CUresult result;
 
-    sgp_object_hold(stream);
     stream->is_running = true;
     sgp_unlock();
     result = command->run(command);
     sgp_lock();
     stream->is_running = false;
-    complete_head(stream, result);
-    streams_advance();
-    sgp_object_release(stream);
+    return result;
 }
 
 static void *executor_main(void *unused)
@@ -168,6 +167,7 @@ static void *executor_main(void *unused)
     sgp_lock();
     for (;;) {
         struct CUstream_st *stream = ready_head;
+        CUresult result;
 
         if (!stream) {
             nr_idle++;
@@ -180,14 +180,13 @@ static void *executor_main(void *unused)
             ready_tail = NULL;
         nr_ready--;
         stream->is_ready = false;
-        if (is_skipped(stream)) {
-            sgp_object_hold(stream);
-            complete_head(stream, CUDA_SUCCESS);
-            streams_advance();
-            sgp_object_release(stream);
-        } else {
-            run_head(stream);
-        }
+        sgp_object_hold(stream);
+        result = is_skipped(stream) ? CUDA_SUCCESS : run_head(stream);
+        nr_returning++;
+        complete_head(stream, result);
+        streams_advance();
+        nr_returning--;
+        sgp_object_release(stream);
     }
     return NULL;
 }
@@ -281,10 +280,12 @@ CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_comman
     result = append(stream, command);
     sequence = stream->nr_submitted;
     if (!result) {
-        if (stream->head == command && !stream->is_running && may_run(command) && command->run && !is_skipped(stream))
-            run_head(stream);
-        else if (stream_advance(stream))
+        if (stream->head == command && !stream->is_running && may_run(command) && command->run && !is_skipped(stream)) {
+            complete_head(stream, run_head(stream));
             streams_advance();
+        } else if (stream_advance(stream)) {
+            streams_advance();
+        }
         sgp_queue_wait(stream, sequence);
         result = stream->context->error;
     }
