@@ -3,6 +3,7 @@
  * here, so that no nvcc is needed. Prints what a test looks for, a line each; waits for a line on its standard input
  * where a test has something to do meanwhile.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -385,6 +386,46 @@ static int case_order(const char *argument)
     return works();
 }
 
+static int nr_threads(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    int nr = 0;
+
+    while (readdir(threads))
+        nr++;
+    closedir(threads);
+    return nr;
+}
+
+/* A row of commands in one stream, each of which has another behind it when it ends. */
+static int case_row(const char *argument)
+{
+    volatile unsigned int *flags;
+    void *parameters[] = {&flags};
+    CUevent event;
+    CUdeviceptr out;
+    int nr_before;
+
+    (void)argument;
+    start();
+    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
+    CHECK(cuMemAlloc_v2(&out, 64));
+    CHECK(cuEventCreate(&event, 0));
+    flags[0] = flags[1] = 0;
+    CHECK(launch("hold", 1, 1, parameters));
+    while (!flags[0])
+        usleep(100);
+    nr_before = nr_threads();
+    for (int i = 0; i < 20; i++) {
+        CHECK(cuMemsetD32Async(out, 1, 1, NULL));
+        CHECK(cuEventRecord(event, NULL));
+    }
+    flags[1] = 1;
+    CHECK(cuCtxSynchronize());
+    printf("threads %+d\n", nr_threads() - nr_before);
+    return works();
+}
+
 /* More blocks than cores, each of which waits for all others: only a cooperative launch promises that. */
 static int case_cooperative(const char *argument)
 {
@@ -476,6 +517,7 @@ static const struct test_case cases[] = {
     {"own_fault", case_own_fault},
     {"threads", case_threads},
     {"order", case_order},
+    {"row", case_row},
     {"cooperative", case_cooperative},
     {"two_devices", case_two_devices},
     {"misaligned", case_misaligned},

@@ -80,6 +80,11 @@ def test_order_of_streams(device: Device) -> None:
     ]
 
 
+def test_a_row_of_commands_in_a_stream_needs_one_thread(device: Device) -> None:
+    """Who ends one takes the next; nobody else is woken for it."""
+    assert device.run_case("row").stdout.splitlines() == ["threads +0", "PASS"]
+
+
 def test_wrong_calls_are_refused(device: Device) -> None:
     result = device.run_case("wrong_calls")
     assert result.stdout.splitlines() == [
