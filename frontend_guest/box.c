@@ -82,7 +82,7 @@ static bool is_whole(const struct fgv_box_side *side, const struct piece *piece)
 static void piece_pack(const struct fgv_box *box, const struct piece *piece, uint8_t *chunk)
 {
     if (is_whole(&box->from, piece)) {
-        fgv_bulk_copy(chunk, (const uint8_t *)(uintptr_t)row_address(&box->from, piece, 0, 0), piece_bytes(piece));
+        fgv_chunk_stage(chunk, (const uint8_t *)(uintptr_t)row_address(&box->from, piece, 0, 0), piece_bytes(piece));
         return;
     }
     for (uint64_t z = 0; z < piece->depth; z++)

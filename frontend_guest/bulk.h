@@ -10,7 +10,7 @@
  * and 1.13. 256 MiB, which no cache holds, gained nothing, and lost 1 and 12 % with SSE2's.
  *
  * Wrong when: the program reads what it copied at once and it would have fitted in the cache. Small copies therefore
- * stay with memcpy. Or when it is a processor that reads the arena, as softgpu does.
+ * stay with memcpy. Or when it is the processor that reads the arena: see fgv_chunk_stage.
  */
 #ifndef FRONTEND_GUEST_BULK_H
 #define FRONTEND_GUEST_BULK_H

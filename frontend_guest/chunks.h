@@ -20,6 +20,9 @@ static inline uint64_t fgv_chunk_offset(uint32_t chunk)
     return (uint64_t)chunk * fgv_guest.chunk_bytes;
 }
 
+/* What goes to the device, into a chunk. */
+void fgv_chunk_stage(uint8_t *chunk, const uint8_t *from, uint64_t bytes);
+
 /* A chunk, now; false when none is to be had. Of those left behind only if there is no other. */
 bool fgv_chunk_try(uint32_t *chunk);
 /* One that was left behind and that the worker is through with, now. */

@@ -64,7 +64,7 @@ static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_
         result = fgv_convoy_chunk(&convoy, &chunk);
         if (result != CUDA_SUCCESS)
             break;
-        fgv_bulk_copy(fgv_chunk_memory(chunk), source, part);
+        fgv_chunk_stage(fgv_chunk_memory(chunk), source, part);
         fgv_chunk_arm(chunk);
         result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
