@@ -49,7 +49,7 @@ void fgv_rest_init(struct fgv_worker *worker)
 static uint64_t watch_ns(const struct fgv_worker *worker)
 {
     const uint64_t late_ns =
-        fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->due_error, 0);
+        fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->due.error, 0);
     return late_ns < worker->watch_most_ns ? late_ns : worker->watch_most_ns;
 }
 
@@ -64,7 +64,7 @@ static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t no
 
 uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (worker->quiet_since_ns == 0 || is_due(worker, fgv_turn_due_ns(worker), now_ns)) {
+    if (worker->quiet_since_ns == 0 || is_due(worker, fgv_due_mark_ns(worker), now_ns)) {
         return 0;
     }
     return now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART;
@@ -78,7 +78,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 /* How long to leave the device alone while it works; 0: its next end is due. */
 static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
 {
-    uint64_t due_ns = fgv_turn_due_ns(worker);
+    uint64_t due_ns = fgv_due_mark_ns(worker);
     if (is_due(worker, due_ns, now_ns)) {
         return 0;
     }

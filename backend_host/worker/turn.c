@@ -23,8 +23,8 @@
  *
  * Large launches go in parts (parts.c), each of them a submission here. Copies may need no turn (beside.c).
  *
- * Wrong when: kernels of one program differ by orders of magnitude. The mean lags behind, and a slice overruns by what
- * was queued.
+ * Wrong when: kernels of one program differ by orders of magnitude. Their mean (due.h) lags behind, and a slice
+ * overruns by what was queued.
  */
 #include "worker.h"
 
@@ -63,11 +63,6 @@ void fgv_turn_started(struct fgv_worker *worker)
     worker->burst_since_ns = from_ns;
 }
 
-static uint64_t mean_with(uint64_t mean_ns, uint64_t sample_ns)
-{
-    return mean_ns == 0 ? sample_ns : (mean_ns * 3 + sample_ns) / 4;
-}
-
 void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
 {
     if (now_ns > worker->busy_since_ns) {
@@ -77,35 +72,10 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
     }
 }
 
-/* What so many submissions take, `nr_copies` of them copies, by what those before them took; 0: not known. */
-static uint64_t expected_ns(const struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies)
-{
-    const uint32_t nr_others = nr - nr_copies;
-    const bool is_known = (nr_copies == 0 || worker->copy_ns != 0) && (nr_others == 0 || worker->work_ns != 0);
-    return is_known ? worker->copy_ns * nr_copies + worker->work_ns * nr_others : worker->mean_ns * nr;
-}
-
-static void note_lengths(struct fgv_worker *worker, uint64_t took_ns, uint32_t nr, uint32_t nr_copies)
-{
-    const uint64_t copies_ns = worker->copy_ns * nr_copies;
-    worker->mean_ns = mean_with(worker->mean_ns, took_ns / nr);
-    if (nr_copies == nr) {
-        worker->copy_ns = mean_with(worker->copy_ns, took_ns / nr);
-    } else if (took_ns > copies_ns) {
-        worker->work_ns = mean_with(worker->work_ns, (took_ns - copies_ns) / (nr - nr_copies));
-    }
-}
-
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
 {
-    nr_copies = nr_copies < nr ? nr_copies : nr;
     if (nr != 0 && now_ns > worker->last_finish_ns) {
-        const uint64_t took_ns = now_ns - worker->last_finish_ns;
-        const uint64_t usual_ns = expected_ns(worker, nr, nr_copies);
-        if (usual_ns != 0) {
-            fgv_habit_note(&worker->due_error, took_ns > usual_ns ? took_ns - usual_ns : usual_ns - took_ns);
-        }
-        note_lengths(worker, took_ns, nr, nr_copies);
+        fgv_due_note(worker, nr, nr_copies, now_ns);
         worker->last_finish_ns = now_ns;
     }
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
@@ -115,7 +85,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copie
         worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;
         if (!worker->beside.is_last_copy) {
-            worker->burst_ns = mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
+            worker->burst_ns = fgv_mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
         }
     }
 }
@@ -172,7 +142,7 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
 /* How many submissions last so long. `least` when that is not known. */
 static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
 {
-    uint64_t nr = worker->mean_ns == 0 ? least : time_ns / worker->mean_ns;
+    uint64_t nr = worker->due.mean_ns == 0 ? least : time_ns / worker->due.mean_ns;
     return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
 }
 
@@ -187,8 +157,9 @@ static uint32_t bounded_interval(uint64_t interval)
  * without: hand-overs took 139 us and not 174 with kernels of 1 ms on an H200. */
 static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
 {
-    const uint64_t beyond_ns = worker->grantee.control->is_preemptive || worker->mean_ns == 0 ? 0 : worker->mean_ns - 1;
-    worker->mark_interval = bounded_interval(worker->mean_ns == 0 ? 1 : FGV_MARK_NS / worker->mean_ns);
+    const uint64_t beyond_ns =
+        worker->grantee.control->is_preemptive || worker->due.mean_ns == 0 ? 0 : worker->due.mean_ns - 1;
+    worker->mark_interval = bounded_interval(worker->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->due.mean_ns);
     return fitting(worker, left_ns + beyond_ns, 1);
 }
 
@@ -300,10 +271,10 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
  * one before it has ended. */
 static uint64_t most_in_stream(const struct fgv_worker *worker)
 {
-    uint64_t due_ns = fgv_turn_due_ns(worker);
+    uint64_t due_ns = fgv_due_mark_ns(worker);
     uint64_t overdue_ns = due_ns != 0 && worker->polled_ns > due_ns ? worker->polled_ns - due_ns : 0;
     uint64_t running_ns = worker->polled_ns > worker->last_finish_ns ? worker->polled_ns - worker->last_finish_ns : 0;
-    uint64_t nr = worker->mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / (worker->mean_ns + overdue_ns);
+    uint64_t nr = worker->due.mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / (worker->due.mean_ns + overdue_ns);
     uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
     uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
     return nr < least ? least : nr;
@@ -388,7 +359,7 @@ static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
  * more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    const uint64_t end_ns = fgv_turn_end_ns(worker);
+    const uint64_t end_ns = fgv_due_end_ns(worker);
     if (end_ns == 0 || now_ns > end_ns + FGV_LEAD_NS) {
         return UINT64_MAX;
     }
@@ -512,25 +483,6 @@ void fgv_turn_end(struct fgv_worker *worker)
         fgv_grant_charge(&worker->grantee, worker->ended_busy_ns, fgv_clock_ns());
         worker->ended_busy_ns = 0;
     }
-}
-
-/* When so many will have ended, 0: not known. */
-static uint64_t end_of_ns(const struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies)
-{
-    const uint64_t takes_ns = expected_ns(worker, nr, nr_copies < nr ? nr_copies : nr);
-    return takes_ns != 0 ? worker->last_finish_ns + takes_ns : 0;
-}
-
-uint64_t fgv_turn_end_ns(const struct fgv_worker *worker)
-{
-    return end_of_ns(worker, fgv_nr_running(worker), worker->beside.nr_copies);
-}
-
-uint64_t fgv_turn_due_ns(const struct fgv_worker *worker)
-{
-    const struct fgv_mark *mark = worker->busy && worker->beside.nr == 0 ? worker->busy->first_mark : NULL;
-    return mark ? end_of_ns(worker, mark->nr_submissions, mark->nr_copies)
-                : end_of_ns(worker, worker->nr_unfinished, worker->beside.nr_copies);
 }
 
 bool fgv_turn_may_change(const struct fgv_worker *worker)

@@ -19,7 +19,7 @@ void fgv_withdraw_init(struct fgv_worker *worker)
 /* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
 static bool goes_on_for(const struct fgv_worker *worker, uint64_t time_ns, uint64_t now_ns)
 {
-    const uint64_t end_ns = fgv_turn_end_ns(worker);
+    const uint64_t end_ns = fgv_due_end_ns(worker);
     return end_ns == 0 || end_ns > now_ns + time_ns || now_ns > end_ns + FGV_TAIL_NS;
 }
 

@@ -19,6 +19,7 @@
 
 #include "beside.h"
 #include "cuda_api/fatbin.h"
+#include "due.h"
 #include "face.h"
 #include "grant.h"
 #include "host_function.h"
@@ -213,19 +214,17 @@ struct fgv_worker {
     uint64_t polled_ns;     /* when the device was last looked at */
     uint64_t last_finish_ns;
     struct fgv_latency latency;
-    uint64_t mean_ns;          /* of one submission, 0: unknown */
-    uint64_t work_ns, copy_ns; /* the same of those that are no copies, and of copies */
+    struct fgv_due due;
     uint64_t idle_since_ns;    /* holding the grant with nothing to do */
     uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
     uint32_t hurried_sequence; /* of the grant that is given back before the slice is over, for a newcomer */
     uint64_t newcomer_looked_ns;
-    uint64_t shared_ns;         /* another vGPU was last seen to want the device, or to have it; 0: not lately */
-    uint64_t ended_busy_ns;     /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns;    /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns;    /* work in flight without a pause since then */
-    uint64_t burst_ns;          /* mean length of that */
-    struct fgv_habit gap;       /* length of its pauses */
-    struct fgv_habit due_error; /* how far from what fgv_turn_due_ns says submissions end */
+    uint64_t shared_ns;      /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
+    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
+    uint64_t burst_since_ns; /* work in flight without a pause since then */
+    uint64_t burst_ns;       /* mean length of that */
+    struct fgv_habit gap;    /* length of its pauses */
     struct fgv_backlog backlog;
 
     struct fgv_slicing_settings slicing;
@@ -364,9 +363,6 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copie
 void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns);
 /* What is left when the grant goes on may be done late: the device gives the next one a time slice of its own first. */
 #define FGV_TAIL_NS UINT64_C(5000000)
-/* When the next mark should be done, and all that runs, by how long submissions took so far; 0: unknown. */
-uint64_t fgv_turn_due_ns(const struct fgv_worker *worker);
-uint64_t fgv_turn_end_ns(const struct fgv_worker *worker);
 bool fgv_turn_may_change(const struct fgv_worker *worker);
 /* Gives the grant back. `wants_more` as in fgv_grant_leave. */
 void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns);

@@ -1,4 +1,4 @@
-/* What a worker expects of the device, for test_turn_due.py: a row of submissions that ended, and the next row. */
+/* What a worker expects of the device, for test_due.py: a row of submissions that ended, and the next row. */
 #include "worker.h"
 
 static struct fgv_worker worker;
@@ -11,7 +11,7 @@ void begin(void)
 /* So many took so long together. */
 void ended(uint32_t nr, uint32_t nr_copies, uint64_t took_ns)
 {
-    fgv_turn_finished(&worker, nr, nr_copies, worker.last_finish_ns + took_ns);
+    fgv_due_note(&worker, nr, nr_copies, worker.last_finish_ns + took_ns);
 }
 
 /* What so many are expected to take, up to one mark or all that is submitted; 0: not known. */
@@ -22,7 +22,7 @@ uint64_t expected(uint32_t nr, uint32_t nr_copies, bool is_marked)
     worker.busy = is_marked ? &stream : NULL;
     worker.nr_unfinished = nr;
     worker.beside.nr_copies = nr_copies;
-    const uint64_t due_ns = fgv_turn_due_ns(&worker);
+    const uint64_t due_ns = fgv_due_mark_ns(&worker);
     worker.busy = NULL;
     worker.nr_unfinished = worker.beside.nr_copies = 0;
     return due_ns == 0 ? 0 : due_ns - worker.last_finish_ns;
