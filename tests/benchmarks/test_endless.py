@@ -44,7 +44,7 @@ def test_a_window_ends_long_before_the_kernel() -> None:
     """Blocks that are left do nothing, and none is lost: else the program fails."""
     workload = Workload("endless", "long", ("--kernel-seconds", "60"))
     with open_session(DEFAULT_POLICY, setting("boxes")) as session:
-        [outcome] = run_together(session, [workload], 0.3, 0.1)
+        [outcome] = run_together(session, [workload], 2.0, 0.1)
     assert outcome.throughput > 0
     assert 0 < outcome.report["done"] < outcome.report["launched"]
     assert outcome.nr_parts is not None
