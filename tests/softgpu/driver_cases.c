@@ -3,7 +3,6 @@
  * here, so that no nvcc is needed. Prints what a test looks for, a line each; waits for a line on its standard input
  * where a test has something to do meanwhile.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -349,83 +348,6 @@ static int case_threads(const char *argument)
 }
 
 /* The legacy stream waits for blocking streams and they for it; a non-blocking one does neither. */
-static int case_order(const char *argument)
-{
-    volatile unsigned int *flags;
-    void *parameters[] = {&flags};
-    CUstream blocking, free_stream, third;
-    CUevent event;
-    CUdeviceptr out;
-
-    (void)argument;
-    start();
-    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
-    CHECK(cuMemAlloc_v2(&out, 64));
-    CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    CHECK(cuStreamCreate(&third, CU_STREAM_DEFAULT));
-    CHECK(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
-    CHECK(cuEventCreate(&event, 0));
-    flags[0] = flags[1] = 0;
-    CHECK(cuLaunchKernel(function("hold"), 1, 1, 1, 1, 1, 1, 0, blocking, parameters, NULL));
-    CHECK(cuMemsetD32Async(out, 1, 1, NULL));
-    CHECK(cuMemsetD32Async(out, 2, 1, third));
-    CHECK(cuEventRecord(event, third));
-    CHECK(cuMemsetD32Async(out + 4, 3, 1, free_stream));
-    CHECK(cuStreamSynchronize(free_stream));
-    say("blocking", cuStreamQuery(blocking));
-    say("legacy", cuStreamQuery(NULL));
-    say("third", cuStreamQuery(third));
-    say("event", cuEventQuery(event));
-    CHECK(cuStreamWaitEvent(free_stream, event, 0));
-    CHECK(cuMemsetD32Async(out + 4, 4, 1, free_stream));
-    say("waiting", cuStreamQuery(free_stream));
-    flags[1] = 1;
-    CHECK(cuStreamSynchronize(free_stream));
-    say("event", cuEventQuery(event));
-    CHECK(cuCtxSynchronize());
-    return works();
-}
-
-static int nr_threads(void)
-{
-    DIR *threads = opendir("/proc/self/task");
-    int nr = 0;
-
-    while (readdir(threads))
-        nr++;
-    closedir(threads);
-    return nr;
-}
-
-/* A row of commands in one stream, each of which has another behind it when it ends. */
-static int case_row(const char *argument)
-{
-    volatile unsigned int *flags;
-    void *parameters[] = {&flags};
-    CUevent event;
-    CUdeviceptr out;
-    int nr_before;
-
-    (void)argument;
-    start();
-    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
-    CHECK(cuMemAlloc_v2(&out, 64));
-    CHECK(cuEventCreate(&event, 0));
-    flags[0] = flags[1] = 0;
-    CHECK(launch("hold", 1, 1, parameters));
-    while (!flags[0])
-        usleep(100);
-    nr_before = nr_threads();
-    for (int i = 0; i < 20; i++) {
-        CHECK(cuMemsetD32Async(out, 1, 1, NULL));
-        CHECK(cuEventRecord(event, NULL));
-    }
-    flags[1] = 1;
-    CHECK(cuCtxSynchronize());
-    printf("threads %+d\n", nr_threads() - nr_before);
-    return works();
-}
-
 /* More blocks than cores, each of which waits for all others: only a cooperative launch promises that. */
 static int case_cooperative(const char *argument)
 {

@@ -33,6 +33,10 @@ int case_misaligned(const char *argument);
 int case_stray(const char *argument);
 int case_own_memory(const char *argument);
 
+/* driver_cases_streams.c */
+int case_order(const char *argument);
+int case_row(const char *argument);
+
 /* driver_cases_tiers.c */
 int case_tiers(const char *argument);
 
