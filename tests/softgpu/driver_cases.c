@@ -131,6 +131,17 @@ CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned i
     return launch("fill", grid, block, parameters);
 }
 
+volatile unsigned int *hold(CUstream stream)
+{
+    volatile unsigned int *flags;
+    void *parameters[] = {&flags};
+
+    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
+    flags[0] = flags[1] = 0;
+    CHECK(cuLaunchKernel(function("hold"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    return flags;
+}
+
 /* Fills an array and looks at it; the exit code of most cases. */
 int works(void)
 {
@@ -177,12 +188,9 @@ static int case_allocate(const char *argument)
 static int case_hold(const char *argument)
 {
     volatile unsigned int *flags;
-    void *parameters[] = {&flags};
 
     start();
-    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
-    flags[0] = flags[1] = 0;
-    CHECK(launch("hold", 1, 1, parameters));
+    flags = hold(NULL);
     while (!flags[0])
         usleep(100);
     say_text("running");

@@ -19,6 +19,8 @@ void wait_for_line(void);
 void start(void);
 CUfunction function(const char *name);
 CUresult launch(const char *name, unsigned int grid, unsigned int block, void **parameters);
+/* A kernel that sets the first of these flags and runs until the program sets the second. */
+volatile unsigned int *hold(CUstream stream);
 CUresult fill(CUdeviceptr out, unsigned int value, unsigned int grid, unsigned int block);
 /* Fills an array and looks at it; the exit code of most cases. */
 int works(void);

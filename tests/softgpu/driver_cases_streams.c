@@ -8,21 +8,18 @@
 int case_order(const char *argument)
 {
     volatile unsigned int *flags;
-    void *parameters[] = {&flags};
     CUstream blocking, free_stream, third;
     CUevent event;
     CUdeviceptr out;
 
     (void)argument;
     start();
-    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
     CHECK(cuMemAlloc_v2(&out, 64));
     CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&third, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&event, 0));
-    flags[0] = flags[1] = 0;
-    CHECK(cuLaunchKernel(function("hold"), 1, 1, 1, 1, 1, 1, 0, blocking, parameters, NULL));
+    flags = hold(blocking);
     CHECK(cuMemsetD32Async(out, 1, 1, NULL));
     CHECK(cuMemsetD32Async(out, 2, 1, third));
     CHECK(cuEventRecord(event, third));
@@ -57,18 +54,15 @@ static int nr_threads(void)
 int case_row(const char *argument)
 {
     volatile unsigned int *flags;
-    void *parameters[] = {&flags};
     CUevent event;
     CUdeviceptr out;
     int nr_before;
 
     (void)argument;
     start();
-    CHECK(cuMemHostAlloc((void **)&flags, 64, 0));
     CHECK(cuMemAlloc_v2(&out, 64));
     CHECK(cuEventCreate(&event, 0));
-    flags[0] = flags[1] = 0;
-    CHECK(launch("hold", 1, 1, parameters));
+    flags = hold(NULL);
     while (!flags[0])
         usleep(100);
     nr_before = nr_threads();
