@@ -11,15 +11,17 @@ from tests.end_to_end.host import wait_until
 
 NOT_READY, INVALID_VALUE = 600, 1
 GEQ, EQ = 0, 1
+WORDS = 1 << 22
+"""That take the device longer to set than any latency that is taken off."""
 
 
 def begin(host: Host, region: Region) -> tuple[Served, Guest, int]:
-    """A client with two streams beside the default one, and 64 zeroed bytes."""
+    """A client with two streams beside the default one, and 64 zeroed bytes before `WORDS`."""
     served = Served(host, region)
     guest = served.primary()
     for i in range(2):
         guest.cast_off("cuStreamCreate", phStream=STREAM + i, Flags=1)
-    flags = int(guest.ok("cuMemAlloc_v2", bytesize=64).dptr)
+    flags = int(guest.ok("cuMemAlloc_v2", bytesize=64 + 4 * WORDS).dptr)
     guest.cast_off("cuMemsetD32_v2", dstDevice=flags, ui=0, N=16)
     guest.ok("cuCtxSynchronize")
     return served, guest, flags
@@ -35,6 +37,7 @@ def test_a_waiting_stream_keeps_no_grant(host: Host) -> None:
         guest.cast_off("cuStreamWaitValue32_v2", stream=STREAM, addr=flags, value=1, flags=GEQ)
         for i in range(40):
             guest.cast_off("cuMemsetD32Async", dstDevice=flags + 4, ui=i, N=1, hStream=STREAM)
+        guest.cast_off("cuMemsetD32Async", dstDevice=flags + 64, ui=1, N=WORDS, hStream=STREAM)
         assert guest.call("cuStreamQuery", hStream=STREAM).result == NOT_READY
         wait_until(lambda: host.control.holder().vgpu is None, "nobody holds the grant")
         charged = served.gpu_ns()
@@ -66,9 +69,9 @@ def test_streams_that_wait_for_a_waiting_stream(host: Host) -> None:
         wait_until(lambda: host.control.holder().vgpu is None, "nobody holds the grant")
         assert not guest.is_answered(slot)
         charged = served.gpu_ns()
-        guest.cast_off("cuMemsetD32Async", dstDevice=flags + 12, ui=7, N=1, hStream=0)
+        guest.cast_off("cuMemsetD32Async", dstDevice=flags + 64, ui=7, N=WORDS, hStream=0)
         guest.ok("cuStreamSynchronize", hStream=0)
-        assert word(guest, flags + 12, 0) == 7
+        assert word(guest, flags + 64, 0) == 7
         assert served.gpu_ns() > charged
         assert not guest.is_answered(slot)
         guest.cast_off("cuStreamWriteValue64_v2", stream=0, addr=flags, value=1 << 40)
