@@ -132,6 +132,8 @@ bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout
     uint32_t result, const void *payload, uint32_t payload_bytes);
 bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
     uint32_t result);
+void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
+void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 
 /* Of the block below: what Python cannot do with plain loads and stores. */
 void fgv_face_set_host_state(const struct fgv_region *region, uint32_t state);
@@ -148,6 +150,7 @@ bool fgv_face_slot_wait(void *state, uint32_t wake, uint64_t spin_ns, fgv_keep_w
 bool fgv_face_slot_wait_learnt(void *state, uint32_t wake, uint64_t spin_ns, struct fgv_face_habit *wait,
     struct fgv_face_habit *oversleep);
 bool fgv_face_slot_complete(void *state, uint32_t wake);
+bool fgv_face_slot_rouse(void *state, uint32_t wake);
 void fgv_face_slot_store(void *state, uint32_t value);
 """
 
@@ -211,6 +214,11 @@ static bool fgv_face_slot_complete(void *state, uint32_t wake)
 {
     const struct fgv_region region = {.wake = wake};
     return fgv_slot_complete((_Atomic uint32_t *)state, &region);
+}
+static bool fgv_face_slot_rouse(void *state, uint32_t wake)
+{
+    const struct fgv_region region = {.wake = wake};
+    return fgv_slot_rouse((_Atomic uint32_t *)state, &region);
 }
 static void fgv_face_slot_store(void *state, uint32_t value)
 {

@@ -218,6 +218,7 @@ static bool begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
         atomic_store_explicit(&grantee->vgpu->waiting_since_ns, since_ns, memory_order_relaxed);
     }
     grantee->is_waiting = true;
+    grantee->waiting_since_ns = since_ns;
     if (grantee->client) {
         uint32_t asker = atomic_load_explicit(&grantee->client->asker, memory_order_relaxed);
         atomic_store_explicit(&grantee->slot->asker, asker, memory_order_relaxed);
@@ -229,6 +230,7 @@ static bool begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
 static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 {
     grantee->turn_since_ns = now_ns;
+    grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
     grantee->turn_held_ns = 0;
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
 }

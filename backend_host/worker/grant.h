@@ -30,6 +30,8 @@ struct fgv_grantee {
     uint32_t slot_index;
     bool is_user;
     bool is_waiting;
+    uint64_t waiting_since_ns;
+    uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
     /* How often its client waits: answers and time of its turns, of this one from here on and of those before. What a
      * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
     uint64_t turn_since_ns;

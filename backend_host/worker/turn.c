@@ -52,6 +52,7 @@
 #define FGV_ALERT_NS     UINT64_C(200000)     /* so long before a slice ends the next one is woken */
 #define FGV_SWITCH_NS    UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
 #define FGV_STALLED_NS   UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
+#define FGV_ROUSE_NS     UINT64_C(1000000)    /* who waited so long for a turn has a client that sleeps */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -355,6 +356,15 @@ static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
     }
 }
 
+/* Its first work is on the device: whoever waits for it and sleeps is awake when it ends. */
+static void rouse_client(struct fgv_worker *worker)
+{
+    if (worker->grantee.turn_waited_ns >= FGV_ROUSE_NS) {
+        fgv_waiters_rouse(worker);
+    }
+    worker->grantee.turn_waited_ns = 0;
+}
+
 /* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
  * more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
@@ -420,6 +430,9 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         return;
     }
     fgv_beside_poll(worker, now_ns);
+    if (is_running && grantee->turn_waited_ns != 0) {
+        rouse_client(worker);
+    }
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         fgv_turn_charge(worker, now_ns);
     }

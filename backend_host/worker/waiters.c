@@ -279,6 +279,18 @@ void fgv_waiters_answer(struct fgv_worker *worker)
     run(worker, true);
 }
 
+void fgv_waiters_rouse(struct fgv_worker *worker)
+{
+    for (const struct fgv_waiter *waiter = worker->first_waiter; waiter; waiter = waiter->next) {
+        fgv_respond_soon(&worker->region, &worker->layout, waiter->response);
+    }
+    for (const struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
+        if (stream->first_due) {
+            fgv_chunk_complete_soon(&worker->region, &worker->layout, stream->first_due->chunk);
+        }
+    }
+}
+
 void fgv_waiters_drop(struct fgv_worker *worker)
 {
     while (worker->first_waiter) {

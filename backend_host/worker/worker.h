@@ -325,6 +325,8 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
 bool fgv_waiters_run(struct fgv_worker *worker);
 /* Only those for which there is no call to make. */
 void fgv_waiters_answer(struct fgv_worker *worker);
+/* Wakes whoever of the guest sleeps and waits for what has been submitted, copies included. */
+void fgv_waiters_rouse(struct fgv_worker *worker);
 /* Answers every request that still waits, or those that wait for this context. */
 void fgv_waiters_drop(struct fgv_worker *worker);
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context);

@@ -3,8 +3,8 @@
  *
  * A slot is one word that both ends change by exchange, so there is no second word to disagree with, and no wake-up to
  * lose: the owner moves WAITING to PARKED and sleeps only while the word says PARKED; the host replaces whatever it
- * finds with DONE and, when that was PARKED, wakes. A bell does not compare words; its count is read before the word is
- * parked instead, and the sleep ends when it has changed.
+ * finds with DONE and, when that was PARKED, wakes. It may move PARKED back to WAITING and wake before that. A bell
+ * does not compare words; its count is read before the word is parked instead, and the sleep ends when it has changed.
  *
  * Wrong when: the owner gave up (keep_waiting said no) and uses the slot again. The host may still complete it for the
  * old request.
@@ -81,7 +81,7 @@ struct spins {
     uint64_t first_ns, from_ns, to_ns;
 };
 
-static struct spins plan(const struct fgv_spin *spin)
+static struct spins plan(const struct fgv_spin *spin, bool is_roused)
 {
     if (spin->wait == NULL)
         return (struct spins){.first_ns = spin->most_ns};
@@ -92,10 +92,21 @@ static struct spins plan(const struct fgv_spin *spin)
         uint64_t margin_ns = sleep_ns + fgv_habit_spread_ns(spin->wait);
         margin_ns = margin_ns < spin->most_ns / 2 ? margin_ns : spin->most_ns / 2;
         spins.from_ns = end_ns > margin_ns ? end_ns - margin_ns : 0;
-        spins.to_ns = end_ns + margin_ns;
+        spins.to_ns = is_roused ? spins.from_ns + spin->most_ns : end_ns + margin_ns;
     }
     return spins;
 }
+
+/* One wait of an owner. */
+struct wait {
+    _Atomic uint32_t *state;
+    const struct fgv_region *region;
+    const struct fgv_spin *spin;
+    struct spins spins;
+    uint64_t begun_ns; /* or roused */
+    bool is_parked;
+    bool is_roused;
+};
 
 static const struct fgv_guest_bell *working_bell(const struct fgv_region *region)
 {
@@ -104,10 +115,12 @@ static const struct fgv_guest_bell *working_bell(const struct fgv_region *region
 }
 
 /* One sleep of a waiting owner that saw `seen` in the word. */
-static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen, uint64_t timeout_ns)
+static void sleep_once(struct wait *wait, uint32_t seen, uint64_t timeout_ns)
 {
-    const struct fgv_guest_bell *bell = working_bell(region);
-    if (region->wake != FGV_WAKE_FUTEX && bell == NULL) {
+    _Atomic uint32_t *state = wait->state;
+    const struct fgv_guest_bell *bell = working_bell(wait->region);
+    wait->is_parked = false;
+    if (wait->region->wake != FGV_WAKE_FUTEX && bell == NULL) {
         fgv_nap(timeout_ns);
         return;
     }
@@ -121,6 +134,7 @@ static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region,
             return;
         seen = FGV_SLOT_PARKED;
     }
+    wait->is_parked = seen == FGV_SLOT_PARKED;
     if (bell == NULL)
         fgv_futex_wait(state, seen, timeout_ns);
     else if (atomic_load_explicit(state, memory_order_relaxed) != FGV_SLOT_DONE)
@@ -128,20 +142,26 @@ static void sleep_once(_Atomic uint32_t *state, const struct fgv_region *region,
 }
 
 /* Sleeps until the next time to spin, and learns by how much that comes out longer. */
-static uint64_t sleep_until_spin(_Atomic uint32_t *state, const struct fgv_region *region, uint32_t seen,
-                                 const struct fgv_spin *spin, const struct spins *spins, uint64_t begun_ns,
-                                 uint64_t now_ns)
+static uint64_t sleep_until_spin(struct wait *wait, uint32_t seen, uint64_t now_ns)
 {
-    const uint64_t waited_ns = now_ns - begun_ns;
-    const bool is_woken = region->wake == FGV_WAKE_FUTEX || working_bell(region) != NULL;
-    const uint64_t left_ns = waited_ns < spins->from_ns ? spins->from_ns - waited_ns : FGV_ASK_NS;
+    const uint64_t waited_ns = now_ns - wait->begun_ns;
+    const bool is_woken = wait->region->wake == FGV_WAKE_FUTEX || working_bell(wait->region) != NULL;
+    const uint64_t from_ns = wait->spins.from_ns;
+    const uint64_t left_ns = waited_ns < from_ns ? from_ns - waited_ns : FGV_ASK_NS;
     const uint64_t most_ns = is_woken ? FGV_ASK_NS : fgv_nap_after(waited_ns);
     const uint64_t timeout_ns = left_ns < most_ns ? left_ns : most_ns;
-    sleep_once(state, region, seen, timeout_ns);
+    sleep_once(wait, seen, timeout_ns);
     const uint64_t slept_ns = fgv_now_ns() - now_ns;
-    if (spin->oversleep != NULL && slept_ns > timeout_ns)
-        fgv_habit_note(spin->oversleep, slept_ns - timeout_ns);
+    if (wait->spin->oversleep != NULL && slept_ns > timeout_ns)
+        fgv_habit_note(wait->spin->oversleep, slept_ns - timeout_ns);
     return now_ns + slept_ns;
+}
+
+static void begin_wait(struct wait *wait, uint64_t now_ns)
+{
+    wait->spins = plan(wait->spin, wait->is_roused);
+    wait->begun_ns = now_ns;
+    wait->is_parked = false;
 }
 
 static bool spin_once(const _Atomic uint32_t *state, uint64_t waited_ns)
@@ -163,13 +183,15 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
 {
     if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
         return true;
-    const struct spins spins = plan(spin);
-    const uint64_t begun_ns = fgv_now_ns();
-    struct fgv_patience patience = {.asked_ns = begun_ns, .keep_waiting = keep_waiting, .context = context};
-    uint64_t now_ns = begun_ns;
+    struct wait wait = {.state = state, .region = region, .spin = spin};
+    uint64_t now_ns = fgv_now_ns();
+    begin_wait(&wait, now_ns);
+    struct fgv_patience patience = {.asked_ns = now_ns, .keep_waiting = keep_waiting, .context = context};
     for (;;) {
-        const uint64_t waited_ns = now_ns - begun_ns;
-        const bool is_spinning = waited_ns < spins.first_ns || (waited_ns >= spins.from_ns && waited_ns < spins.to_ns);
+        const uint64_t waited_ns = now_ns - wait.begun_ns;
+        const struct spins *spins = &wait.spins;
+        const bool is_spinning =
+            waited_ns < spins->first_ns || (waited_ns >= spins->from_ns && waited_ns < spins->to_ns);
         if (is_spinning && spin_once(state, waited_ns))
             break; /* the clock was read not long ago: who waits here is not kept for another look at it */
         const uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
@@ -179,11 +201,25 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
         }
         if (!fgv_patience_lasts(&patience, now_ns))
             return false;
-        now_ns = is_spinning ? fgv_now_ns() : sleep_until_spin(state, region, seen, spin, &spins, begun_ns, now_ns);
+        if (wait.is_parked && seen == FGV_SLOT_WAITING) {
+            wait.is_roused = true;
+            begin_wait(&wait, now_ns);
+        } else {
+            now_ns = is_spinning ? fgv_now_ns() : sleep_until_spin(&wait, seen, now_ns);
+        }
     }
-    if (spin->wait != NULL)
-        fgv_habit_note_wait(spin->wait, now_ns - begun_ns);
+    /* Of a wait for a turn of the GPU, with the device's switch at its end, the next one is not learnt. */
+    if (spin->wait != NULL && !wait.is_roused)
+        fgv_habit_note_wait(spin->wait, now_ns - wait.begun_ns);
     return true;
+}
+
+static void wake(_Atomic uint32_t *state, const struct fgv_region *region)
+{
+    if (region->wake == FGV_WAKE_FUTEX)
+        fgv_futex_wake(state);
+    else if (region->host_bell != NULL)
+        fgv_host_bell_ring(region->host_bell);
 }
 
 bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region)
@@ -192,11 +228,32 @@ bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region)
     uint32_t before = atomic_exchange_explicit(state, FGV_SLOT_DONE, memory_order_release);
     if (before != FGV_SLOT_PARKED || region->wake == FGV_WAKE_POLL)
         return false;
-    if (region->wake == FGV_WAKE_FUTEX)
-        fgv_futex_wake(state);
-    else if (region->host_bell != NULL)
-        fgv_host_bell_ring(region->host_bell);
+    wake(state, region);
     return true;
+}
+
+bool fgv_slot_rouse(_Atomic uint32_t *state, const struct fgv_region *region)
+{
+    uint32_t before = FGV_SLOT_PARKED;
+    /* Relaxed: the word says nothing of other memory before it is DONE. */
+    if (region->wake == FGV_WAKE_POLL ||
+        !atomic_compare_exchange_strong_explicit(state, &before, FGV_SLOT_WAITING, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return false;
+    wake(state, region);
+    return true;
+}
+
+static struct fgv_response *response_at(const struct fgv_region *region, const struct fgv_client_layout *layout,
+                                        uint32_t index)
+{
+    return (struct fgv_response *)(region->base + layout->responses.offset) + index;
+}
+
+static struct fgv_chunk *chunk_at(const struct fgv_region *region, const struct fgv_client_layout *layout,
+                                  uint32_t index)
+{
+    return (struct fgv_chunk *)(region->base + layout->chunks.offset) + index;
 }
 
 bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
@@ -204,8 +261,7 @@ bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout
 {
     if (index >= layout->nr_responses || payload_bytes > FGV_RESPONSE_PAYLOAD_BYTES)
         return false;
-    struct fgv_response *slots = (struct fgv_response *)(region->base + layout->responses.offset);
-    struct fgv_response *slot = &slots[index];
+    struct fgv_response *slot = response_at(region, layout, index);
     slot->result = result;
     slot->payload_bytes = payload_bytes;
     if (payload_bytes != 0)
@@ -219,8 +275,20 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
 {
     if (index >= layout->nr_chunks)
         return false;
-    struct fgv_chunk *chunks = (struct fgv_chunk *)(region->base + layout->chunks.offset);
-    chunks[index].result = result;
-    fgv_slot_complete(&chunks[index].state, region);
+    struct fgv_chunk *chunk = chunk_at(region, layout, index);
+    chunk->result = result;
+    fgv_slot_complete(&chunk->state, region);
     return true;
+}
+
+void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index)
+{
+    if (index < layout->nr_responses)
+        fgv_slot_rouse(&response_at(region, layout, index)->state, region);
+}
+
+void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index)
+{
+    if (index < layout->nr_chunks)
+        fgv_slot_rouse(&chunk_at(region, layout, index)->state, region);
 }

@@ -1,9 +1,9 @@
 """No wake-up is lost: every interleaving of the parking protocols, on a machine with store buffers, enumerated.
 
-The programs below are ivshmem/src/ring.c (commit, kick, park_prepare, park_sleep) and response.c (slot_wait, slot_complete) step by step. A
-plain store waits in its thread's buffer until it drains, at any later moment; an exchange and a system call first need the buffer empty, as
-on x86. A state with no next step in which the consumer has not got everything is a lost wake-up. That the model is able to find one is shown
-by weakening the protocol in each place where it could be weakened.
+The programs below are ivshmem/src/ring.c (commit, kick, park_prepare, park_sleep) and response.c (slot_wait, slot_rouse, slot_complete)
+step by step. A plain store waits in its thread's buffer until it drains, at any later moment; an exchange and a system call first need the
+buffer empty, as on x86. A state with no next step in which the consumer has not got everything is a lost wake-up. That the model is able to
+find one is shown by weakening the protocol in each place where it could be weakened.
 
 Wrong when: the C code is changed and this is not. Sleeps have no timeout here.
 """
@@ -206,6 +206,8 @@ class Slot:
 
     parks_by_compare: bool = True
     wakes_parked: bool = True
+    wakes_roused: bool = True
+    """False: who is roused is not woken, though nobody will find it parked any more."""
 
     def owner(self, state: State, who: int) -> Iterator[State]:
         seen = state.load(who, "state")
@@ -223,6 +225,13 @@ class Slot:
 
     def host(self, state: State, who: int) -> Iterator[State]:
         match state.threads[who].pc:
+            case "rouse" if state.load(who, "state") == PARKED:
+                following = "wake roused" if self.wakes_roused else "complete"
+                yield state.write("state", WAITING).with_thread(who, pc=following)
+            case "rouse":
+                yield state.with_thread(who, pc="complete")
+            case "wake roused":
+                yield state.wake().with_thread(who, pc="complete")
             case "complete":
                 must_wake = state.load(who, "state") == PARKED and self.wakes_parked
                 yield state.write("state", DONE).with_thread(who, pc="wake" if must_wake else "end")
@@ -230,7 +239,7 @@ class Slot:
                 yield state.wake().with_thread(who, pc="end")
 
     def explore(self) -> tuple[int, list[State], bool]:
-        start = State((("state", WAITING),), (Thread("look"), Thread("complete")))
+        start = State((("state", WAITING),), (Thread("look"), Thread("rouse")))
         return explore(start, [self.owner, self.host], lambda state: state.threads[0].pc == "end")
 
 
@@ -261,6 +270,12 @@ class BellSlot:
 
     def host(self, state: State, who: int) -> Iterator[State]:
         match state.threads[who].pc:
+            case "rouse":
+                must_wake = state.load(who, "state") == PARKED
+                following = state.write("state", WAITING) if must_wake else state
+                yield following.with_thread(who, pc="ring" if must_wake else "complete")
+            case "ring":
+                yield state.write("rung", state.load(who, "rung") + 1).wake().with_thread(who, pc="complete")
             case "complete":
                 must_wake = state.load(who, "state") == PARKED
                 yield state.write("state", DONE).with_thread(who, pc="wake" if must_wake else "end")
@@ -268,7 +283,7 @@ class BellSlot:
                 yield state.write("rung", state.load(who, "rung") + 1).wake().with_thread(who, pc="end")
 
     def explore(self) -> tuple[int, list[State], bool]:
-        start = State((("state", WAITING), ("rung", 0)), (Thread("look"), Thread("complete")))
+        start = State((("state", WAITING), ("rung", 0)), (Thread("look"), Thread("rouse")))
         return explore(start, [self.owner, self.host], lambda state: state.threads[0].pc == "end")
 
 
@@ -289,7 +304,7 @@ def test_a_slot_loses_no_wake_up() -> None:
     assert always_ends
 
 
-@pytest.mark.parametrize("weaker", [Slot(parks_by_compare=False), Slot(wakes_parked=False)])
+@pytest.mark.parametrize("weaker", [Slot(parks_by_compare=False), Slot(wakes_parked=False), Slot(wakes_roused=False)])
 def test_each_guard_of_a_slot_is_needed(weaker: Slot) -> None:
     _, stuck, always_ends = weaker.explore()
     assert stuck or not always_ends

@@ -196,6 +196,41 @@ def test_only_a_parked_owner_costs_a_system_call() -> None:
     assert not lib.fgv_face_slot_complete(ffi.new("uint32_t *", PARKED), int(Wake.POLL))
 
 
+def test_only_a_parked_owner_is_roused() -> None:
+    for state, is_woken in ((IDLE, False), (WAITING, False), (PARKED, True), (DONE, False), (77, False)):
+        word = ffi.new("uint32_t *", state)
+        assert lib.fgv_face_slot_rouse(word, int(Wake.FUTEX)) == is_woken
+        assert word[0] == (WAITING if is_woken else state)
+    napping = ffi.new("uint32_t *", PARKED)
+    assert not lib.fgv_face_slot_rouse(napping, int(Wake.POLL))
+    assert napping[0] == PARKED
+
+
+@pytest.mark.parametrize("may_spin", [True, False])
+def test_a_roused_owner_spins_if_it_may_and_learns_nothing(may_spin: bool) -> None:
+    """Its waits are known to be short, so it sleeps soon; roused, it is to be there when the answer comes."""
+    short = (1, 0, 0)
+    wait, oversleep = ffi.new("struct fgv_face_habit *", short), ffi.new("struct fgv_face_habit *", (1, 0, 0))
+    word = ffi.new("uint32_t *", WAITING)
+    spin_ns = 600 * SECOND if may_spin else 0
+    owner = threading.Thread(
+        target=lib.fgv_face_slot_wait_learnt, args=(word, int(Wake.FUTEX), spin_ns, wait, oversleep)
+    )
+    owner.start()
+    wait_until(lambda: word[0] == PARKED, "it sleeps")
+    assert lib.fgv_face_slot_rouse(word, int(Wake.FUTEX))
+    if may_spin:
+        assert owner.ident is not None
+        clock = time.pthread_getcpuclockid(owner.ident)
+        begun_s = time.clock_gettime(clock)
+        wait_until(lambda: time.clock_gettime(clock) - begun_s > 0.1, "it spins")
+    else:
+        wait_until(lambda: word[0] == PARKED, "it sleeps again")
+    assert lib.fgv_face_slot_complete(word, int(Wake.FUTEX)) != may_spin
+    owner.join()
+    assert (wait.mean_ns, wait.deviation_ns, wait.was_longer) == short
+
+
 def layout_of(guest: Guest) -> Any:
     guest.write(guest.good_entry())
     layout = ffi.new("struct fgv_client_layout *")
@@ -225,7 +260,21 @@ def test_answers_out_of_bounds_touch_nothing(guest: Guest) -> None:
     assert not lib.fgv_respond(c, layout, 0, 1, bytes(497), 497)
     for index in (4, 1024, lib.FGV_MAX_CHUNKS, 2**32 - 1):
         assert not lib.fgv_chunk_complete(c, layout, index, 1)
+    for index in (4, 64, 0xFFFF, 1024, lib.FGV_MAX_CHUNKS, 2**32 - 1):
+        lib.fgv_chunk_complete_soon(c, layout, index)
+        lib.fgv_respond_soon(c, layout, index)
     assert bytes(guest.memory) == before
+
+
+def test_who_waits_for_a_slot_or_a_chunk_is_roused(guest: Guest) -> None:
+    layout = layout_of(guest)
+    for at, rouse, index in (
+        (layout.responses.offset + 7 * 512, lib.fgv_respond_soon, 7),
+        (layout.chunks.offset + 3 * 8, lib.fgv_chunk_complete_soon, 3),
+    ):
+        guest.memory[at : at + 4] = PARKED.to_bytes(4, "little")
+        rouse(guest.region.c_region, layout, index)
+        assert guest.memory[at : at + 4] == WAITING.to_bytes(4, "little")
 
 
 def test_a_chunk_is_completed(guest: Guest) -> None:

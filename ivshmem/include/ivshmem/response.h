@@ -65,8 +65,9 @@ struct fgv_spin {
 
 /*
  * Guest: waits until the state word is DONE, spinning as `spin` says, otherwise parked (futex or bell as the region has
- * it, naps of 20 us to 1 ms under POLL). `keep_waiting(context, round)` is asked now and then (at least every 50 ms);
- * false gives up and returns false. The caller set the word to WAITING before the request was committed.
+ * it, naps of 20 us to 1 ms under POLL). Once roused it waits as if it had only begun to. `keep_waiting(context,
+ * round)` is asked now and then (at least every 50 ms); false gives up and returns false. The caller set the word to
+ * WAITING before the request was committed.
  */
 bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, const struct fgv_spin *spin,
                    bool (*keep_waiting)(void *, uint32_t), void *context);
@@ -75,11 +76,19 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
  * written before. */
 bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region);
 
+/* Host: wakes a parked owner (PARKED becomes WAITING) because what it waits for has begun: it is to spin when the
+ * answer comes. Returns true when it had to wake. */
+bool fgv_slot_rouse(_Atomic uint32_t *state, const struct fgv_region *region);
+
 /* Host: writes result and payload into slot `index` of a checked layout and completes it. A bad index is ignored and
  * counted by the caller: returns false. */
 bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
                  uint32_t result, const void *payload, uint32_t payload_bytes);
 bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
                         uint32_t result);
+
+/* Host: rouses who waits for slot `index`, or for chunk `index`. A bad index is nobody's. */
+void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
+void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index);
 
 #endif
