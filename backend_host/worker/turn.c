@@ -37,7 +37,8 @@
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
-#define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+#define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often, */
+#define FGV_MARK_PART     8                /* or as often as this part of what will be left of the slice by then */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
 #define FGV_SHARED_NS          UINT64_C(1000000000)
 #define FGV_ALONE_NS           UINT64_C(100000000) /* of work is queued by who is alone */
@@ -152,6 +153,15 @@ static uint32_t bounded_interval(uint64_t interval)
     return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
 }
 
+/* One mark for how many submissions. Each takes the device a moment, so there are the fewer the further off the end of
+ * the slice is when they are done. */
+static uint32_t contended_interval(const struct fgv_worker *worker, uint64_t left_ns)
+{
+    const uint64_t queued_ns = fgv_nr_running(worker) * worker->due.mean_ns;
+    const uint64_t later_ns = left_ns > queued_ns ? (left_ns - queued_ns) / FGV_MARK_PART : 0;
+    return bounded_interval((later_ns > FGV_MARK_NS ? later_ns : FGV_MARK_NS) / worker->due.mean_ns);
+}
+
 /* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. Where
  * the hand-over waits for the device it is all that begin within the slice: the last one would anyway, a moment after
  * the end of the one before it was seen. Where the grant goes on before the last one ends, it does so in better time
@@ -160,7 +170,7 @@ static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
 {
     const uint64_t beyond_ns =
         worker->grantee.control->is_preemptive || worker->due.mean_ns == 0 ? 0 : worker->due.mean_ns - 1;
-    worker->mark_interval = bounded_interval(worker->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->due.mean_ns);
+    worker->mark_interval = worker->due.mean_ns == 0 ? 1 : contended_interval(worker, left_ns);
     return fitting(worker, left_ns + beyond_ns, 1);
 }
 
@@ -436,7 +446,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         fgv_turn_charge(worker, now_ns);
     }
-    if (fgv_sync_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
+    if (fgv_sync_nr_open(worker) != 0 && !fgv_grant_has(grantee)) {
         fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
     }
     if (grantee->is_waiting && !has_pending(worker)) {
@@ -452,6 +462,9 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         look_for_newcomer(worker, now_ns);
         uint64_t left_ns = slice_left_ns(worker, now_ns);
         alert_in_time(worker, left_ns);
+        if (left_ns < FGV_ALERT_NS) {
+            fgv_sync_mark_all(worker);
+        }
         if (left_ns == 0) {
             fgv_grant_close(grantee);
         }

@@ -19,8 +19,10 @@ def copy_asleep(guest: Guest, source: int, chunk: int) -> int:
     """A copy from the device whose caller sleeps already; the place of the word that it sleeps on."""
     at = guest.parts["chunks"] + chunk * 8
     guest.write_word(at, PARKED)
-    fields = {"source": source, "destination": chunk * guest.CHUNK_BYTES, "bytes": 4, "place": 1}
-    guest.cast_off("cuMemcpyDtoHAsync_v2", stream=0, chunk=chunk, **fields)
+    destination = chunk * guest.CHUNK_BYTES
+    guest.cast_off(
+        "cuMemcpyDtoHAsync_v2", source=source, destination=destination, stream=0, bytes=4, place=1, chunk=chunk
+    )
     return at
 
 
