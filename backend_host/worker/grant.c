@@ -294,7 +294,8 @@ static bool try_enter(struct fgv_grantee *grantee, uint64_t now_ns)
 
 bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
 {
-    return fgv_grant_reenter(grantee, now_ns, now_ns);
+    const bool is_back = grantee->put_off_ns != 0 && now_ns - grantee->put_off_ns < FGV_SWITCH_NS;
+    return fgv_grant_reenter(grantee, is_back ? grantee->put_off_ns : now_ns, now_ns);
 }
 
 bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns)
@@ -486,6 +487,7 @@ void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_
     }
     end_turn(grantee, now_ns);
     note_slice(grantee, now_ns);
+    grantee->put_off_ns = fgv_grant_has(grantee) ? 0 : now_ns;
     const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
     fgv_set_remove(&grantee->control->users, grantee->slot_index);

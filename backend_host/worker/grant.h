@@ -14,6 +14,9 @@
  * call. */
 #define FGV_GRANT_UNUSED_NS UINT64_C(2000000)
 
+/* Of the device's time for a switch to another vGPU and back: who is away for less has not slept. */
+#define FGV_SWITCH_NS UINT64_C(400000)
+
 /* A vGPU whose clients wait for more than NR answers within this time of its turns is coscheduled (paper, 3.2.3). */
 #define FGV_INTERACTIVE_NS UINT64_C(10000000)
 #define FGV_INTERACTIVE_NR UINT64_C(10)
@@ -32,6 +35,7 @@ struct fgv_grantee {
     bool is_waiting;
     uint64_t waiting_since_ns;
     uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
+    uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */
     /* How often its client waits: answers and time of its turns, of this one from here on and of those before. What a
      * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
     uint64_t turn_since_ns;
@@ -57,7 +61,8 @@ static inline bool fgv_grant_has(const struct fgv_grantee *grantee)
 }
 
 /* cffi: begin */
-/* Gets in when the grant is free or its own and open. False: it is marked as waiting (the daemon is told once). */
+/* Gets in when the grant is free or its own and open. False: it is marked as waiting (the daemon is told once), since
+ * the end of its last turn if that was cut off no longer than FGV_SWITCH_NS ago: it has not slept. */
 bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns);
 /* The same for one that has wanted it since then without having slept: it is no newcomer to turns that began later. */
 bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns);

@@ -336,8 +336,8 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
     *result = stream ? collect(worker, stream, fgv_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
     parts->is_let_go |= fgv_parts_are_held_up(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
-        if (!has_room(worker) || !fgv_turn_has_room(worker) || !fgv_turn_begin(worker) ||
-            (fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream))) {
+        if (!has_room(worker) || !fgv_queue_has_room(worker) || !fgv_turn_begin(worker) ||
+            (fgv_queue_is_deep(worker) && !fgv_queue_fits_stream(worker, stream))) {
             return FGV_PARTS_MORE;
         }
         *result = submit_part(worker, service, request, next_stream(worker, stream), &launch);

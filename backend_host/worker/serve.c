@@ -242,7 +242,7 @@ static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, ui
 /* Whether the device may have one more now, and as what. */
 static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parsed, enum fgv_submission *kind)
 {
-    if (!fgv_turn_has_room(worker)) {
+    if (!fgv_queue_has_room(worker)) {
         return false;
     }
     const bool is_copy = fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES;
@@ -256,7 +256,7 @@ static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parse
     }
     return *kind == FGV_SUBMIT_BESIDE ||
            (fgv_turn_begin(worker) &&
-            !(fgv_turn_is_deep(worker) && !fgv_turn_fits_stream(worker, stream_of(worker, parsed))));
+            !(fgv_queue_is_deep(worker) && !fgv_queue_fits_stream(worker, stream_of(worker, parsed))));
 }
 
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */

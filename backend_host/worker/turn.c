@@ -3,10 +3,8 @@
  *
  * Alone on the device a worker keeps the grant while it works and gives it back when it has been idle for a moment;
  * asking costs a load and a compare, and a look at one cache line that nobody writes. As soon as another vGPU waits,
- * the length of what is queued matters: nothing can be taken back from the device. So the mean time of a submission is
- * known from its own history, only as many are queued as fit what is left of the slice, and at its end the grant is
- * closed, the queue runs dry, and the grant is handed over. While nobody waits but somebody did lately, no more than a
- * slice is queued, and less where the hand-over waits for all of it.
+ * no more is queued than fits what is left of the slice (queue.c), and at its end the grant is closed, the queue runs
+ * dry, and the grant is handed over.
  *
  * GPU time is the time with work in flight, less what it takes to get work to an idle device and to hear of its end
  * (latency.h). It is charged when work ends and, for long kernels, as they go.
@@ -23,8 +21,8 @@
  *
  * Large launches go in parts (parts.c), each of them a submission here. Copies may need no turn (beside.c).
  *
- * Wrong when: kernels of one program differ by orders of magnitude. Their mean (due.h) lags behind, and a slice
- * overruns by what was queued.
+ * Wrong when: the end of what is queued is expected wrongly (due.h). The grant then goes on too late, or beside work
+ * that others do not expect.
  */
 #include "worker.h"
 
@@ -37,23 +35,11 @@
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
 #define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
 #define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
-#define FGV_MARK_NS       UINT64_C(100000) /* while somebody waits, finished work is noticed this often, */
-#define FGV_MARK_PART     8                /* or as often as this part of what will be left of the slice by then */
-/* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS          UINT64_C(1000000000)
-#define FGV_ALONE_NS           UINT64_C(100000000) /* of work is queued by who is alone */
-#define FGV_MIN_QUEUED         2u                  /* so that the device has the next one when it ends one */
-#define FGV_MIN_QUEUED_ALONE   32u                 /* kernels of several streams may run side by side */
-#define FGV_MIN_QUEUED_UNKNOWN 8u                  /* of a stream, before any has ended */
-#define FGV_MAX_STALLS         10u
-#define FGV_MARKS_IN_QUEUE     4u
-#define FGV_LEAD_NS      UINT64_C(50000) /* of work may be left when the grant goes on: what handing it on takes */
-#define FGV_OVERRUN_PART 2u              /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGV_STOP_NS      UINT64_C(2000000)    /* so long a persistent kernel that was told to stop is waited for */
-#define FGV_ALERT_NS     UINT64_C(200000)     /* so long before a slice ends the next one is woken */
-#define FGV_SWITCH_NS    UINT64_C(400000)     /* of the device's time for a switch to another vGPU and back */
-#define FGV_STALLED_NS   UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
-#define FGV_ROUSE_NS     UINT64_C(1000000)    /* who waited so long for a turn has a client that sleeps */
+#define FGV_LEAD_NS       UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
+#define FGV_OVERRUN_PART  2u /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGV_STOP_NS       UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
+#define FGV_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
+#define FGV_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
 
 void fgv_turn_started(struct fgv_worker *worker)
 {
@@ -141,39 +127,6 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
     return most_ns;
 }
 
-/* How many submissions last so long. `least` when that is not known. */
-static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
-{
-    uint64_t nr = worker->due.mean_ns == 0 ? least : time_ns / worker->due.mean_ns;
-    return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
-}
-
-static uint32_t bounded_interval(uint64_t interval)
-{
-    return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
-}
-
-/* One mark for how many submissions. Each takes the device a moment, so there are the fewer the further off the end of
- * the slice is when they are done. */
-static uint32_t contended_interval(const struct fgv_worker *worker, uint64_t left_ns)
-{
-    const uint64_t queued_ns = fgv_nr_running(worker) * worker->due.mean_ns;
-    const uint64_t later_ns = left_ns > queued_ns ? (left_ns - queued_ns) / FGV_MARK_PART : 0;
-    return bounded_interval((later_ns > FGV_MARK_NS ? later_ns : FGV_MARK_NS) / worker->due.mean_ns);
-}
-
-/* How many may be in flight so that they end with the slice; one at least, for a slice that is too short for any. Where
- * the hand-over waits for the device it is all that begin within the slice: the last one would anyway, a moment after
- * the end of the one before it was seen. Where the grant goes on before the last one ends, it does so in better time
- * without: hand-overs took 139 us and not 174 with kernels of 1 ms on an H200. */
-static uint32_t allowance(struct fgv_worker *worker, uint64_t left_ns)
-{
-    const uint64_t beyond_ns =
-        worker->grantee.control->is_preemptive || worker->due.mean_ns == 0 ? 0 : worker->due.mean_ns - 1;
-    worker->mark_interval = worker->due.mean_ns == 0 ? 1 : contended_interval(worker, left_ns);
-    return fitting(worker, left_ns + beyond_ns, 1);
-}
-
 static uint32_t sequence_of(const struct fgv_grantee *grantee)
 {
     return FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
@@ -224,38 +177,6 @@ static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
     return left_ns;
 }
 
-bool fgv_turn_has_room(const struct fgv_worker *worker)
-{
-    return fgv_sync_nr_open(worker) < FGV_MAX_UNFINISHED;
-}
-
-/* Others use the device too, if not now. */
-static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
-{
-    if (now_ns - worker->shared_ns >= FGV_SHARED_NS) {
-        worker->shared_ns = 0;
-    }
-    return worker->shared_ns != 0;
-}
-
-/* What may be in flight while nobody waits. Where others may be back at any moment it is no more than they would have
- * to wait for anyway, and where they wait for all of it a part of that: a slice that is over by then ends soon. Alone
- * it is what keeps the device busy, so that a newcomer does not wait for seconds. */
-static uint32_t allowance_unwaited(struct fgv_worker *worker)
-{
-    const struct fgv_control *control = worker->grantee.control;
-    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGV_MIN_SLICE_PART;
-    uint32_t nr = worker->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
-                      ? fitting(worker, shared_ns, FGV_MIN_QUEUED)
-                      : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
-    worker->mark_interval = bounded_interval(nr / FGV_MARKS_IN_QUEUE);
-    if (worker->nr_unfinished >= nr && fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS) {
-        return FGV_MAX_UNFINISHED;
-    }
-    return nr;
-}
-
 /* The next one's work is there before this worker's ends. What is left is paid for now, as it will be short; the rest
  * of a kernel that goes on for long is charged as it goes. */
 static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_ns)
@@ -275,35 +196,6 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
         fgv_grant_set_running(&worker->grantee, true);
     }
     worker->tail_until_ns = 0;
-}
-
-/* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
- * newcomer wait, for seconds when they are long ones that cannot go in parts. An end that is overdue tells of a long
- * one before it has ended. */
-static uint64_t most_in_stream(const struct fgv_worker *worker)
-{
-    uint64_t due_ns = fgv_due_mark_ns(worker);
-    uint64_t overdue_ns = due_ns != 0 && worker->polled_ns > due_ns ? worker->polled_ns - due_ns : 0;
-    uint64_t running_ns = worker->polled_ns > worker->last_finish_ns ? worker->polled_ns - worker->last_finish_ns : 0;
-    uint64_t nr = worker->due.mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / (worker->due.mean_ns + overdue_ns);
-    uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
-    uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
-    return nr < least ? least : nr;
-}
-
-bool fgv_turn_is_deep(const struct fgv_worker *worker)
-{
-    return worker->nr_unfinished >= FGV_MIN_QUEUED && !fgv_grant_others_wait(&worker->grantee) &&
-           worker->nr_unfinished >= most_in_stream(worker);
-}
-
-bool fgv_turn_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
-{
-    if (!stream || fgv_nr_in_stream(stream) < most_in_stream(worker)) {
-        return true;
-    }
-    worker->mark_interval = 1;
-    return false;
 }
 
 /* A look at the clock takes some 80 instructions: one of them is enough for a submission to an idle device. */
@@ -337,7 +229,7 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         end_tail(worker, clock_unless(now_ns));
     }
     if (!others_wait) {
-        return worker->nr_unfinished < allowance_unwaited(worker);
+        return worker->nr_unfinished < fgv_queue_most_unwaited(worker);
     }
     worker->shared_ns = fgv_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
@@ -345,14 +237,14 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         fgv_grant_close(grantee);
         return false;
     }
-    return fgv_nr_running(worker) < allowance(worker, left_ns);
+    return fgv_nr_running(worker) < fgv_queue_most(worker, left_ns);
 }
 
 /* What a grant is wanted for: not for a backlog that is held up. */
 static bool has_pending(const struct fgv_worker *worker)
 {
     const bool has_backlog = worker->backlog.head != worker->backlog.tail;
-    return worker->hosts.wants_turn || (has_backlog && fgv_turn_has_room(worker) && !worker->is_gated);
+    return worker->hosts.wants_turn || (has_backlog && fgv_queue_has_room(worker) && !worker->is_gated);
 }
 
 /* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */

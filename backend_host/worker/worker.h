@@ -4,7 +4,8 @@
  *   worker.c   opening, the loop, sleeping, the end
  *   serve.c    from a record to a handler to an answer; the backlog
  *   sync.c     what of the submitted work has finished; gate.c: what of it is held up
- *   turn.c     when GPU work may be submitted, and what it is charged; beside.c: what may be without a turn
+ *   turn.c     when GPU work may be submitted, and what it is charged; beside.c: what may be without a turn; queue.c:
+ *              how much of it may be in flight
  *   take.c parts.c pace.c lane.c variant.c  large launches in parts
  *   handles.c  the guest's numbers
  *   window.c memory.c pool.c virtual_memory.c copy.c box.c array.c texture.c launch.c image.c module.c link.c jit.c
@@ -342,14 +343,20 @@ static inline uint32_t fgv_sync_nr_open(const struct fgv_worker *worker)
     return worker->nr_unfinished + worker->nr_held + worker->beside.nr;
 }
 
-/* turn.c */
+/* queue.c */
 /* Whether one more submission fits into the driver's queue. */
-bool fgv_turn_has_room(const struct fgv_worker *worker);
+bool fgv_queue_has_room(const struct fgv_worker *worker);
+/* How many may be in flight so that they end with the slice, of which so much is left; and while nobody waits. Both set
+ * how many of them share a mark. */
+uint32_t fgv_queue_most(struct fgv_worker *worker, uint64_t left_ns);
+uint32_t fgv_queue_most_unwaited(struct fgv_worker *worker);
+/* So much is queued that it matters in which streams: then the stream is to be asked too. */
+bool fgv_queue_is_deep(const struct fgv_worker *worker);
+bool fgv_queue_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream);
+
+/* turn.c */
 /* Whether one more submission may be made now. */
 bool fgv_turn_begin(struct fgv_worker *worker);
-/* So much is queued that it matters in which streams: then the stream is to be asked too. */
-bool fgv_turn_is_deep(const struct fgv_worker *worker);
-bool fgv_turn_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight. */

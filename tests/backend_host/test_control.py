@@ -252,6 +252,28 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
 
 
+@pytest.mark.parametrize(
+    ("is_cut_off", "away_ns", "is_newcomer"), [(True, 399_999, False), (True, 400_000, True), (False, 50_000, True)]
+)
+def test_whose_turn_was_cut_off_is_no_newcomer_when_it_is_back_at_once(
+    control: ControlPage, is_cut_off: bool, away_ns: int, is_newcomer: bool
+) -> None:
+    """Its slice is over and the end of its last work is not seen yet, so it has nothing to submit for a moment."""
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    now_ns = time.monotonic_ns()
+    for vgpu, standing in ((0, 10.0), (1, 100.0)):
+        control.set_standing(vgpu, standing, 1.0, charged_ns=0)
+    assert one.enter(now_ns - SLICE_NS)
+    assert not two.enter(now_ns - SLICE_NS)
+    if is_cut_off:
+        lib.fgv_grant_close(one.grantee)
+    one.leave(now_ns)
+    assert two.enter(now_ns + 10_000)
+    assert not one.enter(now_ns + away_ns)
+    assert not one.enter(now_ns + 2 * away_ns), "asking again changes nothing"
+    assert lib.fgv_grant_has_newcomer(two.grantee, 0, 0) == is_newcomer
+
+
 def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
     """It is expected of the next turn, and known while that lasts."""
     vgpu = control.vgpu_take()
