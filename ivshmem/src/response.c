@@ -76,7 +76,8 @@ void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
 }
 
 /* When a waiting owner spins, in ns from the start of its wait: at first, for as long as a sleep would last beyond its
- * time, and around the time when such waits end. */
+ * time, and around the time when such waits end. All the time if it may spin for as long as they last: now and then a
+ * sleep comes out longer than any margin, and the device stands still meanwhile. */
 struct spins {
     uint64_t first_ns, from_ns, to_ns;
 };
@@ -86,13 +87,14 @@ static struct spins plan(const struct fgv_spin *spin, bool is_roused)
     if (spin->wait == NULL)
         return (struct spins){.first_ns = spin->most_ns};
     const uint64_t sleep_ns = fgv_habit_most_ns(spin->oversleep, FGV_OVERSLEEP_NS);
-    struct spins spins = {.first_ns = sleep_ns < spin->most_ns ? sleep_ns : spin->most_ns};
+    /* Roused in the middle of what it waits for: the end is near, and how near is not known. */
+    struct spins spins = {.first_ns = is_roused || sleep_ns > spin->most_ns ? spin->most_ns : sleep_ns};
     const uint64_t end_ns = fgv_habit_mean_ns(spin->wait);
     if (end_ns != 0) {
         uint64_t margin_ns = sleep_ns + fgv_habit_spread_ns(spin->wait);
         margin_ns = margin_ns < spin->most_ns / 2 ? margin_ns : spin->most_ns / 2;
-        spins.from_ns = end_ns > margin_ns ? end_ns - margin_ns : 0;
-        spins.to_ns = is_roused ? spins.from_ns + spin->most_ns : end_ns + margin_ns;
+        spins.to_ns = end_ns + margin_ns;
+        spins.from_ns = spins.to_ns <= spin->most_ns || end_ns < margin_ns ? 0 : end_ns - margin_ns;
     }
     return spins;
 }

@@ -206,11 +206,37 @@ def test_only_a_parked_owner_is_roused() -> None:
     assert napping[0] == PARKED
 
 
+def spins(owner: threading.Thread) -> None:
+    """Waits until the thread has used the CPU for 0.1 s more."""
+    assert owner.ident is not None
+    clock = time.pthread_getcpuclockid(owner.ident)
+    begun_s = time.clock_gettime(clock)
+    wait_until(lambda: time.clock_gettime(clock) - begun_s > 0.1, "it spins")
+
+
+@pytest.mark.parametrize("most_ns", [900 * SECOND, 500 * SECOND])
+def test_waits_that_it_may_spin_for_are_spun_through(most_ns: int) -> None:
+    """Also while their end is far off. Longer ones are slept through until it is near."""
+    wait, oversleep = ffi.new("struct fgv_face_habit *", (600 * SECOND, 0, 0)), ffi.new("struct fgv_face_habit *")
+    word = ffi.new("uint32_t *", WAITING)
+    owner = threading.Thread(
+        target=lib.fgv_face_slot_wait_learnt, args=(word, int(Wake.FUTEX), most_ns, wait, oversleep)
+    )
+    owner.start()
+    is_spun = most_ns > wait.mean_ns
+    if is_spun:
+        spins(owner)
+    else:
+        wait_until(lambda: word[0] == PARKED, "it sleeps")
+    assert lib.fgv_face_slot_complete(word, int(Wake.FUTEX)) != is_spun
+    owner.join()
+
+
 @pytest.mark.parametrize("may_spin", [True, False])
 def test_a_roused_owner_spins_if_it_may_and_learns_nothing(may_spin: bool) -> None:
-    """Its waits are known to be short, so it sleeps soon; roused, it is to be there when the answer comes."""
-    short = (1, 0, 0)
-    wait, oversleep = ffi.new("struct fgv_face_habit *", short), ffi.new("struct fgv_face_habit *", (1, 0, 0))
+    """Its waits are known to be long, so it sleeps soon; roused, it is to be there when the answer comes."""
+    known = (3000 * SECOND, 0, 0)
+    wait, oversleep = ffi.new("struct fgv_face_habit *", known), ffi.new("struct fgv_face_habit *", (1, 0, 0))
     word = ffi.new("uint32_t *", WAITING)
     spin_ns = 600 * SECOND if may_spin else 0
     owner = threading.Thread(
@@ -220,15 +246,12 @@ def test_a_roused_owner_spins_if_it_may_and_learns_nothing(may_spin: bool) -> No
     wait_until(lambda: word[0] == PARKED, "it sleeps")
     assert lib.fgv_face_slot_rouse(word, int(Wake.FUTEX))
     if may_spin:
-        assert owner.ident is not None
-        clock = time.pthread_getcpuclockid(owner.ident)
-        begun_s = time.clock_gettime(clock)
-        wait_until(lambda: time.clock_gettime(clock) - begun_s > 0.1, "it spins")
+        spins(owner)
     else:
         wait_until(lambda: word[0] == PARKED, "it sleeps again")
     assert lib.fgv_face_slot_complete(word, int(Wake.FUTEX)) != may_spin
     owner.join()
-    assert (wait.mean_ns, wait.deviation_ns, wait.was_longer) == short
+    assert (wait.mean_ns, wait.deviation_ns, wait.was_longer) == known
 
 
 def layout_of(guest: Guest) -> Any:
