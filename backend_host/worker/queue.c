@@ -11,8 +11,7 @@
  */
 #include "worker.h"
 
-#define FGV_MARK_NS   UINT64_C(100000) /* while somebody waits, finished work is noticed this often, */
-#define FGV_MARK_PART 8u               /* or as often as this part of what will be left of the slice by then */
+#define FGV_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
 #define FGV_SHARED_NS          UINT64_C(1000000000)
 #define FGV_SHARED_PART        8u                   /* of a slice is queued then, where the hand-over waits for it */
@@ -41,15 +40,6 @@ static uint32_t bounded_interval(uint64_t interval)
     return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
 }
 
-/* One mark for how many submissions. Each takes the device a moment, so there are the fewer the further off the end of
- * the slice is when they are done. */
-static uint32_t contended_interval(const struct fgv_worker *worker, uint64_t left_ns)
-{
-    const uint64_t queued_ns = fgv_nr_running(worker) * worker->due.mean_ns;
-    const uint64_t later_ns = left_ns > queued_ns ? (left_ns - queued_ns) / FGV_MARK_PART : 0;
-    return bounded_interval((later_ns > FGV_MARK_NS ? later_ns : FGV_MARK_NS) / worker->due.mean_ns);
-}
-
 /* One at least, for a slice that is too short for any. Where the hand-over waits for the device it is all that begin
  * within the slice: the last one would anyway, a moment after the end of the one before it was seen. Where the grant
  * goes on before the last one ends, it does so in better time without: hand-overs took 139 us and not 174 with kernels
@@ -58,7 +48,7 @@ uint32_t fgv_queue_most(struct fgv_worker *worker, uint64_t left_ns)
 {
     const uint64_t beyond_ns =
         worker->grantee.control->is_preemptive || worker->due.mean_ns == 0 ? 0 : worker->due.mean_ns - 1;
-    worker->mark_interval = worker->due.mean_ns == 0 ? 1 : contended_interval(worker, left_ns);
+    worker->mark_interval = bounded_interval(worker->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->due.mean_ns);
     return fitting(worker, left_ns + beyond_ns, 1);
 }
 

@@ -338,7 +338,7 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
         fgv_turn_charge(worker, now_ns);
     }
-    if (fgv_sync_nr_open(worker) != 0 && !fgv_grant_has(grantee)) {
+    if (fgv_sync_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
         fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
     }
     if (grantee->is_waiting && !has_pending(worker)) {
@@ -354,9 +354,6 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         look_for_newcomer(worker, now_ns);
         uint64_t left_ns = slice_left_ns(worker, now_ns);
         alert_in_time(worker, left_ns);
-        if (left_ns < FGV_ALERT_NS) {
-            fgv_sync_mark_all(worker);
-        }
         if (left_ns == 0) {
             fgv_grant_close(grantee);
         }
