@@ -60,6 +60,19 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
     }
 }
 
+/* What it takes to get work to the device and to hear of its end is no use of the device, but in a turn it keeps the
+ * device from others. What it takes longer at the beginning of a turn is the device's switch, and nobody's. */
+static void hold_for_latency(struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_grantee *grantee = &worker->grantee;
+    const bool is_alone = fgv_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1;
+    if (is_alone && fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+        const uint64_t latency_ns = worker->latency.soon.mean_ns;
+        const uint64_t burst_ns = now_ns - worker->burst_since_ns;
+        fgv_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);
+    }
+}
+
 void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
 {
     if (nr != 0 && now_ns > worker->last_finish_ns) {
@@ -69,6 +82,7 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copie
     if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
         fgv_latency_finish(worker, now_ns);
         fgv_turn_charge(worker, now_ns);
+        hold_for_latency(worker, now_ns);
         fgv_grant_set_running(&worker->grantee, false);
         worker->busy_since_ns = worker->tail_until_ns = 0;
         worker->pause_since_ns = now_ns;

@@ -218,11 +218,17 @@ class Shared:
 
     @property
     def charged_min_max_ratio(self) -> float | None:
-        """Of charged GPU time over the weight: policy and accounting without the programs. Natively nobody charges."""
-        charged = self._each("charged_s")
-        if None in charged:
+        """Of what is charged for use and for holding, over the weight: policy and accounting without the programs.
+
+        None natively, where nobody charges. Older measurements know of use alone.
+        """
+        used = self._each("charged_s")
+        if None in used:
             return None
-        return ratios.min_max_ratio([used / weight for used, weight in zip(charged, self.weights, strict=True)])
+        held = [guest.get("held_s") or 0.0 for guest in self.record["guests"]]
+        return ratios.min_max_ratio(
+            [sum(paid) / weight for *paid, weight in zip(used, held, self.weights, strict=True)]
+        )
 
     @property
     def reached_alone(self) -> list[float]:

@@ -76,6 +76,13 @@ def test_shares_of_a_known_document() -> None:
     assert finding.cells()[-1] == "behind"
 
 
+def test_who_holds_the_device_without_use_pays_as_for_use() -> None:
+    waiting = {**guest(1, 1.0), "charged_s": 0.75, "held_s": 0.25}
+    document = {**HEAD, "experiment": "mmr", "records": [together(0, "fair", waiting, guest(2, 2.0))]}
+    [grid] = EXPERIMENTS["mmr"].grids(document)
+    assert grid.rows[0][4].startswith("1.000")
+
+
 def share(way: str, *guests: dict[str, Any]) -> dict[str, Any]:
     mine = [{**each, "alone_native": None} for each in guests]
     return {"kind": "share", "way": way, "kernel_s": 10.0, "repetition": 0, "guests": mine}

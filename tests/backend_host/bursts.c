@@ -1,0 +1,54 @@
+/* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
+#include "control_page.h"
+#include "worker.h"
+
+static struct fgv_control *control;
+static struct fgv_worker worker;
+static struct fgv_grantee other, mate;
+
+/* The worker has its turn; `has_other`: another vGPU waits; `has_mate`: another worker of its vGPU has work on the
+ * device. False: something went wrong. */
+bool begin(int fd, uint64_t latency_ns, bool has_other, bool has_mate)
+{
+    const uint64_t now_ns = fgv_clock_ns();
+    control = fgv_control_format(fd, UINT64_C(30000000), true);
+    worker = (struct fgv_worker){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
+    const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
+    if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
+        !fgv_grantee_attach(&other, control, (uint32_t)theirs, 1) ||
+        !fgv_grantee_attach(&mate, control, (uint32_t)mine, 2) || !fgv_grant_enter(&worker.grantee, now_ns)) {
+        return false;
+    }
+    fgv_grant_set_running(&mate, has_mate);
+    return !has_other || !fgv_grant_enter(&other, now_ns);
+}
+
+/* One submission to an idle device, whose end is seen so long after it began. Gives how long it took, which is less by
+ * what came between, should this thread lose its CPU. */
+uint64_t burst(uint64_t took_ns)
+{
+    worker.begun_ns = fgv_clock_ns();
+    worker.last_finish_ns = worker.begun_ns; /* no rest before it */
+    worker.nr_unfinished = 1;
+    fgv_turn_started(&worker);
+    while (fgv_clock_ns() < worker.begun_ns + took_ns) {
+    }
+    worker.nr_unfinished = 0;
+    fgv_turn_finished(&worker, 1, 0, worker.begun_ns + took_ns);
+    return worker.begun_ns + took_ns - worker.burst_since_ns;
+}
+
+void close_turn(void)
+{
+    fgv_grant_close(&worker.grantee);
+}
+
+uint64_t used_ns(void)
+{
+    return worker.grantee.vgpu->used_ns;
+}
+
+uint64_t held_ns(void)
+{
+    return worker.grantee.vgpu->held_ns;
+}
