@@ -107,6 +107,7 @@ class Guest:
             self._listener.listen(1)
             self._listener.settimeout(CONNECT_LIMIT_S)
             self._connection = libvirt.open(self._instance.uri)
+            self._instance.remember(self.uuid)
             self.domain = self._connection.defineXML(self.definition)
         except libvirt.libvirtError as error:
             self.__exit__()

@@ -56,6 +56,7 @@ class PrivateLibvirt:
         self.folder = Path()
         self.uri = ""
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._guests: set[str] = set()
         self._user = _unprivileged_user() if os.geteuid() == 0 else None
 
     def __enter__(self) -> Self:
@@ -74,6 +75,12 @@ class PrivateLibvirt:
 
     def __exit__(self, *exception: object) -> None:
         self._end()
+
+    def remember(self, uuid: str) -> None:
+        """A guest whose region is to be gone in the end. A FairGV daemon that looked at its domain just before that was undefined may make it
+        anew, and be ended before it looks again.
+        """
+        self._guests.add(uuid)
 
     def hand_over(self, path: Path) -> None:
         """Makes a file or socket in `folder` the instance's own, so that its QEMU can open it."""
@@ -176,7 +183,9 @@ class PrivateLibvirt:
                     domain.destroy()
 
     def _remove_regions(self) -> None:
-        """Those of all domains that the instance's own files name."""
+        """Those of all domains that the instance's own files name, and of those that have been there."""
+        for uuid in self._guests:
+            remove_region_file(region_name(uuid))
         for path in (*self.folder.glob("config/libvirt/qemu/*.xml"), *self.folder.glob("run/libvirt/qemu/run/*.xml")):
             with contextlib.suppress(OSError):
                 for uuid in re.findall(r"<uuid>([0-9a-f-]{36})</uuid>", path.read_text()):
