@@ -210,7 +210,7 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
             now_ns = is_spinning ? fgv_now_ns() : sleep_until_spin(&wait, seen, now_ns);
         }
     }
-    /* Of a wait for a turn of the GPU, with the device's switch at its end, the next one is not learnt. */
+    /* Nothing is learnt from a wait for a turn of the GPU: the device's switch is in it. */
     if (spin->wait != NULL && !wait.is_roused)
         fgv_habit_note_wait(spin->wait, now_ns - wait.begun_ns);
     return true;
