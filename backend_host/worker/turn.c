@@ -65,8 +65,8 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
 static void hold_for_latency(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_grantee *grantee = &worker->grantee;
-    const bool is_alone = fgv_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1;
-    if (is_alone && fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) &&
+        fgv_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1) {
         const uint64_t latency_ns = worker->latency.soon.mean_ns;
         const uint64_t burst_ns = now_ns - worker->burst_since_ns;
         fgv_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);

@@ -206,6 +206,15 @@ def test_only_a_parked_owner_is_roused() -> None:
     assert napping[0] == PARKED
 
 
+def owner_of(word: Any, spin_ns: int, wait: Any, oversleep: Any) -> threading.Thread:
+    """A thread that waits."""
+    owner = threading.Thread(
+        target=lib.fgv_face_slot_wait_learnt, args=(word, int(Wake.FUTEX), spin_ns, wait, oversleep)
+    )
+    owner.start()
+    return owner
+
+
 def spins(owner: threading.Thread) -> None:
     """Waits until the thread has used the CPU for 0.1 s more."""
     assert owner.ident is not None
@@ -219,10 +228,7 @@ def test_waits_that_it_may_spin_for_are_spun_through(most_ns: int) -> None:
     """Also while their end is far off. Longer ones are slept through until it is near."""
     wait, oversleep = ffi.new("struct fgv_face_habit *", (600 * SECOND, 0, 0)), ffi.new("struct fgv_face_habit *")
     word = ffi.new("uint32_t *", WAITING)
-    owner = threading.Thread(
-        target=lib.fgv_face_slot_wait_learnt, args=(word, int(Wake.FUTEX), most_ns, wait, oversleep)
-    )
-    owner.start()
+    owner = owner_of(word, most_ns, wait, oversleep)
     is_spun = most_ns > wait.mean_ns
     if is_spun:
         spins(owner)
@@ -239,10 +245,7 @@ def test_a_roused_owner_spins_if_it_may_and_learns_nothing(may_spin: bool) -> No
     wait, oversleep = ffi.new("struct fgv_face_habit *", known), ffi.new("struct fgv_face_habit *", (1, 0, 0))
     word = ffi.new("uint32_t *", WAITING)
     spin_ns = 600 * SECOND if may_spin else 0
-    owner = threading.Thread(
-        target=lib.fgv_face_slot_wait_learnt, args=(word, int(Wake.FUTEX), spin_ns, wait, oversleep)
-    )
-    owner.start()
+    owner = owner_of(word, spin_ns, wait, oversleep)
     wait_until(lambda: word[0] == PARKED, "it sleeps")
     assert lib.fgv_face_slot_rouse(word, int(Wake.FUTEX))
     if may_spin:
