@@ -54,6 +54,7 @@ class GrantKeeper:
         self._accounts: list[VgpuReading] = []
         self._published: dict[int, tuple[float, float]] = {}
         self._tenure: _Tenure | None = None
+        self._looked_ns = 0
         self._lock = threading.Lock()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="grants", daemon=True)
@@ -130,12 +131,19 @@ class GrantKeeper:
 
     def _look(self, now_ns: int) -> None:
         accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
-        used = charges(self._accounts, accounts)
-        self._accounts = accounts
-        for vgpu, used_ns in used.items():
-            if used_ns and vgpu in self._weights:
-                self._policy.charged(vgpu, used_ns, now_ns)
         grant = self._page.holder()
+        used = charges(self._accounts, accounts)
+        unseen = self._unseen_holders(accounts, used, grant)
+        since_ns, self._looked_ns = self._looked_ns, now_ns
+        self._accounts = accounts
+        for vgpu in unseen:
+            if vgpu == grant.vgpu:
+                since_ns = max(since_ns, min(grant.since_ns, now_ns))
+            self._policy.dispatched(vgpu, since_ns)
+            self._policy.charged(vgpu, used.pop(vgpu), since_ns)
+        for vgpu, used_ns in used.items():
+            if used_ns:
+                self._policy.charged(vgpu, used_ns, now_ns)
         if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._weights:
             self._policy.dispatched(grant.vgpu, now_ns)
             self._waiting.discard(grant.vgpu)
@@ -154,6 +162,18 @@ class GrantKeeper:
         self._waiting = set(waiting)
         self._active = self._waiting | ({grant.vgpu} if grant.vgpu is not None else set())
         self._publish(now_ns)
+
+    def _unseen_holders(self, accounts: list[VgpuReading], used: dict[int, int], grant: Grant) -> list[int]:
+        """Who got the GPU, and used it, since a look that saw nobody wait for it: who used it most, then who has it now, are the last.
+
+        A GPU that is free is taken without a ring of the bell: the next look may come when another waits, or has it. What was used until
+        then kept nobody off. Virtual time follows it as it would have with a look in between; otherwise it were a debt.
+        """
+        if self._waiting:
+            return []
+        before = {account.vgpu: account.nr_grants for account in self._accounts}
+        got = [account.vgpu for account in accounts if account.nr_grants != before.get(account.vgpu, 0)]
+        return sorted((vgpu for vgpu in got if used[vgpu]), key=lambda vgpu: (vgpu == grant.vgpu, used[vgpu]))
 
     def _overruns(self, grant: Grant, now_ns: int) -> bool:
         """Whether the holder keeps the GPU beyond its slice, or has it renewed again and again and is hardly charged for it."""

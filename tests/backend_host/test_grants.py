@@ -18,6 +18,7 @@ from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
 SLICE_NS = 6_000_000
+MS = 1_000_000
 STEADY_S = 0.03
 
 
@@ -43,6 +44,11 @@ class Player:
 
     def leave(self, now_ns: int) -> None:
         lib.fgv_grant_leave(self.grantee, False, now_ns)
+
+    def give_way(self, now_ns: int) -> None:
+        """At the end of its slice; it wants another one."""
+        lib.fgv_grant_close(self.grantee)
+        lib.fgv_grant_leave(self.grantee, True, now_ns)
 
     def charge(self, from_ns: int, to_ns: int) -> None:
         lib.fgv_grant_charge(self.grantee, from_ns, to_ns)
@@ -190,6 +196,92 @@ def test_a_device_that_does_not_preempt_serves_one_at_a_time(page: ControlPage) 
         lib.fgv_grant_set_running(player.grantee, True)
     players[0].charge(1000, 2000)
     assert used(page, players[0]) == 1000
+
+
+def behind(page: ControlPage, player: Player, other: Player) -> float:
+    """How much later one is to have the GPU than another, in ns of its standing."""
+    return page.standing(player.vgpu) - page.standing(other.vgpu)
+
+
+@pytest.mark.parametrize("has_seen_another", [False, True], ids=["the first ever", "after another"])
+@pytest.mark.parametrize("weight", [1, 4])
+def test_what_was_used_while_nobody_waited_is_no_debt(page: ControlPage, weight: int, has_seen_another: bool) -> None:
+    """The keeper looks when a second one waits, which has the GPU by then: it has never seen the first one hold it."""
+    keeper = GrantKeeper(page, FairQueuing())
+    first, second, third = (Player(page) for _ in range(3))
+    for player, its_weight in ((first, weight), (second, 1), (third, 1)):
+        keeper.join(player.vgpu, its_weight)
+    begun_ns = time.monotonic_ns()
+    if has_seen_another:
+        assert third.enter(begun_ns)
+        third.charge(begun_ns, begun_ns + 50 * MS)
+        keeper.step(begun_ns + 50 * MS)
+        third.leave(begun_ns + 51 * MS)
+    assert first.enter(begun_ns + 60 * MS)
+    first.charge(begun_ns + 60 * MS, begun_ns + 900 * MS)
+    assert not second.enter(begun_ns + 900 * MS)
+    first.give_way(begun_ns + 900 * MS)
+    assert second.enter(begun_ns + 900 * MS)
+    second.charge(begun_ns + 900 * MS, begun_ns + 901 * MS)
+    keeper.step(begun_ns + 901 * MS)
+    assert -MS <= behind(page, first, second) <= 0
+    assert next_of(page) == first.vgpu
+
+
+@pytest.mark.parametrize("worked_ms", [200, 500])
+def test_of_several_that_had_the_gpu_unseen_nobody_owes_and_nobody_gains(page: ControlPage, worked_ms: int) -> None:
+    """One worked, then slept while another did: both are where a third one begins."""
+    keeper = GrantKeeper(page, FairQueuing())
+    sleeper, worker, third = (Player(page) for _ in range(3))
+    for player in (sleeper, worker, third):
+        keeper.join(player.vgpu, 1)
+    begun_ns = time.monotonic_ns()
+    slept_ns, end_ns = begun_ns + 300 * MS, begun_ns + (300 + worked_ms) * MS
+    for player, from_ns, until_ns in ((sleeper, begun_ns, slept_ns), (worker, slept_ns, end_ns)):
+        assert player.enter(from_ns)
+        player.charge(from_ns, until_ns)
+        player.leave(until_ns)
+    assert third.enter(end_ns)
+    third.charge(end_ns, end_ns + MS)
+    assert not sleeper.enter(end_ns + MS)
+    assert not worker.enter(end_ns + MS)
+    keeper.step(end_ns + MS)
+    assert abs(behind(page, sleeper, third)) <= MS
+    assert abs(behind(page, worker, third)) <= MS
+
+
+def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
+    """A kernel that outlived its slice: its vGPU got the GPU no more since, and owes what it takes."""
+    fd = os.memfd_create("control")
+    with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
+        keeper = GrantKeeper(page, FairQueuing())
+        long, holder = Player(page), Player(page)
+        for player in (long, holder):
+            keeper.join(player.vgpu, 1)
+        assert long.enter(1)
+        assert not holder.enter(1)
+        keeper.step(1)
+        long.leave(10)
+        assert holder.enter(10)
+        keeper.step(10)
+        holder.charge(10, 400_000_000)
+        long.charge(10, 700_000_000)
+        keeper.step(700_000_000)
+        assert behind(page, long, holder) >= 300_000_000
+    os.close(fd)
+
+
+def test_who_was_waited_for_pays(page: ControlPage) -> None:
+    """As the keeper saw, one waited while the other had the GPU for longer than its share."""
+    keeper = GrantKeeper(page, FairQueuing())
+    holder, waiting, _ = three(page, keeper)
+    keeper.step(10)
+    holder.charge(10, 40_000_000)
+    holder.give_way(40_000_000)
+    assert waiting.enter(40_000_000)
+    waiting.charge(40_000_000, 41_000_000)
+    keeper.step(41_000_000)
+    assert behind(page, holder, waiting) >= 38_000_000
 
 
 def test_a_new_vgpu_in_an_old_place_is_charged_from_zero(page: ControlPage) -> None:
