@@ -130,20 +130,8 @@ class GrantKeeper:
         return True
 
     def _look(self, now_ns: int) -> None:
-        accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
         grant = self._page.holder()
-        used = charges(self._accounts, accounts)
-        unseen = self._unseen_holders(accounts, used, grant)
-        since_ns, self._looked_ns = self._looked_ns, now_ns
-        self._accounts = accounts
-        for vgpu in unseen:
-            if vgpu == grant.vgpu:
-                since_ns = max(since_ns, min(grant.since_ns, now_ns))
-            self._policy.dispatched(vgpu, since_ns)
-            self._policy.charged(vgpu, used.pop(vgpu), since_ns)
-        for vgpu, used_ns in used.items():
-            if used_ns:
-                self._policy.charged(vgpu, used_ns, now_ns)
+        self._tell_charges(grant, now_ns)
         if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._weights:
             self._policy.dispatched(grant.vgpu, now_ns)
             self._waiting.discard(grant.vgpu)
@@ -163,8 +151,21 @@ class GrantKeeper:
         self._active = self._waiting | ({grant.vgpu} if grant.vgpu is not None else set())
         self._publish(now_ns)
 
-    def _unseen_holders(self, accounts: list[VgpuReading], used: dict[int, int], grant: Grant) -> list[int]:
-        """Who got the GPU, and used it, since a look that saw nobody wait for it: who used it most, then who has it now, are the last.
+    def _tell_charges(self, grant: Grant, now_ns: int) -> None:
+        accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
+        used = charges(self._accounts, accounts)
+        moment_ns, self._looked_ns = self._looked_ns, now_ns
+        for account in self._holders_since(accounts, used, grant):
+            self._policy.dispatched(account.vgpu, moment_ns)
+            moment_ns = min(max(moment_ns, account.charged_until_ns), now_ns)
+            self._policy.charged(account.vgpu, used.pop(account.vgpu), moment_ns)
+        self._accounts = accounts
+        for vgpu, used_ns in used.items():
+            if used_ns:
+                self._policy.charged(vgpu, used_ns, now_ns)
+
+    def _holders_since(self, accounts: list[VgpuReading], used: dict[int, int], grant: Grant) -> list[VgpuReading]:
+        """Who held the GPU and used it since a look that saw nobody wait for it, in the order in which they were done with it.
 
         A GPU that is free is taken without a ring of the bell: the next look may come when another waits, or has it. What was used until
         then kept nobody off. Virtual time follows it as it would have with a look in between; otherwise it were a debt.
@@ -172,8 +173,12 @@ class GrantKeeper:
         if self._waiting:
             return []
         before = {account.vgpu: account.nr_grants for account in self._accounts}
-        got = [account.vgpu for account in accounts if account.nr_grants != before.get(account.vgpu, 0)]
-        return sorted((vgpu for vgpu in got if used[vgpu]), key=lambda vgpu: (vgpu == grant.vgpu, used[vgpu]))
+        held = [
+            account
+            for account in accounts
+            if used[account.vgpu] and (account.vgpu in self._active or account.nr_grants != before.get(account.vgpu, 0))
+        ]
+        return sorted(held, key=lambda account: (account.vgpu == grant.vgpu, account.charged_until_ns))
 
     def _overruns(self, grant: Grant, now_ns: int) -> bool:
         """Whether the holder keeps the GPU beyond its slice, or has it renewed again and again and is hardly charged for it."""

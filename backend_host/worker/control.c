@@ -112,6 +112,7 @@ bool fgv_control_vgpu_read(struct fgv_control *control, uint32_t index, struct f
     *reading = (struct fgv_vgpu_reading){
         .used_ns = atomic_load(&vgpu->used_ns),
         .held_ns = atomic_load(&vgpu->held_ns),
+        .charged_until_ns = atomic_load(&vgpu->charged_until_ns),
         .nr_grants = atomic_load(&vgpu->nr_grants),
         .memory_bytes = memory_bytes,
         .quota_bytes = quota_bytes,

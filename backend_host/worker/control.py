@@ -68,12 +68,14 @@ class Grant:
 class VgpuReading:
     """A vGPU's account: times in ns, memory in bytes; `quota_bytes` 0 means none.
 
-    It pays for `charged_ns`: the GPU time that it used, and the time that it kept the GPU from others without using it.
+    It pays for `charged_ns`: the GPU time that it used, and the time that it kept the GPU from others without using it. Its use is charged
+    up to `charged_until_ns`, when it last used the GPU.
     """
 
     vgpu: int
     used_ns: int
     held_ns: int
+    charged_until_ns: int
     nr_grants: int
     memory_bytes: int
     quota_bytes: int
@@ -194,6 +196,7 @@ class ControlPage:
             vgpu=vgpu,
             used_ns=reading.used_ns,
             held_ns=reading.held_ns,
+            charged_until_ns=reading.charged_until_ns,
             nr_grants=reading.nr_grants,
             memory_bytes=reading.memory_bytes,
             quota_bytes=reading.quota_bytes,

@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from backend_host.worker._worker import ffi, lib
 
 from backend_host.grants import GrantKeeper
 from backend_host.worker.control import ControlPage
-from scheduler.fair import FairQueuing
+from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 from tests.end_to_end.host import wait_until
@@ -248,6 +249,55 @@ def test_of_several_that_had_the_gpu_unseen_nobody_owes_and_nobody_gains(page: C
     keeper.step(end_ns + MS)
     assert abs(behind(page, sleeper, third)) <= MS
     assert abs(behind(page, worker, third)) <= MS
+
+
+def bursts(random: Random, nr_vgpus: int) -> list[tuple[int, int, int]]:
+    """vGPU, begin and end in ns of work that never overlaps, with pauses and without."""
+    found, now_ns = [], 0
+    for _ in range(random.randrange(1, 8)):
+        begun_ns = now_ns + int(random.choice([0, 0.05, 1, 20, 200]) * MS * random.random())
+        now_ns = begun_ns + int(random.choice([0.5, 5, 50, 500]) * MS * random.random()) + 1000
+        found.append((random.randrange(nr_vgpus), begun_ns, now_ns))
+    return found
+
+
+def play(page: ControlPage, keeper: GrantKeeper, players: list[Player], random: Random) -> int:
+    """One after the other has the GPU to itself, while the keeper looks now and then. When the last one was done."""
+    begun_ns = time.monotonic_ns()
+    history = bursts(random, len(players))
+    end_ns = history[-1][2]
+    looks = sorted(random.randrange(end_ns) for _ in range(random.randrange(4)))
+    for number, from_ns, until_ns in history:
+        player, charged_ns = players[number], from_ns
+        assert player.enter(begun_ns + from_ns)
+        while looks and looks[0] < until_ns:
+            look_ns = looks.pop(0)
+            if look_ns > charged_ns:
+                player.charge(begun_ns + charged_ns, begun_ns + look_ns)
+                charged_ns = look_ns
+            keeper.step(begun_ns + max(look_ns, from_ns))
+        player.charge(begun_ns + charged_ns, begun_ns + until_ns)
+        player.leave(begun_ns + until_ns)
+    return begun_ns + end_ns
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_however_rarely_the_keeper_looks_nobody_owes_what_was_used_alone(page: ControlPage, seed: int) -> None:
+    """All come at once in the end. Who was away for a moment only may keep what it is owed, which is bounded."""
+    random = Random(seed)
+    keeper = GrantKeeper(page, FairQueuing())
+    players = [Player(page) for _ in range(random.randrange(2, 5))]
+    for player in players:
+        keeper.join(player.vgpu, random.choice([1, 2, 3]))
+    end_ns = play(page, keeper, players, random)
+    *others, first = players
+    assert first.enter(end_ns)
+    for player in others:
+        assert not player.enter(end_ns)
+    first.charge(end_ns, end_ns + MS)
+    keeper.step(end_ns + MS)
+    for player in others:
+        assert abs(behind(page, player, first)) <= OWED_NS + MS
 
 
 def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
