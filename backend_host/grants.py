@@ -168,7 +168,7 @@ class GrantKeeper:
         """Who held the GPU and used it since a look that saw nobody wait for it, in the order in which they were done with it.
 
         A GPU that is free is taken without a ring of the bell: the next look may come when another waits, or has it. What was used until
-        then kept nobody off. Virtual time follows it as it would have with a look in between; otherwise it were a debt.
+        then kept nobody off. Virtual time follows it as it would have with a look in between; else it would be a debt.
         """
         if self._waiting:
             return []
