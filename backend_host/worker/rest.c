@@ -75,19 +75,32 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
     return value < low ? low : value < high ? value : high;
 }
 
-/* How long to leave the device alone while it works; 0: its next end is due. */
+/* How long to sleep so as to be awake when the grant is to go on. */
+static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const uint64_t way_ns = fgv_turn_way_ns(worker);
+    const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS);
+    if (way_ns <= now_ns) {
+        return UINT64_MAX;
+    }
+    return way_ns > awake_ns + BUSY_NAP_MIN_NS ? way_ns - awake_ns : 0;
+}
+
+/* How long to leave the device alone while it works; 0: something is due. */
 static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
 {
     uint64_t due_ns = fgv_due_mark_ns(worker);
-    if (is_due(worker, due_ns, now_ns)) {
+    uint64_t most_ns = nap_before_way_ns(worker, now_ns);
+    if (most_ns == 0 || is_due(worker, due_ns, now_ns)) {
         return 0;
     }
+    most_ns = most_ns < BUSY_NAP_MAX_NS ? most_ns : BUSY_NAP_MAX_NS;
     if (due_ns > now_ns) {
         uint64_t before_ns = due_ns - watch_ns(worker) - now_ns;
         uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
-        return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
+        return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, most_ns);
     }
-    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, BUSY_NAP_MAX_NS);
+    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, most_ns);
 }
 
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not

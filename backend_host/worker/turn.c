@@ -292,6 +292,17 @@ static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
+uint64_t fgv_turn_way_ns(const struct fgv_worker *worker)
+{
+    const struct fgv_grantee *grantee = &worker->grantee;
+    if (!grantee->is_user || fgv_grant_has(grantee) || !grantee->control->is_preemptive ||
+        fgv_nr_running(worker) == 0) {
+        return 0;
+    }
+    const uint64_t end_ns = fgv_due_end_ns(worker);
+    return end_ns > FGV_LEAD_NS ? end_ns - FGV_LEAD_NS : 0;
+}
+
 /* A persistent kernel is told to stop before others may have the device: beside their work its last blocks would wait
  * for the device's time slices, and so would the word to stop. */
 static bool is_stopping(struct fgv_worker *worker, uint64_t now_ns)

@@ -373,6 +373,8 @@ void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns);
 /* What is left when the grant goes on may be done late: the device gives the next one a time slice of its own first. */
 #define FGV_TAIL_NS UINT64_C(5000000)
 bool fgv_turn_may_change(const struct fgv_worker *worker);
+/* When the grant of a slice that is over is to go on, by what is known of the work on the device; 0: not by that. */
+uint64_t fgv_turn_way_ns(const struct fgv_worker *worker);
 /* Gives the grant back. `wants_more` as in fgv_grant_leave. */
 void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns);
 /* Its work is off the device: until its turn comes no call is made that might wait for that work. */

@@ -1,0 +1,75 @@
+/* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
+ * ring that nothing comes into. */
+#include "control_page.h"
+#include "worker.h"
+
+static struct fgv_control *control;
+static struct fgv_worker worker;
+static struct fgv_grantee other;
+static uint64_t slept_ns;
+
+bool fgv_consumer_has(const struct fgv_consumer *consumer)
+{
+    (void)consumer;
+    return false;
+}
+
+bool fgv_consumer_park_prepare(struct fgv_consumer *consumer)
+{
+    (void)consumer;
+    return true;
+}
+
+void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
+{
+    (void)consumer;
+    slept_ns = timeout_ns;
+}
+
+bool fgv_parts_can_stop(const struct fgv_worker *at)
+{
+    (void)at;
+    return false;
+}
+
+void fgv_sync_mark_all(struct fgv_worker *at)
+{
+    (void)at;
+}
+
+/* The worker has its turn on a device that preempts or does not, and work there that begins now and should take as long
+ * as what came before; another vGPU waits. Naps are late by so much as a rule. False: something went wrong. */
+bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
+{
+    const uint64_t now_ns = fgv_clock_ns();
+    control = fgv_control_format(fd, UINT64_C(30000000), is_preemptive);
+    worker = (struct fgv_worker){.last_finish_ns = now_ns, .region.wake = FGV_WAKE_FUTEX};
+    fgv_rest_init(&worker);
+    const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
+    if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
+        !fgv_grantee_attach(&other, control, (uint32_t)theirs, 1) || !fgv_grant_enter(&worker.grantee, now_ns)) {
+        return false;
+    }
+    worker.slot = worker.grantee.slot;
+    for (uint32_t i = 0; i < 16; i++) {
+        fgv_due_note(&worker, 1, 0, now_ns + work_ns);
+    }
+    fgv_habit_set(&worker.oversleep, late_ns, 0);
+    worker.nr_unfinished = 1;
+    return !fgv_grant_enter(&other, now_ns);
+}
+
+/* Its slice is over: the grant goes on when its work ends, or shortly before. */
+void end_slice(void)
+{
+    fgv_grant_close(&worker.grantee);
+}
+
+/* How long it sleeps so long after its work began; 0: it spins. */
+uint64_t nap_ns(uint64_t after_ns)
+{
+    slept_ns = 0;
+    worker.quiet_since_ns = worker.last_finish_ns;
+    fgv_rest(&worker, worker.last_finish_ns + after_ns, false);
+    return slept_ns;
+}

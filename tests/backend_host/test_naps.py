@@ -1,0 +1,67 @@
+"""While its work is on the device a worker sleeps, but not through the moment in which it is to hand the grant on."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+
+US = 1000
+WORK_NS, LATE_NS = 500 * US, 10 * US
+LEAD_NS = 50 * US
+PARTS = ("rest", "turn", "queue", "grant", "account", "control", "due", "gate", "latency", "bell")
+MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """rest.c with what it calls here."""
+    built = tmp_path_factory.mktemp("naps") / "naps.so"
+    includes = [f"-I{folder}" for folder in INCLUDES]
+    sources = [Path(__file__).with_name("naps.c"), *(HERE / f"{part}.c" for part in PARTS)]
+    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    library.begin.argtypes = [ctypes.c_int, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
+    library.begin.restype = ctypes.c_bool
+    library.nap_ns.argtypes = [ctypes.c_uint64]
+    library.nap_ns.restype = ctypes.c_uint64
+    return library
+
+
+@pytest.fixture
+def page() -> Iterator[int]:
+    fd = os.memfd_create("control")
+    yield fd
+    os.close(fd)
+
+
+def ends(library: ctypes.CDLL) -> dict[int, int]:
+    """For each moment when the sleep is over that begins then, late as it is as a rule."""
+    naps = {at: library.nap_ns(at) for at in MOMENTS}
+    return {at: at + nap + LATE_NS if nap else at for at, nap in naps.items()}
+
+
+def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, page: int) -> None:
+    assert library.begin(page, True, WORK_NS, LATE_NS)
+    library.end_slice()
+    ends_at = ends(library)
+    assert max(ends_at.values()) <= WORK_NS - LEAD_NS
+    assert all(ends_at[at] > at for at in MOMENTS if at < WORK_NS // 2), "it sleeps while there is time"
+
+
+@pytest.mark.parametrize(("is_preemptive", "is_over"), [(True, False), (False, True)])
+def test_nobody_is_kept_awake_for_a_grant_that_stays_until_the_end(
+    library: ctypes.CDLL, page: int, is_preemptive: bool, is_over: bool
+) -> None:
+    """In its slice, or on a device that does not preempt."""
+    assert library.begin(page, is_preemptive, WORK_NS, LATE_NS)
+    if is_over:
+        library.end_slice()
+    ends_at = ends(library)
+    assert all(ends_at[at] > at for at in MOMENTS)
+    assert max(ends_at.values()) > WORK_NS - LEAD_NS
