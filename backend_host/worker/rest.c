@@ -75,7 +75,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
     return value < low ? low : value < high ? value : high;
 }
 
-/* How long to sleep so as to be awake when the grant is to go on. */
+/* How long to sleep at most so as to be awake when the grant is to go on; 0: that is near, UINT64_MAX: not expected. */
 static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
     const uint64_t way_ns = fgv_turn_way_ns(worker);

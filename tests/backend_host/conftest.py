@@ -1,5 +1,6 @@
 """What most tests of workers begin with: a host of softgpu, a region, and a guest of it that is served."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -26,3 +27,11 @@ def served(host: Host, region: Region) -> Iterator[Served]:
     served = Served(host, region)
     yield served
     served.guest.close()
+
+
+@pytest.fixture
+def control_fd() -> Iterator[int]:
+    """A file for a control page."""
+    fd = os.memfd_create("control")
+    yield fd
+    os.close(fd)

@@ -1,14 +1,10 @@
 """What a burst of work costs its vGPU: the device's time as use, and the way there and back as holding it, while others wait."""
 
 import ctypes
-import os
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+from tests.backend_host.parts import load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
@@ -18,12 +14,7 @@ PARTS = ("turn", "queue", "grant", "account", "control", "due", "gate", "latency
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """turn.c with what it calls here."""
-    built = tmp_path_factory.mktemp("bursts") / "bursts.so"
-    includes = [f"-I{folder}" for folder in INCLUDES]
-    sources = [Path(__file__).with_name("bursts.c"), *(HERE / f"{part}.c" for part in PARTS)]
-    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    library = load_parts("bursts", PARTS, tmp_path_factory.mktemp("bursts"))
     library.begin.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_bool, ctypes.c_bool]
     library.begin.restype = ctypes.c_bool
     library.burst.argtypes = [ctypes.c_uint64]
@@ -31,25 +22,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return library
 
 
-@pytest.fixture
-def page() -> Iterator[int]:
-    fd = os.memfd_create("control")
-    yield fd
-    os.close(fd)
-
-
-def test_a_turn_of_bursts_costs_what_a_turn_of_one_costs(library: ctypes.CDLL, page: int) -> None:
+def test_a_turn_of_bursts_costs_what_a_turn_of_one_costs(library: ctypes.CDLL, control_fd: int) -> None:
     """A program that waits for each kernel keeps the device for as long as one that queues them."""
-    assert library.begin(page, LATENCY_NS, True, False)
+    assert library.begin(control_fd, LATENCY_NS, True, False)
     took_ns = sum(library.burst(MS) for _ in range(NR_BURSTS))
     assert library.held_ns() == NR_BURSTS * LATENCY_NS
     assert library.used_ns() + library.held_ns() == took_ns
 
 
 def test_what_is_shorter_than_the_latency_holds_the_device_for_as_long_as_it_takes(
-    library: ctypes.CDLL, page: int
+    library: ctypes.CDLL, control_fd: int
 ) -> None:
-    assert library.begin(page, LATENCY_NS, True, False)
+    assert library.begin(control_fd, LATENCY_NS, True, False)
     took_ns = library.burst(LATENCY_NS // 3)
     assert (library.used_ns(), library.held_ns()) == (0, took_ns)
 
@@ -58,10 +42,10 @@ def test_what_is_shorter_than_the_latency_holds_the_device_for_as_long_as_it_tak
     ("has_other", "has_mate", "is_closed"), [(False, False, False), (True, True, False), (True, False, True)]
 )
 def test_nobody_is_kept_off_the_device(
-    library: ctypes.CDLL, page: int, has_other: bool, has_mate: bool, is_closed: bool
+    library: ctypes.CDLL, control_fd: int, has_other: bool, has_mate: bool, is_closed: bool
 ) -> None:
     """Where nobody waits, another program of the vGPU uses it meanwhile, or the grant has gone on."""
-    assert library.begin(page, LATENCY_NS, has_other, has_mate)
+    assert library.begin(control_fd, LATENCY_NS, has_other, has_mate)
     if is_closed:
         library.close_turn()
     took_ns = library.burst(MS)

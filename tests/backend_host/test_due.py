@@ -1,12 +1,10 @@
 """When the end of what is on the device is expected: by how long kernels took, and by how long copies took."""
 
 import ctypes
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+from tests.backend_host.parts import load_parts
 
 KERNEL_NS, COPY_NS = 45_000, 60_000
 NR_KERNELS, NR_COPIES = 31, 48
@@ -15,11 +13,7 @@ NR_KERNELS, NR_COPIES = 31, 48
 @pytest.fixture(scope="module")
 def due(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """due.c by itself, with the one other thing that it asks for."""
-    built = tmp_path_factory.mktemp("due") / "due.so"
-    includes = [f"-I{folder}" for folder in INCLUDES]
-    sources = [str(Path(__file__).with_name("due.c")), str(HERE / "due.c"), str(HERE / "gate.c")]
-    subprocess.run(["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *sources], check=True)
-    library = ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    library = load_parts("due", ["due", "gate"], tmp_path_factory.mktemp("due"))
     library.ended.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64]
     library.expected.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_bool]
     library.expected.restype = ctypes.c_uint64

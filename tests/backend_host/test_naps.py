@@ -1,14 +1,10 @@
 """While its work is on the device a worker sleeps, but not through the moment in which it is to hand the grant on."""
 
 import ctypes
-import os
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+from tests.backend_host.parts import load_parts
 
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
@@ -20,24 +16,12 @@ MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """rest.c with what it calls here."""
-    built = tmp_path_factory.mktemp("naps") / "naps.so"
-    includes = [f"-I{folder}" for folder in INCLUDES]
-    sources = [Path(__file__).with_name("naps.c"), *(HERE / f"{part}.c" for part in PARTS)]
-    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    library = load_parts("naps", PARTS, tmp_path_factory.mktemp("naps"))
     library.begin.argtypes = [ctypes.c_int, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
     library.begin.restype = ctypes.c_bool
     library.nap_ns.argtypes = [ctypes.c_uint64]
     library.nap_ns.restype = ctypes.c_uint64
     return library
-
-
-@pytest.fixture
-def page() -> Iterator[int]:
-    fd = os.memfd_create("control")
-    yield fd
-    os.close(fd)
 
 
 def ends(library: ctypes.CDLL) -> dict[int, int]:
@@ -46,8 +30,8 @@ def ends(library: ctypes.CDLL) -> dict[int, int]:
     return {at: at + nap + LATE_NS if nap else at for at, nap in naps.items()}
 
 
-def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, page: int) -> None:
-    assert library.begin(page, True, WORK_NS, LATE_NS)
+def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, control_fd: int) -> None:
+    assert library.begin(control_fd, True, WORK_NS, LATE_NS)
     library.end_slice()
     ends_at = ends(library)
     assert max(ends_at.values()) <= WORK_NS - LEAD_NS
@@ -56,10 +40,10 @@ def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, page: i
 
 @pytest.mark.parametrize(("is_preemptive", "is_over"), [(True, False), (False, True)])
 def test_nobody_is_kept_awake_for_a_grant_that_stays_until_the_end(
-    library: ctypes.CDLL, page: int, is_preemptive: bool, is_over: bool
+    library: ctypes.CDLL, control_fd: int, is_preemptive: bool, is_over: bool
 ) -> None:
     """In its slice, or on a device that does not preempt."""
-    assert library.begin(page, is_preemptive, WORK_NS, LATE_NS)
+    assert library.begin(control_fd, is_preemptive, WORK_NS, LATE_NS)
     if is_over:
         library.end_slice()
     ends_at = ends(library)

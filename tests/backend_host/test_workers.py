@@ -26,13 +26,6 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers
 
 
 @pytest.fixture
-def control_fd() -> Iterator[int]:
-    fd = os.memfd_create("control")
-    yield fd
-    os.close(fd)
-
-
-@pytest.fixture
 def page(control_fd: int) -> Iterator[ControlPage]:
     with ControlPage.format(control_fd, 6_000_000) as page:
         yield page
