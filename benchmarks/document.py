@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.steal import most_stolen
+
 Record = dict[str, Any]
 Document = dict[str, Any]
 _OUTPUTS = {"--json", "--plot", "--output"}
@@ -54,6 +56,8 @@ def origin(document: Document) -> str:
     words = [document["date"], document["machine"]]
     if "load_before" in document:
         words.append(f"load {document['load_before']:.1f} before")
+    if (steal := most_stolen(document.get("records", ()))) is not None:
+        words.append(f"at most {100 * steal:.1f} % of CPU time stolen")
     if document.get("ended"):
         words.append(f"not whole: {document['ended']}")
     return f"{', '.join(words)}: `{document['command']}`"

@@ -24,6 +24,7 @@ from benchmarks.grid import Grid
 from benchmarks.guests import MPS, NATIVE, Setting
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
+from benchmarks.steal import cpu_time, disturbance, steal_between
 from scheduler.registry import DEFAULT_POLICY, POLICIES
 
 EXIT_FAILED = 1
@@ -239,6 +240,8 @@ class Conduct:
             self.output.print(grid.on_terminal())
         if findings := self.experiment.findings(document):
             self.output.print(beside_the_paper(findings).on_terminal())
+        if disturbed := disturbance(document["records"]):
+            self.output.print(disturbed, markup=False, highlight=False)
         if document["ended"]:
             self.output.print(f"Not whole: {document['ended']}.", markup=False)
         if self.options.plot:
@@ -291,8 +294,11 @@ class Conduct:
         options = self.options
         deadline_s = time.monotonic() + 60 * options.minutes if options.minutes else None
         with contextlib.closing(self.experiment.measure(options, reporter)) as measured:  # type: ignore[type-var]
+            before = cpu_time()
             for record in measured:
-                document["records"].append(record)
+                after = cpu_time()
+                document["records"].append(record | {"steal": round(steal_between(before, after), 4)})
+                before = after
                 reporter.advance()
                 self._save(document)
                 is_late = deadline_s is not None and time.monotonic() > deadline_s

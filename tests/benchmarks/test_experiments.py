@@ -33,6 +33,7 @@ def measured(folder: Path, *words: str, status: int = 0) -> dict[str, Any]:
     assert document["command"].startswith(f"fairgv-bench {words[0]} ")
     assert str(path) not in document["command"]
     assert EXPERIMENTS[words[0]].grids(document)
+    assert all(0 <= record["steal"] <= 1 for record in document["records"])
     return document
 
 
