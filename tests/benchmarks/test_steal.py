@@ -17,17 +17,23 @@ def test_the_kernel_s_line_of_all_cpus(tmp_path: Path) -> None:
     assert cpu_time(stat) == CpuTime(used=1545, stolen=77)
 
 
-def test_this_machine_s_own_counts_only_grow() -> None:
+def test_this_machine_s_own_counts() -> None:
     before = cpu_time()
     sum(range(10**6))
     after = cpu_time()
     assert after.used >= before.used > 0
-    assert after.stolen >= before.stolen >= 0
+    assert 0 <= steal_between(before, after) <= 1
 
 
 @pytest.mark.parametrize(
     ("after", "part"),
-    [(CpuTime(190, 30), 0.1), (CpuTime(100, 20), 0.0), (CpuTime(100, 25), 1.0), (CpuTime(150, 20), 0.0)],
+    [
+        (CpuTime(190, 30), 0.1),
+        (CpuTime(150, 20), 0.0),
+        (CpuTime(100, 25), 1.0),
+        (CpuTime(100, 20), 0.0),  # nothing was wanted
+        (CpuTime(150, 15), 0.0),  # the hypervisor took it back
+    ],
 )
 def test_the_part_of_what_was_wanted(after: CpuTime, part: float) -> None:
     assert steal_between(CpuTime(100, 20), after) == pytest.approx(part)
