@@ -161,40 +161,52 @@ static void unbind_all(struct fgv_worker *worker, uint8_t kind, uint64_t number,
     } while (is_changed);
 }
 
+/* Gives back what hangs on a handle that is in the table no more. Other handles may go with it, so places move. */
+static void release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    switch ((enum fgv_handle_kind)handle->kind) {
+    case FGV_HANDLE_STREAM:
+        fgv_stream_destroyed(worker, handle->object);
+        break;
+    case FGV_HANDLE_ARRAY:
+    case FGV_HANDLE_MIPMAPPED_ARRAY:
+        fgv_array_delete(worker, handle->object);
+        break;
+    case FGV_HANDLE_FUNCTION:
+    case FGV_HANDLE_KERNEL:
+        fgv_kernel_free(worker, handle->object);
+        break;
+    default:
+        free(handle->object);
+    }
+    if (handle->kind == FGV_HANDLE_MODULE || handle->kind == FGV_HANDLE_LIBRARY) {
+        fgv_image_forget(worker, handle->kind, handle->number);
+    }
+}
+
 void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
-    if (!handle) {
-        return;
-    }
-    if (handle->nr_children != 0) {
+    if (handle && handle->nr_children != 0) {
         unbind_all(worker, (uint8_t)kind, number, NULL);
         handle = fgv_handle_find(worker, kind, number);
     }
-    struct fgv_handle *above = fgv_handle_find(worker, handle->parent_kind, handle->parent);
+    if (!handle) {
+        return;
+    }
+    const struct fgv_handle gone = *handle;
+    remove_place(&worker->handles, handle);
+    struct fgv_handle *above = fgv_handle_find(worker, gone.parent_kind, gone.parent);
     if (above) {
         above->nr_children--;
     }
-    worker->nr_links -= kind == FGV_HANDLE_LINK;
-    if (kind == FGV_HANDLE_STREAM) {
-        fgv_stream_destroyed(worker, handle->object);
-    } else if (kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
-        fgv_array_delete(worker, handle->object);
-        handle = fgv_handle_find(worker, kind, number); /* a graph may have gone with it: places move */
-    } else if (kind == FGV_HANDLE_FUNCTION || kind == FGV_HANDLE_KERNEL) {
-        fgv_kernel_free(worker, handle->object);
-    } else {
-        free(handle->object);
-    }
-    if (kind == FGV_HANDLE_MODULE || kind == FGV_HANDLE_LIBRARY) {
-        fgv_image_forget(worker, kind, number);
-    }
-    uint64_t native = (uint64_t)(uintptr_t)handle->native;
-    remove_place(&worker->handles, handle);
-    struct fgv_handle *twin = is_of_graphs(kind) ? fgv_handle_find(worker, kind | BY_NATIVE, native) : NULL;
+    struct fgv_handle *twin =
+        is_of_graphs(kind) ? fgv_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : NULL;
     if (twin) {
         remove_place(&worker->handles, twin);
     }
+    worker->nr_links -= kind == FGV_HANDLE_LINK;
+    release(worker, &gone);
 }
 
 uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native)
