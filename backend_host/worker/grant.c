@@ -15,7 +15,9 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define FGV_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
 #define SLICE_TIME_BITS 48
@@ -340,6 +342,22 @@ static bool pass_over(struct fgv_control *control, uint64_t word)
     return true;
 }
 
+/* Whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong when: the
+ * number has been given to another process since. */
+static bool has_ended(uint32_t pid)
+{
+    if (pid == 0 || pid > INT_MAX) {
+        return false;
+    }
+    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u), .events = POLLIN};
+    if (process.fd < 0) {
+        return errno == ESRCH;
+    }
+    const bool is_readable = poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
+    close(process.fd);
+    return is_readable;
+}
+
 void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
 {
     struct fgv_control *control = grantee->control;
@@ -350,12 +368,10 @@ void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
         fgv_grant_pass(control);
         return;
     }
-    uint32_t daemon = atomic_load(&control->daemon_pid);
-    bool is_orphaned = daemon != 0 && kill((pid_t)daemon, 0) < 0 && errno == ESRCH;
+    const bool is_orphaned = has_ended(atomic_load(&control->daemon_pid));
     for (uint32_t slot = 0; is_orphaned && slot < FGV_MAX_WORKERS; slot++) {
-        uint32_t pid = atomic_load(&control->workers[slot].pid);
         bool is_held = fgv_set_has(&control->users, slot) && fgv_set_has(&vgpu->members, slot);
-        if (is_held && pid != 0 && pid <= INT_MAX && kill((pid_t)pid, 0) < 0 && errno == ESRCH) {
+        if (is_held && has_ended(atomic_load(&control->workers[slot].pid))) {
             fgv_grant_repair(control, slot);
         }
     }

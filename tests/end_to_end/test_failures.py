@@ -130,6 +130,23 @@ def test_a_daemon_that_dies_leaves_running_programs_alone(tmp_path: Path) -> Non
     stop_host(again)
 
 
+def test_a_worker_that_dies_with_the_grant_after_the_daemon_stops_nobody(tmp_path: Path) -> None:
+    """The dead one's marks are cleared by whoever waits: no worker can send a signal, so it has to learn of the death otherwise."""
+    host = start_host(tmp_path)
+    holder = host.start("spin", LONG_MS, options=("--vgpu", "holder"))
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "running\n"
+    [client] = vgpu_of(host, "holder")["clients"]
+    other = host.start("spin", "100", options=("--vgpu", "other"))
+    assert other.stdout is not None
+    assert other.stdout.readline() == "running\n"
+    os.kill(host.status()["pid"], signal.SIGKILL)
+    os.kill(client["worker_pid"], signal.SIGKILL)
+    output, errors = other.communicate(timeout=60)
+    assert other.returncode == 0, output + errors
+    holder.communicate(timeout=60)
+
+
 def test_commands_without_a_daemon_say_what_to_do(tmp_path: Path) -> None:
     for command in ("status", "stop", "list"):
         answer = host_command(tmp_path, command)
