@@ -149,6 +149,9 @@ enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_
     if (why == FGV_WHOLE_NOT) {
         return FGV_PARTS_TAKEN;
     }
+    if (runs && !fgv_grant_has(&worker->grantee)) {
+        return FGV_PARTS_MORE; /* the grant was given back to make a variant, and there is none: in its next turn */
+    }
     fgv_count_whole(worker, why);
     return FGV_PARTS_WHOLE;
 }

@@ -403,8 +403,9 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
 void fgv_turn_pause(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
+    fgv_grant_wait_cancel(grantee);
     if (grantee->is_user && fgv_nr_running(worker) == 0) {
-        fgv_grant_leave(grantee, has_pending(worker), fgv_clock_ns());
+        fgv_grant_leave(grantee, false, fgv_clock_ns());
         worker->idle_since_ns = 0;
     }
 }

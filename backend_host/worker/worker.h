@@ -359,7 +359,8 @@ bool fgv_queue_fits_stream(struct fgv_worker *worker, const struct fgv_stream *s
 bool fgv_turn_begin(struct fgv_worker *worker);
 /* After each round of the loop: charges, leaves the grant when there is nothing to do or the slice is over. */
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns);
-/* Before the loop stands still for long: gives the grant back if nothing is in flight. */
+/* Before the loop stands still for long: gives the grant back if nothing is in flight, and waits for none, whatever
+ * stands in the backlog. It asks for a turn again when it has the time for one. */
 void fgv_turn_pause(struct fgv_worker *worker);
 /* The client has ended, maybe with work in flight whose end nobody will see: from here to `fgv_turn_end`, when the
  * device has let go of it, is charged. */
