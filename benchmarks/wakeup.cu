@@ -5,7 +5,7 @@
  *   call         a synchronous call while both sides are awake
  *   after_pause  the same after PAUSE_MS in which nobody asked for anything: the worker sleeps
  *   synchronise  waiting for a kernel of KERNEL_MS with cudaDeviceScheduleBlockingSync, so that the program sleeps,
- * less those milliseconds
+ *                less those milliseconds
  *
  * Usage: wakeup REPETITIONS
  */

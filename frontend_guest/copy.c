@@ -1,11 +1,13 @@
 /*
  * Copies between the program's memory and the device.
  *
- *   to the device      small: the bytes travel in the record. Larger: through chunks of the arena, several on their way
- * at a time; the call returns when the source has been read, the worker frees each chunk when the device has it. from
- * the device    through chunks, several on their way; each is copied out as it is completed. pinned, managed    the
- * device reaches that memory itself: the record carries the address. A call without a stream waits for it. host to host
- * after everything before it on the stream: by memcpy here.
+ *   to the device      small: the bytes travel in the record. Larger: through chunks of the arena, several on their
+ *                      way at a time; the call returns when the source has been read, the worker frees each chunk
+ *                      when the device has it.
+ *   from the device    through chunks, several on their way; each is copied out as it is completed.
+ *   pinned, managed    the device reaches that memory itself: the record carries the address. A call without a stream
+ *                      waits for it.
+ *   host to host       after everything before it on the stream: by memcpy here.
  *
  * Wrong when: the program changes pageable memory while a copy reads it. CUDA forbids that too.
  */

@@ -2,8 +2,9 @@
  * Handles: what a program holds as CUstream, CUevent, CUmodule, ... is a number, and the same number goes over the
  * wire.
  *
- *   bits 56..63  0x40 + kind     no address of a program looks like this: it is not canonical, with four levels of page
- * tables or with five bits 24..55  generation      an old handle whose place was used again is told from the new one
+ *   bits 56..63  0x40 + kind     no address of a program looks like this: it is not canonical, with four levels of
+ *                                page tables or with five
+ *   bits 24..55  generation      an old handle whose place was used again is told from the new one
  *   bits  0..23  index           place in the table of its kind
  *
  * Looking one up takes no lock: a launch does it once. Making and dropping takes the lock of the kind. What hangs on a

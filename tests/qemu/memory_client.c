@@ -1,11 +1,17 @@
 /* A guest program that uses the device fairgv-memory from sysfs, as root.
  *
  * memory_client STEP...     does the steps in their order, in one mapping of the whole window, and prints a line for
- * each: want BYTES                asks for memory and waits for the end of that ask BYTES                 asks and does
- * not wait status                    prints the registers write OFFSET WORD         stores a word into the window read
- * OFFSET               prints one await OFFSET WORD         waits for one fill                      writes its own
- * number into each word of what is mapped check                     reads these again nonsense                  writes
- * all kinds of things to all registers, and beside them
+ *                           each:
+ *   want BYTES              asks for memory and waits for the end of that
+ *   ask BYTES               asks and does not wait
+ *   status                  prints the registers
+ *   write OFFSET WORD       stores a word into the window
+ *   read OFFSET             prints one
+ *   interrupt OFFSET WORD   has the device's interrupts store a word into the window
+ *   await OFFSET WORD       waits for one
+ *   fill                    writes its own number into each word of what is mapped
+ *   check                   reads these again
+ *   nonsense                writes all kinds of things to all registers, and beside them
  */
 #include <dirent.h>
 #include <fcntl.h>
