@@ -10,10 +10,9 @@
  */
 #include <cstdio>
 #include <cstdlib>
+#include <cuda_runtime.h>
 #include <set>
 #include <vector>
-
-#include <cuda_runtime.h>
 
 #include "common.h"
 
@@ -30,15 +29,15 @@ static __global__ void keep_busy(unsigned long long ns)
 {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do
+    do {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    while (now - start < ns);
+    } while (now - start < ns);
 }
 
 static void write_times()
 {
     const char *path = std::getenv("BENCHMARK_KERNEL_TIMES");
-    FILE *file = path != NULL ? std::fopen(path, "w") : NULL;
+    FILE *file = path ? std::fopen(path, "w") : NULL;
     double sum_ms = 0;
     size_t nr = 0;
     for (const pair &each : pairs) {
@@ -48,7 +47,7 @@ static void write_times()
             nr++;
         }
     }
-    if (file != NULL) {
+    if (file) {
         std::fprintf(file, "%zu %.6f\n", nr, nr ? 1e3 * sum_ms / nr : 0.0);
         std::fclose(file);
     }
@@ -60,8 +59,9 @@ template <typename Launch> static cudaError_t timed(const void *function, cudaSt
     static bool is_ours;
     pair events;
     if (is_ours || known.insert(function).second || pairs.size() >= nr_timed || cudaEventCreate(&events.begin) ||
-        cudaEventCreate(&events.end))
+        cudaEventCreate(&events.end)) {
         return launch();
+    }
     is_ours = true;
     keep_busy<<<1, 1, 0, stream>>>(moment_ns);
     is_ours = false;

@@ -98,10 +98,12 @@ static void map_counts(void)
     const char *path = getenv("FAIRGV_QUICK_COUNTS");
     const int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     void *page = file < 0 ? MAP_FAILED : mmap(NULL, COUNTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (page != MAP_FAILED)
+    if (page != MAP_FAILED) {
         counts = page;
-    for (int i = 0; i < NR_COUNTS; i++)
+    }
+    for (int i = 0; i < NR_COUNTS; i++) {
         strcpy(counts[i].name, names[i]);
+    }
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -123,22 +125,25 @@ static void enter(int call, uint64_t ticks)
 {
     const uint64_t begun_ticks = __rdtsc();
     counts[call].nr++;
-    while (ticks != 0 && __rdtsc() - begun_ticks < ticks)
+    while (ticks != 0 && __rdtsc() - begun_ticks < ticks) {
         continue;
+    }
 }
 
 static void submit(uint64_t ticks)
 {
     const uint64_t now_ticks = __rdtsc();
-    if (now_ticks > end_ticks)
+    if (now_ticks > end_ticks) {
         end_ticks = now_ticks - end_ticks > rest_ticks ? now_ticks + wake_ticks : now_ticks;
+    }
     end_ticks += ticks;
 }
 
 static void wait_until(uint64_t ticks)
 {
-    while (__rdtsc() < ticks)
+    while (__rdtsc() < ticks) {
         continue;
+    }
 }
 
 /* What is asked is answered with what was so when the question came. */
@@ -265,7 +270,8 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     __typeof__(cuDeviceGetAttribute) *next = dlsym(RTLD_NEXT, "cuDeviceGetAttribute");
     const CUresult result = next(pi, attrib, dev);
-    if (result == CUDA_SUCCESS && attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED)
+    if (result == CUDA_SUCCESS && attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED) {
         *pi = 1;
+    }
     return result;
 }

@@ -53,19 +53,23 @@ static void synchronise(size_t nr, size_t nr_launches, size_t bytes, size_t rest
     CUstream stream;
     CUdeviceptr to = 0;
     uint8_t *from = calloc(1, bytes + 1);
-    if (bytes)
+    if (bytes) {
         CHECK(cuMemAlloc_v2(&to, bytes));
+    }
     CHECK(cuModuleLoadData(&module, image));
     CHECK(cuModuleGetFunction(&function, module, "empty"));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (size_t i = 0; i < nr; i++) {
-        if (rest_us)
+        if (rest_us) {
             nanosleep(&rest, NULL);
+        }
         const double begun_ns = now_ns();
-        if (bytes)
+        if (bytes) {
             CHECK(cuMemcpyHtoDAsync_v2(to, from, bytes, stream));
-        for (size_t launch = 0; launch < nr_launches; launch++)
+        }
+        for (size_t launch = 0; launch < nr_launches; launch++) {
             CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+        }
         CHECK(cuStreamSynchronize(stream));
         ns[i] = now_ns() - begun_ns;
     }
@@ -109,16 +113,18 @@ int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
-    if (argc < 4 || (strcmp(argv[1], "sync") == 0 && argc < 6))
+    if (argc < 4 || (strcmp(argv[1], "sync") == 0 && argc < 6)) {
         return 2;
+    }
     const size_t nr = strtoul(argv[2], NULL, 10), second = strtoul(argv[3], NULL, 10);
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
-    if (strcmp(argv[1], "sync") == 0)
+    if (strcmp(argv[1], "sync") == 0) {
         synchronise(nr, second, strtoul(argv[4], NULL, 10), strtoul(argv[5], NULL, 10));
-    else
+    } else {
         copy(nr, second << 20);
+    }
     return 0;
 }

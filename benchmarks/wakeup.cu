@@ -5,7 +5,7 @@
  *   call         a synchronous call while both sides are awake
  *   after_pause  the same after PAUSE_MS in which nobody asked for anything: the worker sleeps
  *   synchronise  waiting for a kernel of KERNEL_MS with cudaDeviceScheduleBlockingSync, so that the program sleeps,
- * less those milliseconds
+ *                less those milliseconds
  *
  * Usage: wakeup REPETITIONS
  */
@@ -65,8 +65,9 @@ static void pause_a_while()
 int main(int argc, char **argv)
 {
     const int nr = argc > 1 ? std::atoi(argv[1]) : 50;
-    if (nr < 1)
+    if (nr < 1) {
         return 2;
+    }
     CHECK(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
     std::vector<double> calls, after_pauses, synchronisations;
     spin<<<1, 1>>>(1000);
@@ -74,8 +75,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < nr; i++) {
         pause_a_while();
         after_pauses.push_back(measured_us(ask));
-        for (int j = 0; j < 10; j++)
+        for (int j = 0; j < 10; j++) {
             calls.push_back(measured_us(ask));
+        }
         spin<<<1, 1>>>(KERNEL_MS * 1000000ull);
         synchronisations.push_back(measured_us([] { CHECK(cudaDeviceSynchronize()); }) - KERNEL_MS * 1000.0);
     }

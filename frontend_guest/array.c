@@ -44,7 +44,7 @@ bool fgv_mipmap_exists(CUmipmappedArray mipmap)
 struct fgv_context *fgv_mipmap_context(uint64_t mipmap)
 {
     const struct mipmap *record = fgv_handle_object(FGV_HANDLE_MIPMAPPED_ARRAY, mipmap);
-    return record == NULL ? NULL : record->context;
+    return !record ? NULL : record->context;
 }
 
 static void drop(enum fgv_handle_kind kind, uint64_t handle)
@@ -56,14 +56,16 @@ static void drop(enum fgv_handle_kind kind, uint64_t handle)
 
 static void forget_array(uint64_t handle, void *object, void *context)
 {
-    if (object != NULL && ((const struct fgv_array *)object)->context == context)
+    if (object && ((const struct fgv_array *)object)->context == context) {
         drop(FGV_HANDLE_ARRAY, handle);
+    }
 }
 
 static void forget_mipmap(uint64_t handle, void *object, void *context)
 {
-    if (object != NULL && ((const struct mipmap *)object)->context == context)
+    if (object && ((const struct mipmap *)object)->context == context) {
         drop(FGV_HANDLE_MIPMAPPED_ARRAY, handle);
+    }
 }
 
 void fgv_array_forget_context(struct fgv_context *context)
@@ -78,14 +80,16 @@ void fgv_array_forget_context(struct fgv_context *context)
 static CUresult array_number(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, bool is_level, uint64_t *handle)
 {
     struct fgv_array *array = malloc(sizeof(*array));
-    if (array == NULL)
+    if (!array) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *array = (struct fgv_array){.descriptor = *descriptor, .context = fgv_thread.context, .is_level = is_level};
     CUresult result = fgv_handle_new(FGV_HANDLE_ARRAY, handle);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_handle_set_object(FGV_HANDLE_ARRAY, *handle, array);
-    else
+    } else {
         free(array);
+    }
     return result;
 }
 
@@ -93,16 +97,19 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
 {
     uint64_t handle;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && (pHandle == NULL || pAllocateArray == NULL))
+    if (result == CUDA_SUCCESS && (!pHandle || !pAllocateArray)) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = array_number(pAllocateArray, false, &handle);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuArray3DCreate_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuArray3DCreate_v2, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = (struct fgv_request_cuArray3DCreate_v2){.handle = handle,
                                                            .width = pAllocateArray->Width,
                                                            .height = pAllocateArray->Height,
@@ -110,18 +117,21 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
                                                            .format = (uint32_t)pAllocateArray->Format,
                                                            .nr_channels = pAllocateArray->NumChannels,
                                                            .flags = pAllocateArray->Flags};
-    result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    }
+    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS) {
         *pHandle = (CUarray)(uintptr_t)handle;
-    else
+    } else {
         drop(FGV_HANDLE_ARRAY, handle);
+    }
     return result;
 }
 
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
-    if (pAllocateArray == NULL)
+    if (!pAllocateArray) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = pAllocateArray->Width,
                                                 .Height = pAllocateArray->Height,
                                                 .Format = pAllocateArray->Format,
@@ -132,13 +142,16 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pArrayDescriptor == NULL)
+    }
+    if (!pArrayDescriptor) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const struct fgv_array *array = fgv_array_find(hArray);
-    if (array == NULL)
+    if (!array) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     *pArrayDescriptor = array->descriptor;
     return CUDA_SUCCESS;
 }
@@ -146,31 +159,37 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CU
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     CUDA_ARRAY3D_DESCRIPTOR whole;
-    if (pArrayDescriptor == NULL)
+    if (!pArrayDescriptor) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = cuArray3DGetDescriptor_v2(&whole, hArray);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
             .Width = whole.Width, .Height = whole.Height, .Format = whole.Format, .NumChannels = whole.NumChannels};
+    }
     return result;
 }
 
 CUresult cuArrayDestroy(CUarray hArray)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct fgv_array *array = fgv_array_find(hArray);
-    if (array == NULL || array->is_level)
+    if (!array || array->is_level) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct fgv_call call;
     struct fgv_request_cuArrayDestroy *request = fgv_call_begin(&call, FGV_CALL_cuArrayDestroy, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->handle = number_of(hArray);
     result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         drop(FGV_HANDLE_ARRAY, number_of(hArray));
+    }
     return result;
 }
 
@@ -179,8 +198,9 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequ
 {
     (void)device;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && fgv_array_find(array) == NULL)
+    if (result == CUDA_SUCCESS && !fgv_array_find(array)) {
         result = CUDA_ERROR_INVALID_HANDLE;
+    }
     (void)memoryRequirements;
     return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
 }
@@ -191,15 +211,18 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
                                 unsigned int numMipmapLevels)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pHandle == NULL || pMipmappedArrayDesc == NULL || numMipmapLevels == 0)
+    }
+    if (!pHandle || !pMipmappedArrayDesc || numMipmapLevels == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const uint32_t most = fgv_array_max_levels(pMipmappedArrayDesc);
     const uint32_t nr_levels = numMipmapLevels < most ? numMipmapLevels : most; /* as CUDA does */
     struct mipmap *mipmap = nr_levels <= MAX_LEVELS ? calloc(1, sizeof(*mipmap)) : NULL;
-    if (mipmap == NULL)
+    if (!mipmap) {
         return nr_levels <= MAX_LEVELS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    }
     mipmap->descriptor = *pMipmappedArrayDesc;
     mipmap->context = fgv_thread.context;
     mipmap->nr_levels = nr_levels;
@@ -213,7 +236,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     struct fgv_call call;
     struct fgv_request_cuMipmappedArrayCreate *request =
         fgv_call_begin(&call, FGV_CALL_cuMipmappedArrayCreate, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = (struct fgv_request_cuMipmappedArrayCreate){.handle = handle,
                                                                .width = pMipmappedArrayDesc->Width,
                                                                .height = pMipmappedArrayDesc->Height,
@@ -222,11 +245,13 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
                                                                .nr_channels = pMipmappedArrayDesc->NumChannels,
                                                                .flags = pMipmappedArrayDesc->Flags,
                                                                .nr_levels = nr_levels};
-    result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    }
+    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS) {
         *pHandle = (CUmipmappedArray)(uintptr_t)handle;
-    else
+    } else {
         drop(FGV_HANDLE_MIPMAPPED_ARRAY, handle);
+    }
     return result;
 }
 
@@ -245,61 +270,75 @@ static CUresult level_new(const struct mipmap *mipmap, uint64_t number, uint32_t
 {
     const CUDA_ARRAY3D_DESCRIPTOR descriptor = level_descriptor(&mipmap->descriptor, level);
     CUresult result = array_number(&descriptor, true, handle);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuMipmappedArrayGetLevel *request =
         fgv_call_begin(&call, FGV_CALL_cuMipmappedArrayGetLevel, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = (struct fgv_request_cuMipmappedArrayGetLevel){.mipmap = number, .handle = *handle, .level = level};
-    result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    }
+    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
+    if (result != CUDA_SUCCESS) {
         drop(FGV_HANDLE_ARRAY, *handle);
+    }
     return result;
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct mipmap *mipmap = mipmap_find(hMipmappedArray);
-    if (mipmap == NULL)
+    if (!mipmap) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (pLevelArray == NULL || level >= mipmap->nr_levels)
+    }
+    if (!pLevelArray || level >= mipmap->nr_levels) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     /* acquire and release: with the array that the number names */
     uint64_t handle = atomic_load_explicit(&mipmap->levels[level], memory_order_acquire);
     if (handle == 0) {
         result = level_new(mipmap, number_of(hMipmappedArray), level, &handle);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             atomic_store_explicit(&mipmap->levels[level], handle, memory_order_release);
+        }
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pLevelArray = (CUarray)(uintptr_t)handle;
+    }
     return result;
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct mipmap *mipmap = mipmap_find(hMipmappedArray);
-    if (mipmap == NULL)
+    if (!mipmap) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct fgv_call call;
     struct fgv_request_cuMipmappedArrayDestroy *request =
         fgv_call_begin(&call, FGV_CALL_cuMipmappedArrayDestroy, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->handle = number_of(hMipmappedArray);
     result = fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    for (uint32_t level = 0; level < mipmap->nr_levels; level++)
-        if (mipmap->levels[level] != 0)
+    }
+    for (uint32_t level = 0; level < mipmap->nr_levels; level++) {
+        if (mipmap->levels[level] != 0) {
             drop(FGV_HANDLE_ARRAY, mipmap->levels[level]);
+        }
+    }
     drop(FGV_HANDLE_MIPMAPPED_ARRAY, number_of(hMipmappedArray));
     return CUDA_SUCCESS;
 }
@@ -310,7 +349,8 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *m
     (void)device;
     (void)memoryRequirements;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && !fgv_mipmap_exists(mipmap))
+    if (result == CUDA_SUCCESS && !fgv_mipmap_exists(mipmap)) {
         result = CUDA_ERROR_INVALID_HANDLE;
+    }
     return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
 }

@@ -54,8 +54,9 @@ __attribute__((no_stack_protector, no_sanitize("thread", "address", "undefined")
 bool fgv_beat_start(struct fgv_client *client)
 {
     uint8_t *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED)
+    if (stack == MAP_FAILED) {
         return false;
+    }
     beating = client;
     atomic_store_explicit(&is_stopped, 0, memory_order_relaxed);
     sigset_t all, before;
@@ -64,8 +65,9 @@ bool fgv_beat_start(struct fgv_client *client)
     int thread = clone(beat, stack + STACK_BYTES,
                        CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (thread < 0)
+    if (thread < 0) {
         munmap(stack, STACK_BYTES);
+    }
     return thread >= 0;
 }
 

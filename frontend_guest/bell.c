@@ -29,17 +29,19 @@ uint64_t fgv_device_region_bytes(int file)
 static bool are_wanted(void)
 {
     const char *wake = getenv("FAIRGV_WAKE");
-    return wake == NULL || strcmp(wake, "poll") != 0;
+    return !wake || strcmp(wake, "poll") != 0;
 }
 
 bool fgv_bells_open(struct fgv_bells *bells, int file)
 {
     struct fgv_device_info info;
-    if (!are_wanted() || !device_ask(file, &info) || info.nr_vectors == 0)
+    if (!are_wanted() || !device_ask(file, &info) || info.nr_vectors == 0) {
         return false;
+    }
     void *rung = mmap(NULL, FGV_PAGE_BYTES, PROT_READ, MAP_SHARED, file, (off_t)FGV_DEVICE_RUNG_OFFSET);
-    if (rung == MAP_FAILED)
+    if (rung == MAP_FAILED) {
         return false;
+    }
     bells->rung = rung;
     bells->nr_vectors = info.nr_vectors;
     bells->bell = (struct fgv_guest_bell){.device = file, .rung = rung, .is_in_use = &is_in_use_early};

@@ -56,12 +56,14 @@ static void piece_measure(const struct fgv_box *box, struct piece *piece)
 static bool piece_advance(const struct fgv_box *box, struct piece *piece)
 {
     piece->x_bytes += piece->width_bytes;
-    if (piece->x_bytes < box->width_bytes)
+    if (piece->x_bytes < box->width_bytes) {
         return true;
+    }
     piece->x_bytes = 0;
     piece->y += piece->height;
-    if (piece->y < box->height)
+    if (piece->y < box->height) {
         return true;
+    }
     piece->y = 0;
     piece->z += piece->depth;
     return piece->z < box->depth;
@@ -85,9 +87,11 @@ static void piece_pack(const struct fgv_box *box, const struct piece *piece, uin
         fgv_chunk_stage(chunk, (const uint8_t *)(uintptr_t)row_address(&box->from, piece, 0, 0), piece_bytes(piece));
         return;
     }
-    for (uint64_t z = 0; z < piece->depth; z++)
-        for (uint64_t y = 0; y < piece->height; y++, chunk += piece->width_bytes)
+    for (uint64_t z = 0; z < piece->depth; z++) {
+        for (uint64_t y = 0; y < piece->height; y++, chunk += piece->width_bytes) {
             memcpy(chunk, (const void *)(uintptr_t)row_address(&box->from, piece, y, z), piece->width_bytes);
+        }
+    }
 }
 
 static void piece_unpack(const struct fgv_box *box, const struct piece *piece, const uint8_t *chunk)
@@ -96,17 +100,20 @@ static void piece_unpack(const struct fgv_box *box, const struct piece *piece, c
         fgv_bulk_copy((uint8_t *)(uintptr_t)row_address(&box->to, piece, 0, 0), chunk, piece_bytes(piece));
         return;
     }
-    for (uint64_t z = 0; z < piece->depth; z++)
-        for (uint64_t y = 0; y < piece->height; y++, chunk += piece->width_bytes)
+    for (uint64_t z = 0; z < piece->depth; z++) {
+        for (uint64_t y = 0; y < piece->height; y++, chunk += piece->width_bytes) {
             memcpy((void *)(uintptr_t)row_address(&box->to, piece, y, z), chunk, piece->width_bytes);
+        }
+    }
 }
 
 /* ---- records ---- */
 
 static enum fgv_place place_of(const struct fgv_box_side *side)
 {
-    if (side->is_array)
+    if (side->is_array) {
         return FGV_PLACE_ARRAY;
+    }
     return fgv_memory_is_device(side->memory.kind) ? FGV_PLACE_DEVICE : FGV_PLACE_HEAP;
 }
 
@@ -119,8 +126,9 @@ static CUresult piece_post(const struct fgv_box *box, const struct piece *piece,
     struct fgv_call call;
     struct fgv_request_cuMemcpy3DAsync_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuMemcpy3DAsync_v2, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemcpy3DAsync_v2){
         .stream = stream,
         .width_bytes = piece->width_bytes,
@@ -166,8 +174,9 @@ static CUresult send_pieces(const struct fgv_box *box, uint64_t stream)
         uint32_t chunk;
         piece_measure(box, &piece);
         result = fgv_convoy_chunk(&convoy, &chunk);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             break;
+        }
         piece_pack(box, &piece, fgv_chunk_memory(chunk));
         fgv_chunk_arm(chunk);
         result = piece_post(box, &piece, stream, chunk, false);
@@ -176,8 +185,9 @@ static CUresult send_pieces(const struct fgv_box *box, uint64_t stream)
             break;
         }
         fgv_convoy_add(&convoy, chunk, (uint32_t)piece_bytes(&piece));
-        if (!piece_advance(box, &piece))
+        if (!piece_advance(box, &piece)) {
             break;
+        }
     }
     fgv_convoy_leave_behind(&convoy);
     return result;
@@ -189,11 +199,13 @@ static CUresult unload(const struct fgv_box *box, struct fgv_convoy *convoy, str
     uint32_t bytes;
     uint32_t chunk = fgv_convoy_remove(convoy, &bytes);
     CUresult result = fgv_chunk_wait(chunk);
-    if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE)
+    if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE) {
         return result; /* the worker is gone; nobody will use this chunk again */
+    }
     piece_measure(box, piece);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         piece_unpack(box, piece, fgv_chunk_memory(chunk));
+    }
     piece_advance(box, piece);
     fgv_chunk_give(chunk);
     return result;
@@ -212,8 +224,9 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
                 result = unload(box, &convoy, &had);
                 continue;
             }
-            if (!fgv_chunk_take(&chunk))
+            if (!fgv_chunk_take(&chunk)) {
                 return fgv_client_lost();
+            }
         }
         piece_measure(box, &asked);
         fgv_chunk_arm(chunk);
@@ -230,8 +243,9 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
         result = result == CUDA_SUCCESS ? one : result;
     }
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_output_print();
+    }
     return result;
 }
 
@@ -241,10 +255,12 @@ static CUresult copy_on_host(const struct fgv_box *box, CUstream stream)
 {
     const struct piece whole = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
     CUresult result = cuStreamSynchronize(stream);
-    for (uint64_t z = 0; z < box->depth && result == CUDA_SUCCESS; z++)
-        for (uint64_t y = 0; y < box->height; y++)
+    for (uint64_t z = 0; z < box->depth && result == CUDA_SUCCESS; z++) {
+        for (uint64_t y = 0; y < box->height; y++) {
             memmove((void *)(uintptr_t)row_address(&box->to, &whole, y, z),
                     (const void *)(uintptr_t)row_address(&box->from, &whole, y, z), box->width_bytes);
+        }
+    }
     return result;
 }
 
@@ -263,20 +279,25 @@ static bool is_range(struct fgv_box *box)
 CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
 {
     const uint64_t bytes = box->width_bytes * box->height * box->depth;
-    if (is_range(box))
+    if (is_range(box)) {
         return fgv_copy_range(&box->to.memory, &box->from.memory, bytes, stream, waits);
+    }
     uint64_t wire = fgv_stream_wire(stream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     bool to_device = is_on_device(&box->to), from_device = is_on_device(&box->from);
-    if (to_device && from_device)
+    if (to_device && from_device) {
         return post_whole(box, wire);
-    if (!to_device && !from_device)
+    }
+    if (!to_device && !from_device) {
         return copy_on_host(box, stream);
+    }
     fgv_count(to_device ? FGV_COUNT_TO_DEVICE_BYTES : FGV_COUNT_FROM_DEVICE_BYTES, bytes);
     const struct fgv_box_side *host = to_device ? &box->from : &box->to;
-    if (!fgv_memory_is_shared(host->memory.kind))
+    if (!fgv_memory_is_shared(host->memory.kind)) {
         return to_device ? send_pieces(box, wire) : fetch_pieces(box, wire);
+    }
     CUresult result = post_whole(box, wire);
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
 }

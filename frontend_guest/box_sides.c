@@ -20,11 +20,13 @@ static CUresult side_of_array(struct fgv_box_side *side, const struct fgv_copy_s
 {
     struct fgv_array_box box;
     const struct fgv_array *array = fgv_array_find(said->array);
-    if (array == NULL)
+    if (!array) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     if (!fgv_array_box_of(&array->descriptor, 0, &box) || !fits(said->x_bytes, extent->width_bytes, box.row_bytes) ||
-        !fits(said->y, extent->height, box.rows) || !fits(said->z, extent->depth, box.slices))
+        !fits(said->y, extent->height, box.rows) || !fits(said->z, extent->depth, box.slices)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *side = (struct fgv_box_side){.is_array = true,
                                   .array = (uint64_t)(uintptr_t)said->array,
                                   .x_bytes = said->x_bytes,
@@ -56,8 +58,9 @@ static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_
     bool is_one_row = extent->height == 1 && extent->depth == 1 && said->y == 0 && said->z == 0;
     if (base == 0 || (!is_one_row && !fits(said->x_bytes, extent->width_bytes, said->pitch_bytes)) ||
         (extent->depth > 1 && !fits(said->y, extent->height, said->height)) || !span_of(said, extent, &start, &bytes) ||
-        __builtin_add_overflow(base, start, &base) || __builtin_add_overflow(base, bytes, &end))
+        __builtin_add_overflow(base, start, &base) || __builtin_add_overflow(base, bytes, &end)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *side = (struct fgv_box_side){.pitch_bytes = said->pitch_bytes, .slice_rows = said->height};
     CUresult result = fgv_side_find(&side->memory, base, bytes);
     bool is_known = fgv_memory_is_device(side->memory.kind) || fgv_memory_is_shared(side->memory.kind);
@@ -84,13 +87,16 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
 {
     struct fgv_box box = {.width_bytes = extent->width_bytes, .height = extent->height, .depth = extent->depth};
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || extent->width_bytes == 0 || extent->height == 0 || extent->depth == 0)
+    if (result != CUDA_SUCCESS || extent->width_bytes == 0 || extent->height == 0 || extent->depth == 0) {
         return result;
+    }
     result = side_of(&box.to, to, extent);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = side_of(&box.from, from, extent);
-    if (result != CUDA_SUCCESS || stream == NULL)
+    }
+    if (result != CUDA_SUCCESS || !stream) {
         return result == CUDA_SUCCESS ? fgv_box_copy(&box, stream, waits) : result;
+    }
     result = fgv_box_copy(&box, stream, false);
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
 }

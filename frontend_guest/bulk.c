@@ -27,10 +27,12 @@ void fgv_bulk_lines_sse2(uint8_t *to, const uint8_t *from, size_t bytes)
     for (size_t at = 0; at < bytes; at += LINE_BYTES) {
         __m128i quarters[4];
         ask_for(from + at);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
             quarters[i] = _mm_loadu_si128((const __m128i *)(const void *)(from + at) + i);
-        for (int i = 0; i < 4; i++)
+        }
+        for (int i = 0; i < 4; i++) {
             _mm_stream_si128((__m128i *)(void *)(to + at) + i, quarters[i]);
+        }
     }
 }
 
@@ -51,10 +53,11 @@ void fgv_bulk_copy(uint8_t *to, const uint8_t *from, size_t bytes)
     const size_t head = -(uintptr_t)to & (LINE_BYTES - 1);
     const size_t lines = (bytes - head) & ~(size_t)(LINE_BYTES - 1);
     memcpy(to, from, head);
-    if (__builtin_cpu_supports("avx512f"))
+    if (__builtin_cpu_supports("avx512f")) {
         fgv_bulk_lines_avx512(to + head, from + head, lines);
-    else
+    } else {
         fgv_bulk_lines_sse2(to + head, from + head, lines);
+    }
     memcpy(to + head + lines, from + head + lines, bytes - head - lines);
     _mm_sfence(); /* streaming stores are not ordered with what follows */
 }

@@ -33,8 +33,9 @@ static bool slot_take(uint32_t *slot)
             *slot = (uint32_t)taken;
             return true;
         }
-        if (!fgv_client_keep_waiting(NULL, 0))
+        if (!fgv_client_keep_waiting(NULL, 0)) {
             return false;
+        }
         nanosleep(&nap, NULL);
     }
 }
@@ -45,8 +46,9 @@ static bool slot_get(struct fgv_call *call)
         call->response = fgv_thread.response - 1;
         return true;
     }
-    if (!slot_take(&call->response))
+    if (!slot_take(&call->response)) {
         return false;
+    }
     if (atomic_fetch_add_explicit(&nr_kept, 1, memory_order_relaxed) < fgv_guest.nr_responses / 2) {
         fgv_thread.response = call->response + 1;
         fgv_thread_register();
@@ -58,14 +60,16 @@ static bool slot_get(struct fgv_call *call)
 
 static void slot_put(struct fgv_call *call)
 {
-    if (__builtin_expect(fgv_thread.response == 0, 0))
+    if (__builtin_expect(fgv_thread.response == 0, 0)) {
         fgv_pool_give(&fgv_guest.free_responses, call->response);
+    }
 }
 
 void fgv_call_thread_ends(void)
 {
-    if (fgv_thread.response == 0)
+    if (fgv_thread.response == 0) {
         return;
+    }
     fgv_pool_give(&fgv_guest.free_responses, fgv_thread.response - 1);
     fgv_thread.response = 0;
     atomic_fetch_sub_explicit(&nr_kept, 1, memory_order_relaxed);
@@ -76,8 +80,9 @@ static CUresult earlier_error(struct fgv_client *client)
 {
     uint32_t error = atomic_load_explicit(&client->sticky_error, memory_order_relaxed);
     if (__builtin_expect(error == 0, 1)) {
-        if (__builtin_expect(atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0, 1))
+        if (__builtin_expect(atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0, 1)) {
             return CUDA_SUCCESS;
+        }
         error =
             atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
     } else {
@@ -90,8 +95,9 @@ static CUresult worker_there(void)
 {
     /* acquire: what cuInit filled is seen */
     if (atomic_load_explicit(fgv_gate, memory_order_acquire) == FGV_GATE_SERVED &&
-        atomic_load_explicit(&fgv_guest.client->state, memory_order_relaxed) == FGV_CLIENT_READY)
+        atomic_load_explicit(&fgv_guest.client->state, memory_order_relaxed) == FGV_CLIENT_READY) {
         return CUDA_SUCCESS;
+    }
     return fgv_client_await();
 }
 
@@ -121,7 +127,7 @@ static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t req
     }
     uint32_t bytes = (uint32_t)sizeof(struct fgv_wire_header) + request_bytes + payload_bytes;
     call->record = fgv_producer_reserve(&fgv_guest.producer, bytes, &call->position);
-    if (__builtin_expect(call->record == NULL, 0)) {
+    if (__builtin_expect(!call->record, 0)) {
         slot_put(call);
         call->error =
             bytes > FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record) ? CUDA_ERROR_INVALID_VALUE : fgv_client_lost();
@@ -137,8 +143,9 @@ static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t req
 /* True when none of the reasons holds for which a call is not sent: five loads of words that hardly ever change. */
 static inline bool nothing_is_wrong(void)
 {
-    if (atomic_load_explicit(fgv_gate, memory_order_acquire) != FGV_GATE_SERVED)
+    if (atomic_load_explicit(fgv_gate, memory_order_acquire) != FGV_GATE_SERVED) {
         return false;
+    }
     struct fgv_client *client = fgv_guest.client;
     return atomic_load_explicit(&client->state, memory_order_relaxed) == FGV_CLIENT_READY &&
            (atomic_load_explicit(&client->sticky_error, memory_order_relaxed) |
@@ -149,32 +156,38 @@ static inline bool nothing_is_wrong(void)
 static CUresult what_is_wrong(void)
 {
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = worker_there();
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = earlier_error(fgv_guest.client);
+    }
     return result == CUDA_SUCCESS ? fgv_context_make(fgv_thread.context, fgv_thread.current) : result;
 }
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
         fgv_managed_variables_before(number);
+    }
     if (__builtin_expect(!nothing_is_wrong(), 0)) {
         call->error = what_is_wrong();
-        if (call->error != CUDA_SUCCESS)
+        if (call->error != CUDA_SUCCESS) {
             return NULL;
+        }
     }
     return reserve(call, number, request_bytes, payload_bytes, fgv_thread.current);
 }
 
 void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS)
+    if (fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS) {
         return fgv_call_begin(call, number, request_bytes, payload_bytes);
+    }
     call->error = worker_there();
-    if (call->error == CUDA_SUCCESS)
+    if (call->error == CUDA_SUCCESS) {
         call->error = earlier_error(fgv_guest.client);
+    }
     return call->error != CUDA_SUCCESS ? NULL : reserve(call, number, request_bytes, payload_bytes, 0);
 }
 
@@ -194,8 +207,9 @@ static void publish(struct fgv_call *call)
 
 CUresult fgv_call_post(struct fgv_call *call)
 {
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0)) {
         return fgv_call_wait(call, NULL, 0);
+    }
     publish(call);
     slot_put(call);
     return CUDA_SUCCESS;
@@ -205,7 +219,7 @@ CUresult fgv_call_post(struct fgv_call *call)
 static struct fgv_spin spin_of(const struct fgv_call *call)
 {
     const struct fgv_context *context = fgv_thread.context;
-    bool blocks = context != NULL && (context->flags & (uint32_t)CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
+    bool blocks = context && (context->flags & (uint32_t)CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
     struct fgv_habit *waits = fgv_guest.waits[call->response];
     return (struct fgv_spin){blocks ? 0 : fgv_guest.spin_ns, &waits[call->number % FGV_NR_WAITS], &fgv_guest.oversleep};
 }
@@ -215,14 +229,16 @@ void fgv_call_tell_who_waits(void)
     _Atomic uint32_t *asker = &fgv_guest.client->asker;
     uint32_t who;
     if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
-        if (fgv_thread.id == 0)
+        if (fgv_thread.id == 0) {
             fgv_thread.id = (uint32_t)syscall(SYS_gettid);
+        }
         who = fgv_thread.id;
     } else {
         who = (uint32_t)sched_getcpu() + 1;
     }
-    if (atomic_load_explicit(asker, memory_order_relaxed) != who)
+    if (atomic_load_explicit(asker, memory_order_relaxed) != who) {
         atomic_store_explicit(asker, who, memory_order_relaxed);
+    }
 }
 
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
@@ -235,21 +251,25 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     const struct fgv_spin spin = spin_of(call);
-    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL))
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL)) {
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
+    }
     CUresult result = (CUresult)slot->result;
     fgv_count(FGV_COUNT_REPLY_BYTES, slot->payload_bytes);
     if (result == CUDA_SUCCESS && reply_bytes != 0) {
-        if (slot->payload_bytes >= reply_bytes && reply_bytes <= FGV_RESPONSE_PAYLOAD_BYTES)
+        if (slot->payload_bytes >= reply_bytes && reply_bytes <= FGV_RESPONSE_PAYLOAD_BYTES) {
             memcpy(reply, slot->payload, reply_bytes);
-        else
+        } else {
             result = CUDA_ERROR_UNKNOWN;
+        }
     }
     slot_put(call);
-    if (call->number != FGV_CALL_output_fetch)
+    if (call->number != FGV_CALL_output_fetch) {
         fgv_output_print();
+    }
     if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0) &&
-        result == CUDA_SUCCESS)
+        result == CUDA_SUCCESS) {
         fgv_managed_variables_after(call->number);
+    }
     return result;
 }

@@ -4,8 +4,9 @@
  *
  *     struct fgv_call call;
  *     struct fgv_request_x *request = fgv_call_begin(&call, FGV_CALL_x, sizeof *request, payload_bytes);
- *     if (request == NULL)
+ *     if (!request) {
  *         return call.error;
+ *     }
  *     ... fill *request, and payload_bytes at call.payload; both lie in the ring ...
  *     return fgv_call_post(&call);            or     return fgv_call_wait(&call, &reply, sizeof reply);
  *

@@ -36,16 +36,18 @@ static uint64_t own_thread(void)
 {
     static _Atomic uint64_t last;
     static _Thread_local uint64_t own;
-    if (own == 0)
+    if (own == 0) {
         own = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    }
     return own;
 }
 
 static CUresult capture_add(uint64_t stream, CUstreamCaptureMode mode, bool is_into_graph)
 {
     struct capture *capture = malloc(sizeof(*capture));
-    if (capture == NULL)
+    if (!capture) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *capture = (struct capture){.stream = stream,
                                 .context = fgv_thread.current,
                                 .thread = own_thread(),
@@ -62,25 +64,28 @@ static CUresult capture_add(uint64_t stream, CUstreamCaptureMode mode, bool is_i
 static struct capture **capture_find(uint64_t stream)
 {
     struct capture **link = &captures;
-    while (*link != NULL && (*link)->stream != stream)
+    while (*link && (*link)->stream != stream) {
         link = &(*link)->next;
+    }
     return link;
 }
 
 void fgv_capture_forget(uint64_t stream)
 {
-    if (atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0) {
         return;
+    }
     pthread_mutex_lock(&lock);
     struct capture **link = capture_find(stream);
     struct capture *capture = *link;
-    if (capture != NULL) {
+    if (capture) {
         *link = capture->next;
         atomic_fetch_sub_explicit(&fgv_nr_captures, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
-    if (capture != NULL && capture->is_into_graph)
+    if (capture && capture->is_into_graph) {
         fgv_update_reshaped();
+    }
     free(capture);
 }
 
@@ -89,8 +94,9 @@ static void tell_broken(uint64_t stream, uint64_t context)
     struct fgv_call call;
     struct fgv_request_capture_invalidate *request =
         fgv_call_begin_for(&call, FGV_CALL_capture_invalidate, sizeof(*request), 0, context);
-    if (request == NULL)
+    if (!request) {
         return;
+    }
     request->stream = stream;
     fgv_call_wait(&call, NULL, 0);
 }
@@ -104,34 +110,38 @@ CUresult fgv_capture_break(uint64_t stream)
 /* cuThreadExchangeStreamCaptureMode's rules. */
 static bool forbids(const struct capture *capture, CUstreamCaptureMode mode)
 {
-    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
         return false;
-    if (capture->thread == own_thread())
+    }
+    if (capture->thread == own_thread()) {
         return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    }
     return mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 bool fgv_capture_forbids_this_thread(void)
 {
-    const CUstreamCaptureMode mode =
-        fgv_thread.more != NULL ? fgv_thread.more->capture_mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const CUstreamCaptureMode mode = fgv_thread.more ? fgv_thread.more->capture_mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
     bool is_forbidden = false;
     for (;;) {
         uint64_t stream = 0, context = 0;
         pthread_mutex_lock(&lock);
-        for (struct capture *capture = captures; capture != NULL && stream == 0; capture = capture->next) {
-            if (!forbids(capture, mode))
+        for (struct capture *capture = captures; capture && stream == 0; capture = capture->next) {
+            if (!forbids(capture, mode)) {
                 continue;
+            }
             is_forbidden = true;
-            if (capture->is_broken)
+            if (capture->is_broken) {
                 continue;
+            }
             capture->is_broken = true;
             stream = capture->stream;
             context = capture->context;
         }
         pthread_mutex_unlock(&lock);
-        if (stream == 0)
+        if (stream == 0) {
             return is_forbidden;
+        }
         tell_broken(stream, context);
     }
 }
@@ -142,8 +152,9 @@ static CUresult ask(uint64_t stream, uint32_t chunk, struct fgv_reply_capture_in
 {
     struct fgv_call call;
     struct fgv_request_capture_info *request = fgv_call_begin(&call, FGV_CALL_capture_info, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_capture_info){.stream = stream, .chunk = chunk};
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
@@ -151,8 +162,9 @@ static CUresult ask(uint64_t stream, uint32_t chunk, struct fgv_reply_capture_in
 bool fgv_capture_is_active(CUstream stream)
 {
     struct fgv_reply_capture_info reply;
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0, 1)) {
         return false;
+    }
     uint64_t wire = fgv_stream_wire(stream);
     return wire != 0 && wire != FGV_STREAM_INVALID && ask(wire, FGV_NO_CHUNK, &reply) == CUDA_SUCCESS &&
            reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -161,20 +173,23 @@ bool fgv_capture_is_active(CUstream stream)
 static bool is_plain(const CUgraphEdgeData *edges, size_t nr)
 {
     static const CUgraphEdgeData plain;
-    for (size_t i = 0; i < nr; i++)
-        if (memcmp(&edges[i], &plain, sizeof(plain)) != 0)
+    for (size_t i = 0; i < nr; i++) {
+        if (memcmp(&edges[i], &plain, sizeof(plain)) != 0) {
             return false;
+        }
+    }
     return true;
 }
 
 /* What lies in the chunk, kept with the stream. */
 static CUresult nodes_keep(struct fgv_stream *record, const uint8_t *from, uint32_t nr)
 {
-    if ((uint64_t)nr * (sizeof(CUgraphNode) + sizeof(CUgraphEdgeData)) > fgv_guest.chunk_bytes)
+    if ((uint64_t)nr * (sizeof(CUgraphNode) + sizeof(CUgraphEdgeData)) > fgv_guest.chunk_bytes) {
         return CUDA_ERROR_UNKNOWN;
+    }
     CUgraphNode *nodes = malloc(nr * sizeof(*nodes) + 1);
     CUgraphEdgeData *edges = malloc(nr * sizeof(*edges) + 1);
-    if (nodes == NULL || edges == NULL) {
+    if (!nodes || !edges) {
         free(nodes);
         free(edges);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -192,11 +207,13 @@ static CUresult ask_with_nodes(uint64_t stream, struct fgv_stream *record, struc
 {
     uint32_t chunk;
     CUresult result = fgv_client_await();
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    }
     result = ask(stream, chunk, reply);
-    if (result == CUDA_SUCCESS && reply->status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (result == CUDA_SUCCESS && reply->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         result = nodes_keep(record, fgv_chunk_memory(chunk), reply->nr_nodes);
+    }
     fgv_chunk_give(chunk);
     return result;
 }
@@ -208,28 +225,36 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t 
     struct fgv_reply_capture_info reply;
     *record = NULL;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_stream_find(stream, record);
-    if (result == CUDA_SUCCESS && status == NULL)
+    }
+    if (result == CUDA_SUCCESS && !status) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_stream *asked = *record;
     *record = NULL;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0) {
         return CUDA_SUCCESS;
+    }
     uint64_t wire = fgv_stream_wire(stream);
     result = wants_nodes ? ask_with_nodes(wire, asked, &reply) : ask(wire, FGV_NO_CHUNK, &reply);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *status = (CUstreamCaptureStatus)reply.status;
-    if (reply.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (reply.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         return CUDA_SUCCESS;
-    if (id != NULL)
+    }
+    if (id) {
         *id = reply.id;
-    if (graph != NULL)
+    }
+    if (graph) {
         *graph = (CUgraph)(uintptr_t)reply.graph;
+    }
     *record = asked;
     *nr_nodes = reply.nr_nodes;
     return CUDA_SUCCESS;
@@ -255,19 +280,24 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *capt
 {
     struct fgv_stream *record;
     uint32_t nr;
-    const bool wants_nodes = dependencies_out != NULL || edgeData_out != NULL || numDependencies_out != NULL;
+    const bool wants_nodes = dependencies_out || edgeData_out || numDependencies_out;
     CUresult result = info(hStream, captureStatus_out, id_out, graph_out, wants_nodes, &record, &nr);
-    if (result != CUDA_SUCCESS || record == NULL || !wants_nodes)
+    if (result != CUDA_SUCCESS || !record || !wants_nodes) {
         return result;
+    }
     const bool has_plain_edges = is_plain(record->captured_edges, nr);
-    if (dependencies_out != NULL && edgeData_out == NULL && !has_plain_edges)
+    if (dependencies_out && !edgeData_out && !has_plain_edges) {
         return CUDA_ERROR_LOSSY_QUERY;
-    if (dependencies_out != NULL)
+    }
+    if (dependencies_out) {
         *dependencies_out = record->captured;
-    if (edgeData_out != NULL)
+    }
+    if (edgeData_out) {
         *edgeData_out = has_plain_edges ? NULL : record->captured_edges;
-    if (numDependencies_out != NULL)
+    }
+    if (numDependencies_out) {
         *numDependencies_out = nr;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -287,8 +317,9 @@ static CUresult begin_send(uint64_t stream, CUgraph graph, const CUgraphNode *no
     struct fgv_call call;
     struct fgv_request_capture_begin *request =
         fgv_call_begin(&call, FGV_CALL_capture_begin, sizeof(*request), fgv_edges_bytes(nr, false, edges));
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_capture_begin){
         .stream = stream, .graph = (uint64_t)(uintptr_t)graph, .nr_nodes = (uint32_t)nr, .has_edges = edges != NULL};
     fgv_edges_write(call.payload, nodes, NULL, edges, nr);
@@ -308,21 +339,27 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, 
                       const CUgraphEdgeData *edges, size_t nr)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED || !fgv_edges_fit(nr) || (nr > 0 && nodes == NULL))
+    }
+    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED || !fgv_edges_fit(nr) || (nr > 0 && !nodes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t wire = fgv_stream_wire(stream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (is_begun(wire))
+    }
+    if (is_begun(wire)) {
         return CUDA_ERROR_ILLEGAL_STATE;
+    }
     result = capture_add(wire, mode, graph != NULL);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = begin_send(wire, graph, nodes, edges, nr);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         fgv_capture_forget(wire);
+    }
     return result;
 }
 
@@ -340,8 +377,9 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
                                      const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                      CUstreamCaptureMode mode)
 {
-    if (hGraph == NULL)
+    if (!hGraph) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return begin(hStream, mode, hGraph, dependencies, dependencyData, numDependencies);
 }
 
@@ -350,8 +388,7 @@ static bool is_of_another_thread(uint64_t stream)
 {
     pthread_mutex_lock(&lock);
     const struct capture *capture = *capture_find(stream);
-    bool is_others =
-        capture != NULL && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread();
+    bool is_others = capture && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread();
     pthread_mutex_unlock(&lock);
     return is_others;
 }
@@ -359,32 +396,40 @@ static bool is_of_another_thread(uint64_t stream)
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t wire = fgv_stream_wire(hStream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (phGraph == NULL)
+    }
+    if (!phGraph) {
         return is_begun(wire) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+    }
     *phGraph = NULL;
     const bool is_others = is_of_another_thread(wire);
-    if (is_others) /* which ends it, and nobody has its graph */
+    if (is_others) { /* which ends it, and nobody has its graph */
         tell_broken(wire, fgv_thread.current);
+    }
     struct fgv_call call;
     struct fgv_reply_capture_end reply;
     struct fgv_request_capture_end *request = fgv_call_begin(&call, FGV_CALL_capture_end, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->stream = wire;
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (reply.is_over != 0)
+    }
+    if (reply.is_over != 0) {
         fgv_capture_forget(wire);
-    if (reply.error == CUDA_SUCCESS)
+    }
+    if (reply.error == CUDA_SUCCESS) {
         *phGraph = (CUgraph)(uintptr_t)reply.graph;
-    else if (reply.graph != 0)
+    } else if (reply.graph != 0) {
         fgv_graph_forget(reply.graph);
+    }
     return is_others ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : (CUresult)reply.error;
 }
 
@@ -393,19 +438,23 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dep
                                               unsigned int flags)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || !fgv_edges_fit(numDependencies) ||
-        (numDependencies > 0 && dependencies == NULL))
+        (numDependencies > 0 && !dependencies)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t wire = fgv_stream_wire(hStream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct fgv_call call;
     struct fgv_request_capture_update *request = fgv_call_begin(
         &call, FGV_CALL_capture_update, sizeof(*request), fgv_edges_bytes(numDependencies, false, dependencyData));
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_capture_update){
         .stream = wire, .nr_nodes = (uint32_t)numDependencies, .has_edges = dependencyData != NULL, .flags = flags};
     fgv_edges_write(call.payload, dependencies, NULL, dependencyData, numDependencies);
@@ -421,13 +470,16 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *depend
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_thread_more *more = fgv_thread_more();
-    if (mode == NULL) /* an unknown mode is taken; it is none of those that forgive */
+    if (!mode) { /* an unknown mode is taken; it is none of those that forgive */
         return CUDA_ERROR_INVALID_VALUE;
-    if (more == NULL)
+    }
+    if (!more) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUstreamCaptureMode before = more->capture_mode;
     more->capture_mode = *mode;
     *mode = before;

@@ -16,10 +16,11 @@ static _Atomic uint64_t left_behind[FGV_MAX_CHUNKS / 64];
  * needs in its cache: 16 MiB to softgpu took 1.6 ms by them and 2.3 to 3.9 by streaming ones. */
 void fgv_chunk_stage(uint8_t *chunk, const uint8_t *from, uint64_t bytes)
 {
-    if (fgv_device_facts(0)->attributes[CU_DEVICE_ATTRIBUTE_INTEGRATED] == 1)
+    if (fgv_device_facts(0)->attributes[CU_DEVICE_ATTRIBUTE_INTEGRATED] == 1) {
         memcpy(chunk, from, bytes);
-    else
+    } else {
         fgv_bulk_copy(chunk, from, bytes);
+    }
 }
 
 bool fgv_chunk_take_over(uint32_t *chunk)
@@ -27,10 +28,12 @@ bool fgv_chunk_take_over(uint32_t *chunk)
     for (uint32_t i = 0; i < fgv_guest.nr_chunks; i++) {
         uint64_t bit = UINT64_C(1) << (i % 64);
         if ((atomic_load_explicit(&left_behind[i / 64], memory_order_acquire) & bit) == 0 ||
-            atomic_load_explicit(&fgv_guest.chunks[i].state, memory_order_acquire) != FGV_SLOT_DONE)
+            atomic_load_explicit(&fgv_guest.chunks[i].state, memory_order_acquire) != FGV_SLOT_DONE) {
             continue;
-        if ((atomic_fetch_and_explicit(&left_behind[i / 64], ~bit, memory_order_acq_rel) & bit) == 0)
+        }
+        if ((atomic_fetch_and_explicit(&left_behind[i / 64], ~bit, memory_order_acq_rel) & bit) == 0) {
             continue; /* another thread was faster */
+        }
         *chunk = i;
         return true;
     }
@@ -40,8 +43,9 @@ bool fgv_chunk_take_over(uint32_t *chunk)
 bool fgv_chunk_try(uint32_t *chunk)
 {
     int32_t taken = fgv_pool_take(&fgv_guest.free_chunks, 0);
-    if (taken < 0)
+    if (taken < 0) {
         return fgv_chunk_take_over(chunk);
+    }
     *chunk = (uint32_t)taken;
     return true;
 }
@@ -50,8 +54,9 @@ bool fgv_chunk_take(uint32_t *chunk)
 {
     const struct timespec nap = {.tv_nsec = CHUNK_NAP_NS};
     while (!fgv_chunk_try(chunk)) {
-        if (!fgv_client_keep_waiting(NULL, 0))
+        if (!fgv_client_keep_waiting(NULL, 0)) {
             return false;
+        }
         nanosleep(&nap, NULL);
     }
     return true;
@@ -72,8 +77,9 @@ CUresult fgv_chunk_wait(uint32_t chunk)
 {
     struct fgv_chunk *state = &fgv_guest.chunks[chunk];
     const struct fgv_spin spin = {fgv_guest.spin_ns, &fgv_guest.chunk_waits[chunk], &fgv_guest.oversleep};
-    if (!fgv_slot_wait(&state->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL))
+    if (!fgv_slot_wait(&state->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL)) {
         return fgv_client_lost();
+    }
     return (CUresult)state->result;
 }
 

@@ -82,11 +82,13 @@ static void gate_close_in_child(void)
 /* Moves the gate to memory of its own that a child finds zeroed. */
 static CUresult gate_make(void)
 {
-    if (fgv_gate != &gate_before_open)
+    if (fgv_gate != &gate_before_open) {
         return CUDA_SUCCESS;
+    }
     void *page = mmap(NULL, FGV_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
+    if (page == MAP_FAILED) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     /* Before Linux 4.14 only fork() itself is noticed. */
     if (madvise(page, FGV_PAGE_BYTES, MADV_WIPEONFORK) != 0 &&
         __register_atfork(NULL, NULL, gate_close_in_child, __dso_handle) != 0) {
@@ -107,17 +109,20 @@ static CUresult devices_choose(struct fgv_guest *guest)
     }
     guest->nr_devices = guest->facts.nr_devices;
     CUresult result = CUDA_SUCCESS;
-    if (list != NULL)
+    if (list) {
         result = fgv_visible_devices(list, uuids, guest->facts.nr_devices, guest->devices, &guest->nr_devices);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         fgv_log_name("CUDA_VISIBLE_DEVICES: a device twice", list);
+    }
     return result == CUDA_SUCCESS && guest->nr_devices == 0 ? CUDA_ERROR_NO_DEVICE : result;
 }
 
 static CUresult facts_take(struct fgv_guest *guest)
 {
-    if (guest->region.facts_bytes >= sizeof(guest->facts))
+    if (guest->region.facts_bytes >= sizeof(guest->facts)) {
         memcpy(&guest->facts, guest->region.facts, sizeof(guest->facts));
+    }
     if (guest->region.facts_bytes < sizeof(guest->facts) || guest->facts.version != FGV_FACTS_VERSION ||
         guest->facts.nr_devices > FGV_FACTS_MAX_DEVICES) {
         fgv_log_cause(
@@ -132,19 +137,23 @@ static CUresult facts_take(struct fgv_guest *guest)
 static CUresult open_locked(struct fgv_guest *guest)
 {
     CUresult result = gate_make();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_find_region(&guest->region, &guest->bells, &guest->growth);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (atomic_load_explicit(&guest->region.header->host_state, memory_order_acquire) != FGV_HOST_UP) {
         fgv_log_cause(FGV_CAUSE_HOST_DOWN,
                       "the FairGV daemon is not running on the host; start it there with 'fairgv-host start'");
         result = CUDA_ERROR_SYSTEM_NOT_READY;
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = facts_take(guest);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_hello(guest);
+    }
     if (result != CUDA_SUCCESS) {
         fgv_find_release(&guest->region, &guest->bells, &guest->growth);
         return result;
@@ -167,8 +176,9 @@ CUresult fgv_client_open(void)
 {
     pthread_mutex_lock(&opening);
     CUresult result = fgv_client_is_open();
-    if (result == CUDA_ERROR_NOT_INITIALIZED && opened_by == 0)
+    if (result == CUDA_ERROR_NOT_INITIALIZED && opened_by == 0) {
         result = open_locked(&fgv_guest);
+    }
     pthread_mutex_unlock(&opening);
     return result;
 }
@@ -177,13 +187,16 @@ CUresult fgv_client_is_open(void)
 {
     /* acquire: with the release in gate_set, all that was filled before is seen */
     uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (__builtin_expect(gate == FGV_GATE_SERVED || gate == FGV_GATE_OPEN || gate == FGV_GATE_LOST, 1))
+    if (__builtin_expect(gate == FGV_GATE_SERVED || gate == FGV_GATE_OPEN || gate == FGV_GATE_LOST, 1)) {
         return CUDA_SUCCESS;
-    if (gate == FGV_GATE_ENDING)
+    }
+    if (gate == FGV_GATE_ENDING) {
         return CUDA_ERROR_DEINITIALIZED;
-    if (opened_by != 0 && opened_by != getpid())
+    }
+    if (opened_by != 0 && opened_by != getpid()) {
         fgv_log_cause(FGV_CAUSE_FORKED,
                       "a forked child cannot use the GPU that its parent has opened; start a new program instead");
+    }
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
@@ -226,8 +239,9 @@ static void worker_probe(void)
 {
     uint64_t position;
     struct fgv_record *record = fgv_producer_reserve(&fgv_guest.producer, sizeof(struct fgv_wire_header), &position);
-    if (record == NULL)
+    if (!record) {
         return;
+    }
     *(struct fgv_wire_header *)(void *)fgv_record_payload(record) =
         (struct fgv_wire_header){.call = FGV_CALL_cuMemGetInfo_v2, .context = (uint32_t)fgv_thread.current};
     fgv_producer_commit(&fgv_guest.producer, record, position);
@@ -242,8 +256,9 @@ static bool worker_consumes(void)
         atomic_load_explicit(&head_seen_ns, memory_order_relaxed) == 0) {
         atomic_store_explicit(&head_seen_ns, now, memory_order_relaxed);
         atomic_store_explicit(&head_seen, head, memory_order_release);
-        if (head == atomic_load_explicit(&control->tail, memory_order_relaxed) && fgv_thread.current != 0)
+        if (head == atomic_load_explicit(&control->tail, memory_order_relaxed) && fgv_thread.current != 0) {
             worker_probe();
+        }
         return true;
     }
     uint64_t seen_ns = atomic_load_explicit(&head_seen_ns, memory_order_relaxed);
@@ -254,8 +269,9 @@ bool fgv_client_keep_waiting(void *unused, uint32_t nr_rounds)
 {
     (void)unused;
     (void)nr_rounds;
-    if (atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) != FGV_CLIENT_READY)
+    if (atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) != FGV_CLIENT_READY) {
         return false;
+    }
     if (host_beats()) {
         atomic_store_explicit(&head_seen_ns, 0, memory_order_relaxed);
         return true;
@@ -266,10 +282,12 @@ bool fgv_client_keep_waiting(void *unused, uint32_t nr_rounds)
 CUresult fgv_client_lost(void)
 {
     uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (gate == FGV_GATE_LOST)
+    if (gate == FGV_GATE_LOST) {
         return (CUresult)atomic_load_explicit(&lost_result, memory_order_relaxed);
-    if (gate == FGV_GATE_ENDING)
+    }
+    if (gate == FGV_GATE_ENDING) {
         return CUDA_ERROR_DEINITIALIZED;
+    }
     const bool is_ready = atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
     if (atomic_load_explicit(&fgv_guest.client->sticky_error, memory_order_relaxed) == CUDA_ERROR_LAUNCH_TIMEOUT) {
         fgv_log_cause(FGV_CAUSE_LOST,
@@ -277,14 +295,15 @@ CUresult fgv_client_lost(void)
                       "served it");
         return lost_with(CUDA_ERROR_LAUNCH_TIMEOUT);
     }
-    if (is_ready)
+    if (is_ready) {
         fgv_log_cause(
             FGV_CAUSE_LOST,
             "the FairGV daemon on the host and the process that served this program have stopped answering; start the "
             "daemon there, then this program again");
-    else
+    } else {
         fgv_log_cause(FGV_CAUSE_LOST,
                       "the process on the host that served this program has ended; start this program again");
+    }
     return lost_with(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
@@ -301,15 +320,17 @@ static CUresult refused(struct fgv_client *client)
 CUresult fgv_client_await(void)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_client *client = fgv_guest.client;
     const uint64_t begun_ns = now_ns();
     const struct timespec nap = {.tv_nsec = READY_NAP_NS};
     for (;;) {
         uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-        if (gate == FGV_GATE_LOST || gate == FGV_GATE_ENDING)
+        if (gate == FGV_GATE_LOST || gate == FGV_GATE_ENDING) {
             return fgv_client_lost();
+        }
         /* acquire: the worker has taken the ring over before it said READY */
         uint32_t state = atomic_load_explicit(&client->state, memory_order_acquire);
         if (state == FGV_CLIENT_READY) {
@@ -318,10 +339,12 @@ CUresult fgv_client_await(void)
                                                     memory_order_relaxed);
             return CUDA_SUCCESS;
         }
-        if (state == FGV_CLIENT_REFUSED)
+        if (state == FGV_CLIENT_REFUSED) {
             return refused(client);
-        if (state != FGV_CLIENT_HELLO)
+        }
+        if (state != FGV_CLIENT_HELLO) {
             return fgv_client_lost();
+        }
         if (!host_beats() || now_ns() - begun_ns > READY_MOST_NS) {
             fgv_log_cause(FGV_CAUSE_HOST_DOWN,
                           "the FairGV daemon on the host does not answer; start it there with 'fairgv-host start'");
@@ -334,8 +357,9 @@ CUresult fgv_client_await(void)
 __attribute__((destructor(101))) static void client_leave(void)
 {
     uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (gate == FGV_GATE_CLOSED || gate == FGV_GATE_ENDING)
+    if (gate == FGV_GATE_CLOSED || gate == FGV_GATE_ENDING) {
         return;
+    }
     gate_set(FGV_GATE_ENDING);
     fgv_log_counts();
     fgv_beat_stop();

@@ -27,8 +27,9 @@ static void context_reset(struct fgv_context *context)
 {
     context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
     const struct fgv_device_facts *facts = fgv_device_facts(context->ordinal);
-    for (uint32_t i = 0; i < FGV_FACTS_NR_LIMITS; i++)
+    for (uint32_t i = 0; i < FGV_FACTS_NR_LIMITS; i++) {
         context->limits[i] = (size_t)facts->limits[i];
+    }
     atomic_store_explicit(&context->limits_known, UINT32_MAX, memory_order_relaxed);
 }
 
@@ -37,8 +38,9 @@ static CUresult context_start(struct fgv_context *context, uint32_t ordinal, uin
 {
     uint64_t handle;
     CUresult result = fgv_handle_new(FGV_HANDLE_CONTEXT, &handle);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_init(&context->lock, NULL);
     context->ordinal = ordinal;
     context->flags = flags;
@@ -58,26 +60,30 @@ CUresult fgv_context_primary(uint32_t ordinal, struct fgv_context **context)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&books);
     *context = &primaries[ordinal];
-    if (fgv_context_handle(*context) == 0)
+    if (fgv_context_handle(*context) == 0) {
         result = context_start(*context, ordinal, 0, true);
+    }
     pthread_mutex_unlock(&books);
     return result;
 }
 
 struct fgv_context *fgv_context_find(CUcontext context)
 {
-    if (context == NULL)
+    if (!context) {
         return fgv_context_usable(fgv_thread.context, fgv_thread.current) == CUDA_SUCCESS ? fgv_thread.context : NULL;
+    }
     return fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)context);
 }
 
 CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle)
 {
-    if (context == NULL)
+    if (!context) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     if (atomic_load_explicit(&context->handle, memory_order_relaxed) != handle ||
-        atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0)
+        atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -90,15 +96,16 @@ CUresult fgv_context_current(struct fgv_context **context)
 
 CUresult fgv_context_make(struct fgv_context *context, uint64_t handle)
 {
-    if (fgv_context_is_ready(context, handle))
+    if (fgv_context_is_ready(context, handle)) {
         return CUDA_SUCCESS;
+    }
     pthread_mutex_lock(&context->lock);
     CUresult result = fgv_context_usable(context, handle);
     if (result == CUDA_SUCCESS && !fgv_context_is_ready(context, handle)) {
         struct fgv_call call;
         struct fgv_request_context_create *request =
             fgv_call_begin_for(&call, FGV_CALL_context_create, sizeof(*request), 0, 0);
-        if (request == NULL) {
+        if (!request) {
             result = call.error;
         } else {
             *request = (struct fgv_request_context_create){.handle = handle,
@@ -107,8 +114,9 @@ CUresult fgv_context_make(struct fgv_context *context, uint64_t handle)
                                                            .is_primary = context->is_primary};
             result = fgv_call_wait(&call, NULL, 0);
         }
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             atomic_store_explicit(&context->is_made, 1, memory_order_release);
+        }
     }
     pthread_mutex_unlock(&context->lock);
     return result;
@@ -126,9 +134,10 @@ static CUresult context_unmake(struct fgv_context *context)
         struct fgv_call call;
         struct fgv_request_context_destroy *request =
             fgv_call_begin_for(&call, FGV_CALL_context_destroy, sizeof(*request), 0, handle);
-        if (request != NULL)
+        if (request) {
             request->handle = handle;
-        result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+        }
+        result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
         atomic_store_explicit(&context->is_made, 0, memory_order_release);
     }
     pthread_mutex_unlock(&context->lock);
@@ -155,14 +164,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pctx == NULL)
+    }
+    if (!pctx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0) {
         result = fgv_call_sticky_error(); /* after a fault the process gets no context any more */
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         atomic_store_explicit(&context->is_active, 1, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&context->nr_retained, 1, memory_order_relaxed);
@@ -174,12 +186,14 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint32_t nr_retained = atomic_load_explicit(&context->nr_retained, memory_order_relaxed);
     do {
-        if (nr_retained == 0)
+        if (nr_retained == 0) {
             return CUDA_ERROR_INVALID_CONTEXT;
+        }
         if (nr_retained == 1) {
             result = context_unmake(context);
             atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
@@ -201,10 +215,12 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!fgv_context_flags_are_sound(flags) || (flags & CU_CTX_MAP_HOST) != 0) /* it has that anyway */
+    }
+    if (!fgv_context_flags_are_sound(flags) || (flags & CU_CTX_MAP_HOST) != 0) { /* it has that anyway */
         return CUDA_ERROR_INVALID_VALUE;
+    }
     context->flags = flags;
     return CUDA_SUCCESS;
 }
@@ -213,10 +229,12 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags == NULL || active == NULL)
+    }
+    if (!flags || !active) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *flags = context->flags;
     *active = atomic_load_explicit(&context->is_active, memory_order_relaxed) != 0;
     return CUDA_SUCCESS;
@@ -226,8 +244,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     struct fgv_context *context;
     CUresult result = primary_of(dev, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = context_unmake(context); /* the next that retains it makes a fresh one */
     atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
     context->flags = 0;
@@ -241,11 +260,13 @@ static struct fgv_context *context_again(uint32_t ordinal)
 {
     struct fgv_context **link = &free_contexts, *context;
     pthread_mutex_lock(&books);
-    while (*link != NULL && (*link)->ordinal != ordinal)
+    while (*link && (*link)->ordinal != ordinal) {
         link = &(*link)->next_free;
+    }
     context = *link;
-    if (context != NULL)
+    if (context) {
         *link = context->next_free;
+    }
     pthread_mutex_unlock(&books);
     return context;
 }
@@ -253,28 +274,36 @@ static struct fgv_context *context_again(uint32_t ordinal)
 static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (pctx == NULL || !fgv_context_flags_are_sound(flags))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct fgv_context *context = context_again((uint32_t)dev);
-    if (context == NULL)
-        context = calloc(1, sizeof(*context));
-    if (context == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if ((flags & CU_CTX_USER_COREDUMP_ENABLE) != 0) /* the driver's answer for it is that for all dumps */
-        flags = (flags & ~(unsigned)CU_CTX_USER_COREDUMP_ENABLE) | CU_CTX_COREDUMP_ENABLE;
-    result = context_start(context, (uint32_t)dev, flags, false);
-    if (result == CUDA_SUCCESS)
-        result = fgv_context_make(context, fgv_context_handle(context));
-    CUcontext handle = fgv_context_public(fgv_context_handle(context));
-    if (result == CUDA_SUCCESS)
-        result = cuCtxPushCurrent_v2(handle);
     if (result != CUDA_SUCCESS) {
-        if (handle != NULL)
+        return result;
+    }
+    if (!pctx || !fgv_context_flags_are_sound(flags)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct fgv_context *context = context_again((uint32_t)dev);
+    if (!context) {
+        context = calloc(1, sizeof(*context));
+    }
+    if (!context) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if ((flags & CU_CTX_USER_COREDUMP_ENABLE) != 0) { /* the driver's answer for it is that for all dumps */
+        flags = (flags & ~(unsigned)CU_CTX_USER_COREDUMP_ENABLE) | CU_CTX_COREDUMP_ENABLE;
+    }
+    result = context_start(context, (uint32_t)dev, flags, false);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_context_make(context, fgv_context_handle(context));
+    }
+    CUcontext handle = fgv_context_public(fgv_context_handle(context));
+    if (result == CUDA_SUCCESS) {
+        result = cuCtxPushCurrent_v2(handle);
+    }
+    if (result != CUDA_SUCCESS) {
+        if (handle) {
             cuCtxDestroy_v2(handle);
-        else
+        } else {
             free(context);
+        }
         return result;
     }
     *pctx = handle;
@@ -289,34 +318,41 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                         CUdevice dev)
 {
-    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
+    if (numParams < 0 || (numParams > 0 && !paramsArray)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return numParams > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : context_create(pctx, flags, dev);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
-    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams > 0)
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams > 0) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
+    }
+    if (ctxCreateParams && ctxCreateParams->cigParams) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return context_create(pctx, flags, dev);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (ctx == NULL)
+    }
+    if (!ctx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_context *context = fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)ctx);
-    if (context == NULL || context->is_primary)
+    if (!context || context->is_primary) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     result = context_unmake(context);
     uint64_t handle = fgv_context_handle(context);
-    if (fgv_thread.current == handle)
+    if (fgv_thread.current == handle) {
         cuCtxPopCurrent_v2(NULL);
+    }
     atomic_store_explicit(&context->handle, 0, memory_order_release);
     fgv_handle_drop(FGV_HANDLE_CONTEXT, handle);
     pthread_mutex_lock(&books);
@@ -337,14 +373,17 @@ static void current_set(uint64_t handle)
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t handle = (uint64_t)(uintptr_t)ctx;
-    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS)
-        return ctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS) {
+        return !ctx ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     struct fgv_thread_more *more = fgv_thread_more();
-    if (more == NULL || more->depth == FGV_MAX_CONTEXT_DEPTH)
+    if (!more || more->depth == FGV_MAX_CONTEXT_DEPTH) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     more->below[more->depth++] = fgv_thread.current;
     current_set(handle);
     return CUDA_SUCCESS;
@@ -353,32 +392,39 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (fgv_thread.current == 0)
+    }
+    if (fgv_thread.current == 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (pctx != NULL)
+    }
+    if (pctx) {
         *pctx = fgv_context_public(fgv_thread.current);
+    }
     struct fgv_thread_more *more = fgv_thread.more;
-    current_set(more != NULL && more->depth > 0 ? more->below[--more->depth] : 0);
+    current_set(more && more->depth > 0 ? more->below[--more->depth] : 0);
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t handle = (uint64_t)(uintptr_t)ctx;
-    if (handle == fgv_thread.current && handle != 0 && fgv_context_handle(fgv_thread.context) == handle)
-        return CUDA_SUCCESS;
-    if (handle == 0) {
-        if (fgv_thread.current != 0)
-            return cuCtxPopCurrent_v2(NULL);
+    if (handle == fgv_thread.current && handle != 0 && fgv_context_handle(fgv_thread.context) == handle) {
         return CUDA_SUCCESS;
     }
-    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS)
+    if (handle == 0) {
+        if (fgv_thread.current != 0) {
+            return cuCtxPopCurrent_v2(NULL);
+        }
+        return CUDA_SUCCESS;
+    }
+    if (fgv_handle_check(FGV_HANDLE_CONTEXT, handle) != CUDA_SUCCESS) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     current_set(handle);
     return CUDA_SUCCESS;
 }
@@ -386,10 +432,12 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
 CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pctx == NULL)
+    }
+    if (!pctx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pctx = fgv_context_public(fgv_thread.current);
     return CUDA_SUCCESS;
 }

@@ -35,7 +35,7 @@ struct fgv_context {
 static inline bool fgv_context_is_ready(const struct fgv_context *context, uint64_t handle)
 {
     /* acquire: with the release when it was made */
-    return context != NULL && atomic_load_explicit(&context->handle, memory_order_relaxed) == handle &&
+    return context && atomic_load_explicit(&context->handle, memory_order_relaxed) == handle &&
            atomic_load_explicit(&context->is_made, memory_order_acquire) != 0;
 }
 

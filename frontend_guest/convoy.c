@@ -22,21 +22,25 @@ uint32_t fgv_convoy_remove(struct fgv_convoy *convoy, uint32_t *bytes)
 
 CUresult fgv_convoy_chunk(struct fgv_convoy *convoy, uint32_t *chunk)
 {
-    if (convoy->nr < FGV_CONVOY_MAX && (fgv_chunk_take_over(chunk) || fgv_chunk_try(chunk)))
+    if (convoy->nr < FGV_CONVOY_MAX && (fgv_chunk_take_over(chunk) || fgv_chunk_try(chunk))) {
         return CUDA_SUCCESS;
-    if (convoy->nr == 0)
+    }
+    if (convoy->nr == 0) {
         return fgv_chunk_take(chunk) ? CUDA_SUCCESS : fgv_client_lost();
+    }
     uint32_t bytes;
     *chunk = fgv_convoy_remove(convoy, &bytes);
     CUresult result = fgv_chunk_wait(*chunk);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         fgv_chunk_leave_behind(*chunk);
+    }
     return result;
 }
 
 void fgv_convoy_leave_behind(struct fgv_convoy *convoy)
 {
     uint32_t bytes;
-    while (convoy->nr > 0)
+    while (convoy->nr > 0) {
         fgv_chunk_leave_behind(fgv_convoy_remove(convoy, &bytes));
+    }
 }

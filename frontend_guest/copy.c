@@ -1,18 +1,20 @@
 /*
  * Copies between the program's memory and the device.
  *
- *   to the device      small: the bytes travel in the record. Larger: through chunks of the arena, several on their way
- * at a time; the call returns when the source has been read, the worker frees each chunk when the device has it. from
- * the device    through chunks, several on their way; each is copied out as it is completed. pinned, managed    the
- * device reaches that memory itself: the record carries the address. A call without a stream waits for it. host to host
- * after everything before it on the stream: by memcpy here.
+ *   to the device      small: the bytes travel in the record. Larger: through chunks of the arena, several on their
+ *                      way at a time; the call returns when the source has been read, the worker frees each chunk
+ *                      when the device has it.
+ *   from the device    through chunks, several on their way; each is copied out as it is completed.
+ *   pinned, managed    the device reaches that memory itself: the record carries the address. A call without a stream
+ *                      waits for it.
+ *   host to host       after everything before it on the stream: by memcpy here.
  *
  * Wrong when: the program changes pageable memory while a copy reads it. CUDA forbids that too.
  */
+#include "copy.h"
+
 #include <stdbool.h>
 #include <string.h>
-
-#include "copy.h"
 
 #include "bulk.h"
 #include "call.h"
@@ -21,8 +23,8 @@
 #include "client.h"
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
-#include "managed_variable.h"
 #include "log.h"
+#include "managed_variable.h"
 #include "output.h"
 
 #define INLINE_MAX_BYTES 32768u
@@ -33,8 +35,9 @@ static CUresult send_inline(uint64_t destination, const uint8_t *source, uint32_
     struct fgv_call call;
     struct fgv_request_cuMemcpyHtoDAsync_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuMemcpyHtoDAsync_v2, sizeof(*request), bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemcpyHtoDAsync_v2){
         .destination = destination, .stream = stream, .bytes = bytes, .place = FGV_PLACE_INLINE, .chunk = FGV_NO_CHUNK};
     memcpy(call.payload, source, bytes);
@@ -47,8 +50,9 @@ static CUresult send_from(uint64_t destination, uint64_t source, uint64_t bytes,
     struct fgv_call call;
     struct fgv_request_cuMemcpyHtoDAsync_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuMemcpyHtoDAsync_v2, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemcpyHtoDAsync_v2){
         .destination = destination, .stream = stream, .bytes = bytes, .source = source, .place = place, .chunk = chunk};
     return fgv_call_post(&call);
@@ -62,8 +66,9 @@ static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
         result = fgv_convoy_chunk(&convoy, &chunk);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             break;
+        }
         fgv_chunk_stage(fgv_chunk_memory(chunk), source, part);
         fgv_chunk_arm(chunk);
         result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
@@ -82,8 +87,9 @@ static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_
 
 static CUresult send_pageable(uint64_t destination, const void *source, uint64_t bytes, uint64_t stream)
 {
-    if (bytes <= INLINE_MAX_BYTES)
+    if (bytes <= INLINE_MAX_BYTES) {
         return send_inline(destination, source, (uint32_t)bytes, stream);
+    }
     CUresult result = fgv_client_await(); /* the chunks are the worker's to free */
     return result != CUDA_SUCCESS ? result : send_chunks(destination, source, bytes, stream);
 }
@@ -96,8 +102,9 @@ static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, 
     struct fgv_call call;
     struct fgv_request_cuMemcpyDtoHAsync_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuMemcpyDtoHAsync_v2, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemcpyDtoHAsync_v2){
         .destination = destination, .source = source, .stream = stream, .bytes = bytes, .place = place, .chunk = chunk};
     return fgv_call_post(&call);
@@ -109,10 +116,12 @@ static CUresult convoy_unload(struct fgv_convoy *convoy, uint8_t **destination)
     uint32_t part;
     uint32_t chunk = fgv_convoy_remove(convoy, &part);
     CUresult result = fgv_chunk_wait(chunk);
-    if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE)
+    if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE) {
         return result; /* the worker is gone; nobody will use this chunk again */
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         fgv_bulk_copy(*destination, fgv_chunk_memory(chunk), part);
+    }
     *destination += part;
     fgv_chunk_give(chunk);
     return result;
@@ -122,8 +131,9 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
 {
     struct fgv_convoy convoy = {.nr = 0};
     CUresult result = fgv_client_await();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_call_tell_who_waits();
+    }
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
         uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
@@ -132,8 +142,9 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
                 result = convoy_unload(&convoy, &destination);
                 continue;
             }
-            if (!fgv_chunk_take(&chunk))
+            if (!fgv_chunk_take(&chunk)) {
                 return fgv_client_lost();
+            }
         }
         fgv_chunk_arm(chunk);
         result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, FGV_PLACE_ARENA, chunk);
@@ -150,10 +161,12 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
         result = result == CUDA_SUCCESS ? one : result;
     }
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_output_print();
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0))
+    }
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
         fgv_managed_variables_after(FGV_CALL_cuMemcpyDtoHAsync_v2);
+    }
     return result;
 }
 
@@ -163,21 +176,25 @@ CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes)
 {
     struct fgv_range range;
     *side = (struct fgv_side){.address = address};
-    if (!fgv_memory_find(address, &range))
+    if (!fgv_memory_find(address, &range)) {
         return CUDA_SUCCESS;
+    }
     side->kind = range.kind;
-    if (range.kind == FGV_MEMORY_REGISTERED)
+    if (range.kind == FGV_MEMORY_REGISTERED) {
         return CUDA_SUCCESS; /* the program's own memory: what lies behind the range may be copied too */
-    if (range.kind == FGV_MEMORY_MAPPED)
+    }
+    if (range.kind == FGV_MEMORY_MAPPED) {
         return fgv_memory_is_mapped(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
     return bytes > range.bytes - (address - range.address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult copy_on_host(uint64_t destination, uint64_t source, uint64_t bytes, CUstream stream)
 {
     CUresult result = cuStreamSynchronize(stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         memmove((void *)(uintptr_t)destination, (const void *)(uintptr_t)source, bytes);
+    }
     return result;
 }
 
@@ -201,24 +218,29 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
                         CUstream stream, bool waits)
 {
     uint64_t wire = fgv_stream_wire(stream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     CUresult result;
     const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);
-    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(stream))
+    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(stream)) {
         return fgv_capture_break(wire);
-    if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind))
+    }
+    if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind)) {
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)
                      : cuMemcpyDtoDAsync_v2(destination->address, source->address, bytes, stream);
+    }
     if (fgv_memory_is_device(destination->kind)) {
         fgv_count(FGV_COUNT_TO_DEVICE_BYTES, bytes);
-        if (!fgv_memory_is_shared(source->kind))
+        if (!fgv_memory_is_shared(source->kind)) {
             return send_pageable(destination->address, (const void *)(uintptr_t)source->address, bytes, wire);
+        }
         result = send_from(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else if (fgv_memory_is_device(source->kind)) {
         fgv_count(FGV_COUNT_FROM_DEVICE_BYTES, bytes);
-        if (!fgv_memory_is_shared(destination->kind))
+        if (!fgv_memory_is_shared(destination->kind)) {
             return fetch_pageable((uint8_t *)(uintptr_t)destination->address, source->address, bytes, wire);
+        }
         result = fetch_to(destination->address, source->address, bytes, wire, FGV_PLACE_HEAP, FGV_NO_CHUNK);
     } else {
         return copy_on_host(destination->address, source->address, bytes, stream);
@@ -234,20 +256,25 @@ static CUresult copy_claimed(uint64_t destination, uint64_t source, uint64_t byt
 {
     struct fgv_side to, from;
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || bytes == 0)
+    if (result != CUDA_SUCCESS || bytes == 0) {
         return result;
-    if (destination == 0 || source == 0)
+    }
+    if (destination == 0 || source == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = fgv_side_find(&to, destination, bytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_side_find(&from, source, bytes);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const enum fgv_memory_kind claimed = claim == CLAIM_DESTINATION ? to.kind
                                          : claim == CLAIM_SOURCE    ? from.kind
                                                                     : FGV_MEMORY_DEVICE;
-    if (claimed == FGV_MEMORY_PAGEABLE || claimed == FGV_MEMORY_REGISTERED)
+    if (claimed == FGV_MEMORY_PAGEABLE || claimed == FGV_MEMORY_REGISTERED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return fgv_copy_range(&to, &from, bytes, stream, waits);
 }
 

@@ -7,23 +7,27 @@
 static bool is_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
                      const CUmemcpyAttributes *attrs, const size_t *firsts, size_t nr)
 {
-    if (dsts == NULL || srcs == NULL || sizes == NULL || count == 0 || attrs == NULL || firsts == NULL || nr == 0 ||
-        nr > count || firsts[0] != 0)
+    if (!dsts || !srcs || !sizes || count == 0 || !attrs || !firsts || nr == 0 || nr > count || firsts[0] != 0) {
         return false;
-    for (size_t i = 0; i < nr; i++)
+    }
+    for (size_t i = 0; i < nr; i++) {
         if ((i > 0 && (firsts[i] <= firsts[i - 1] || firsts[i] >= count)) ||
             attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
-            attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+            attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY) {
             return false;
+        }
+    }
     return true;
 }
 
 /* Whether a source may be gone when the call has returned. */
 static bool reads_at_once(const CUmemcpyAttributes *attrs, size_t nr)
 {
-    for (size_t i = 0; i < nr; i++)
-        if (attrs[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+    for (size_t i = 0; i < nr; i++) {
+        if (attrs[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -31,16 +35,18 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                             CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
                             CUstream hStream)
 {
-    if (failIdx != NULL)
+    if (failIdx) {
         *failIdx = SIZE_MAX; /* no single copy is to blame */
-    if (!is_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs) || hStream == NULL ||
-        hStream == CU_STREAM_LEGACY)
+    }
+    if (!is_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs) || !hStream || hStream == CU_STREAM_LEGACY) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < count; i++) {
         CUresult result = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
         if (result != CUDA_SUCCESS) {
-            if (failIdx != NULL)
+            if (failIdx) {
                 *failIdx = i;
+            }
             return result;
         }
     }

@@ -15,8 +15,9 @@
 CUresult fgv_device_check(CUdevice device)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return device < 0 || (uint32_t)device >= fgv_guest.nr_devices ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
@@ -29,8 +30,9 @@ CUresult cuInit(unsigned int Flags)
  * misses. */
 CUresult cuDriverGetVersion(int *driverVersion)
 {
-    if (driverVersion == NULL)
+    if (!driverVersion) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *driverVersion = fgv_client_is_open() == CUDA_SUCCESS ? fgv_guest.facts.driver_version : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
@@ -38,10 +40,12 @@ CUresult cuDriverGetVersion(int *driverVersion)
 CUresult cuDeviceGetCount(int *count)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (count == NULL)
+    }
+    if (!count) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *count = (int)fgv_guest.nr_devices;
     return CUDA_SUCCESS;
 }
@@ -49,10 +53,12 @@ CUresult cuDeviceGetCount(int *count)
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     CUresult result = fgv_device_check(ordinal);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (device == NULL)
+    }
+    if (!device) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *device = ordinal;
     return CUDA_SUCCESS;
 }
@@ -60,15 +66,18 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const size_t room = (unsigned)len; /* NVIDIA's driver takes -1 for a lot, too */
-    if (name == NULL || room == 0)
+    if (!name || room == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const char *known = fgv_device_facts((uint32_t)dev)->name;
     size_t length = strnlen(known, sizeof(fgv_device_facts(0)->name));
-    if (length > room - 1)
+    if (length > room - 1) {
         length = room - 1;
+    }
     memcpy(name, known, length);
     name[length] = '\0';
     return CUDA_SUCCESS;
@@ -77,10 +86,12 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (uuid == NULL)
+    }
+    if (!uuid) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(uuid->bytes, fgv_device_facts((uint32_t)dev)->uuid, sizeof(uuid->bytes));
     return CUDA_SUCCESS;
 }
@@ -88,10 +99,12 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (bytes == NULL)
+    }
+    if (!bytes) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *bytes = fgv_device_facts((uint32_t)dev)->total_bytes;
     return CUDA_SUCCESS;
 }
@@ -143,13 +156,16 @@ static int attribute_value(uint32_t ordinal, CUdevice_attribute attribute)
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pi == NULL || (unsigned)attrib >= FGV_FACTS_NR_ATTRIBUTES)
+    }
+    if (!pi || (unsigned)attrib >= FGV_FACTS_NR_ATTRIBUTES) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     int value = attribute_value((uint32_t)dev, attrib);
-    if (value == FGV_FACTS_NO_VALUE)
+    if (value == FGV_FACTS_NO_VALUE) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pi = value;
     return CUDA_SUCCESS;
 }
@@ -157,10 +173,12 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (prop == NULL)
+    }
+    if (!prop) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const int32_t *values = fgv_device_facts((uint32_t)dev)->attributes;
     *prop = (CUdevprop){
         .maxThreadsPerBlock = values[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
@@ -182,10 +200,12 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (major == NULL || minor == NULL)
+    }
+    if (!major || !minor) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *major = attribute_value((uint32_t)dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     *minor = attribute_value((uint32_t)dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     return CUDA_SUCCESS;
@@ -195,20 +215,23 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    return luid == NULL || deviceNodeMask == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return !luid || !deviceNodeMask ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const char *known = fgv_device_facts((uint32_t)dev)->pci_bus_id;
     size_t length = strnlen(known, sizeof(fgv_device_facts(0)->pci_bus_id));
-    if (pciBusId == NULL || len <= 0 || (size_t)len <= length)
+    if (!pciBusId || len <= 0 || (size_t)len <= length) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(pciBusId, known, length);
     pciBusId[length] = '\0';
     return CUDA_SUCCESS;
@@ -234,16 +257,19 @@ static bool pci_read(const char *text, unsigned address[4])
             nr_digits++;
             continue;
         }
-        if (nr_digits == 0)
+        if (nr_digits == 0) {
             return false;
+        }
         nr_fields++;
         nr_digits = 0;
-        if (*text != ':' || nr_fields == 3)
+        if (*text != ':' || nr_fields == 3) {
             break;
+        }
     }
     bool has_function = text[0] == '.' && is_function(text[1]) && text[2] == '\0';
-    if (nr_fields < 2 || (*text != '\0' && !has_function))
+    if (nr_fields < 2 || (*text != '\0' && !has_function)) {
         return false;
+    }
     address[0] = nr_fields == 3 ? fields[0] : 0;
     address[1] = fields[nr_fields - 2];
     address[2] = fields[nr_fields - 1];
@@ -254,14 +280,17 @@ static bool pci_read(const char *text, unsigned address[4])
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     unsigned wanted[4], found[4];
-    if (dev == NULL || pciBusId == NULL || !pci_read(pciBusId, wanted))
+    if (!dev || !pciBusId || !pci_read(pciBusId, wanted)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (uint32_t i = 0; i < fgv_guest.nr_devices; i++) {
-        if (!pci_read(fgv_device_facts(i)->pci_bus_id, found) || memcmp(wanted, found, sizeof(wanted)) != 0)
+        if (!pci_read(fgv_device_facts(i)->pci_bus_id, found) || memcmp(wanted, found, sizeof(wanted)) != 0) {
             continue;
+        }
         *dev = (CUdevice)i;
         return CUDA_SUCCESS;
     }
@@ -271,15 +300,19 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 {
     CUresult result = fgv_device_check(srcDevice);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_device_check(dstDevice);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (value != NULL && srcDevice == dstDevice)
+    }
+    if (value && srcDevice == dstDevice) {
         return CUDA_ERROR_INVALID_DEVICE;
-    if (value == NULL || (unsigned)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
-        (unsigned)attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+    }
+    if (!value || (unsigned)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+        (unsigned)attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *value = 0;
     return CUDA_SUCCESS;
 }
@@ -287,12 +320,15 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdev
 CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_device_check(peerDev);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (canAccessPeer == NULL)
+    }
+    if (!canAccessPeer) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *canAccessPeer = 0;
     return CUDA_SUCCESS;
 }
@@ -300,11 +336,13 @@ CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDe
 CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     (void)type; /* an unknown one is not supported either */
-    if (pi == NULL)
+    if (!pi) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pi = 0;
     return CUDA_SUCCESS;
 }

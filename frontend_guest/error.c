@@ -22,16 +22,18 @@ static struct result_text result_text(CUresult error)
 
 CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
-    if (pStr == NULL)
+    if (!pStr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pStr = result_text(error).name;
-    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return !*pStr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char **pStr)
 {
-    if (pStr == NULL)
+    if (!pStr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pStr = result_text(error).text;
-    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return !*pStr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

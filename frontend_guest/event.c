@@ -27,22 +27,27 @@ static CUresult elapsed(uint16_t number, float *milliseconds, CUevent start, CUe
     _Static_assert(sizeof(struct fgv_request_cuEventElapsedTime) == sizeof(struct fgv_request_cuEventElapsedTime_v2),
                    "same request");
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)start);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)end);
-    if (result != CUDA_SUCCESS || milliseconds == NULL)
+    }
+    if (result != CUDA_SUCCESS || !milliseconds) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
+    }
     struct fgv_call call;
     struct fgv_reply_cuEventElapsedTime reply;
     struct fgv_request_cuEventElapsedTime *request = fgv_call_begin(&call, number, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request =
         (struct fgv_request_cuEventElapsedTime){.hStart = (uint64_t)(uintptr_t)start, .hEnd = (uint64_t)(uintptr_t)end};
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *milliseconds = reply.pMilliseconds;
+    }
     return result;
 }
 
@@ -58,8 +63,9 @@ CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEn
 
 static void forget(uint64_t handle, void *object, void *context)
 {
-    if (object == context)
+    if (object == context) {
         fgv_handle_drop(FGV_HANDLE_EVENT, handle);
+    }
 }
 
 void fgv_event_forget_context(struct fgv_context *context)

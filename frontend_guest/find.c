@@ -49,10 +49,12 @@ static uint8_t *map_at_free_address(int file, uint64_t region_bytes, uint64_t wi
         void *base = mmap(wanted, bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE_FLAG, -1, 0);
         if (base == wanted &&
-            mmap(base, region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == wanted)
+            mmap(base, region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == wanted) {
             return base;
-        if (base != MAP_FAILED)
+        }
+        if (base != MAP_FAILED) {
             munmap(base, bytes);
+        }
     }
     return NULL;
 }
@@ -61,8 +63,9 @@ static uint8_t *map_at_free_address(int file, uint64_t region_bytes, uint64_t wi
 static bool has_magic(int file)
 {
     void *page = mmap(NULL, FGV_PAGE_BYTES, PROT_READ, MAP_SHARED, file, 0);
-    if (page == MAP_FAILED)
+    if (page == MAP_FAILED) {
         return false;
+    }
     /* acquire: only a look, the checks of fgv_region_check come after its own */
     bool is_ours =
         atomic_load_explicit(&((struct fgv_region_header *)page)->magic, memory_order_acquire) == FGV_REGION_MAGIC;
@@ -73,18 +76,20 @@ static bool has_magic(int file)
 static int open_region(char *path, size_t path_bytes)
 {
     const char *named = getenv("FAIRGV_REGION");
-    if (named != NULL && named[0] != '\0') {
+    if (named && named[0] != '\0') {
         snprintf(path, path_bytes, "%s", named);
         int file = open(path, O_RDWR | O_CLOEXEC);
-        if (file < 0)
+        if (file < 0) {
             fgv_log_cause(FGV_CAUSE_NO_REGION, "no GPU: cannot open the region %s of FAIRGV_REGION: %s", path,
                           strerror(errno));
+        }
         return file;
     }
     bool is_module_denied = false;
     int file = fgv_node_open(MODULE_DEVICES, has_magic, path, path_bytes, &is_module_denied);
-    if (file >= 0)
+    if (file >= 0) {
         return file;
+    }
     if (is_module_denied) {
         fgv_log_cause(FGV_CAUSE_NO_REGION,
                       "no GPU: %s is not for this user; add the user to the group fairgv and log in again", path);
@@ -92,15 +97,16 @@ static int open_region(char *path, size_t path_bytes)
     }
     bool denied = false;
     file = fgv_pci_open(IVSHMEM_DEVICE, "resource2", has_magic, path, path_bytes, &denied);
-    if (file < 0 && denied)
+    if (file < 0 && denied) {
         fgv_log_cause(FGV_CAUSE_NO_REGION,
                       "no GPU: %s may only be opened by root; install FairGV's kernel module (fairgv-guest check says "
                       "how it stands), or run the program as root",
                       path);
-    else if (file < 0)
+    } else if (file < 0) {
         fgv_log_cause(FGV_CAUSE_NO_REGION,
                       "no GPU: no FairGV device on the PCI bus and FAIRGV_REGION is not set; "
                       "on the host, attach one with 'fairgv-host attach DOMAIN' or start programs with fairgv-run");
+    }
     return file;
 }
 
@@ -150,22 +156,24 @@ static uint64_t region_bytes(int file)
 /* The file is needed no more, unless it rings. */
 static void bells_take(struct fgv_region *region, struct fgv_bells *bells, int file)
 {
-    if (region->wake == FGV_WAKE_BELL && bells != NULL && fgv_bells_open(bells, file)) {
+    if (region->wake == FGV_WAKE_BELL && bells && fgv_bells_open(bells, file)) {
         region->guest_bell = &bells->bell;
         return;
     }
     close(file);
-    if (region->wake == FGV_WAKE_BELL)
+    if (region->wake == FGV_WAKE_BELL) {
         region->wake = FGV_WAKE_POLL;
+    }
 }
 
 /* Maps the region, and keeps the addresses of a window where there is a device for one and room. */
 static uint8_t *map_with_window(int file, uint64_t bytes, struct fgv_growth *growth)
 {
-    if (growth != NULL && fgv_growth_open(growth)) {
+    if (growth && fgv_growth_open(growth)) {
         uint8_t *base = map_at_free_address(file, bytes, growth->window_bytes);
-        if (base != NULL)
+        if (base) {
             return base;
+        }
         fgv_growth_close(growth);
     }
     return map_at_free_address(file, bytes, 0);
@@ -173,21 +181,22 @@ static uint8_t *map_with_window(int file, uint64_t bytes, struct fgv_growth *gro
 
 static uint64_t window_bytes_of(const struct fgv_growth *growth)
 {
-    return growth != NULL ? growth->window_bytes : 0;
+    return growth ? growth->window_bytes : 0;
 }
 
 CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells, struct fgv_growth *growth)
 {
     int file = open_region(path, sizeof(path));
-    if (file < 0)
+    if (file < 0) {
         return CUDA_ERROR_NO_DEVICE;
+    }
     uint64_t bytes = region_bytes(file);
     if (bytes < FGV_PAGE_BYTES || !has_magic(file)) {
         close(file);
         return status_tell(FGV_REGION_NO_MAGIC, path);
     }
     uint8_t *base = map_with_window(file, bytes, growth);
-    if (base == NULL) {
+    if (!base) {
         fgv_log_cause(FGV_CAUSE_SYSTEM, "no address is free to map %s (%llu bytes): %s", path,
                       (unsigned long long)bytes, strerror(errno));
         close(file);
@@ -200,8 +209,9 @@ CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells, str
         bells_take(region, bells, file);
     } else {
         munmap(base, bytes + window_bytes_of(growth));
-        if (growth != NULL)
+        if (growth) {
             fgv_growth_close(growth);
+        }
         close(file);
     }
     return status_tell(status, path);
@@ -209,8 +219,9 @@ CUresult fgv_find_region(struct fgv_region *region, struct fgv_bells *bells, str
 
 void fgv_find_release(struct fgv_region *region, struct fgv_bells *bells, struct fgv_growth *growth)
 {
-    if (region->guest_bell != NULL)
+    if (region->guest_bell) {
         fgv_bells_close(bells);
+    }
     munmap(region->base, region->region_bytes + region->window.bytes);
     fgv_growth_close(growth);
 }

@@ -29,8 +29,9 @@ _Static_assert(offsetof(struct fgv_request_cuModuleGetFunction, chunk) ==
 struct fgv_function *fgv_function_make(enum fgv_handle_kind kind, uint64_t handle, uint64_t owner)
 {
     struct fgv_function *function = calloc(1, sizeof(*function));
-    if (function == NULL)
+    if (!function) {
         return NULL;
+    }
     function->kind = kind;
     function->handle = handle;
     function->owner = owner;
@@ -42,17 +43,20 @@ struct fgv_function *fgv_function_make(enum fgv_handle_kind kind, uint64_t handl
 static CUresult info_take(struct fgv_function *function, const struct fgv_reply_cuModuleGetFunction *reply,
                           uint32_t chunk)
 {
-    if ((uint64_t)reply->nr_parameters * sizeof(struct fgv_parameter) > fgv_guest.chunk_bytes)
+    if ((uint64_t)reply->nr_parameters * sizeof(struct fgv_parameter) > fgv_guest.chunk_bytes) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     struct fgv_parameter *parameters = malloc(reply->nr_parameters * sizeof(*parameters) + 1);
-    if (parameters == NULL)
+    if (!parameters) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     memcpy(parameters, fgv_chunk_memory(chunk), reply->nr_parameters * sizeof(*parameters));
-    for (uint32_t i = 0; i < reply->nr_parameters; i++)
+    for (uint32_t i = 0; i < reply->nr_parameters; i++) {
         if ((uint64_t)parameters[i].offset_bytes + parameters[i].bytes > reply->parameter_bytes) {
             free(parameters);
             return CUDA_ERROR_UNKNOWN;
         }
+    }
     free(function->parameters);
     function->parameters = parameters;
     function->nr_parameters = reply->nr_parameters;
@@ -64,16 +68,18 @@ static CUresult info_take(struct fgv_function *function, const struct fgv_reply_
 
 CUresult fgv_function_know(struct fgv_function *function)
 {
-    if (__builtin_expect(atomic_load_explicit(&function->is_known, memory_order_acquire) != 0, 1))
+    if (__builtin_expect(atomic_load_explicit(&function->is_known, memory_order_acquire) != 0, 1)) {
         return CUDA_SUCCESS;
+    }
     CUresult result = fgv_client_await();
     uint32_t chunk;
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    }
     struct fgv_call call;
     struct fgv_reply_cuModuleGetFunction reply;
     struct fgv_request_kernel_info *request = fgv_call_begin_anywhere(&call, FGV_CALL_kernel_info, sizeof(*request), 0);
-    if (request != NULL) {
+    if (request) {
         *request = (struct fgv_request_kernel_info){
             .handle = function->handle, .is_kernel = function->kind == FGV_HANDLE_KERNEL, .chunk = chunk};
         result = fgv_call_wait(&call, &reply, sizeof(reply));
@@ -81,8 +87,9 @@ CUresult fgv_function_know(struct fgv_function *function)
         result = call.error;
     }
     pthread_mutex_lock(&fgv_code_lock);
-    if (result == CUDA_SUCCESS && atomic_load_explicit(&function->is_known, memory_order_relaxed) == 0)
+    if (result == CUDA_SUCCESS && atomic_load_explicit(&function->is_known, memory_order_relaxed) == 0) {
         result = info_take(function, &reply, chunk);
+    }
     pthread_mutex_unlock(&fgv_code_lock);
     fgv_chunk_give(chunk);
     return result;
@@ -95,8 +102,9 @@ static CUresult fetch(struct fgv_function *function, size_t name_bytes, uint32_t
     struct fgv_call call;
     struct fgv_request_cuModuleGetFunction *request =
         fgv_call_begin_anywhere(&call, number, sizeof(*request), (uint32_t)name_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuModuleGetFunction){
         .module = function->owner, .handle = function->handle, .name_bytes = (uint32_t)name_bytes, .chunk = chunk};
     memcpy(call.payload, function->name, name_bytes);
@@ -108,21 +116,24 @@ static CUresult fetch(struct fgv_function *function, size_t name_bytes, uint32_t
 CUresult fgv_function_fetch(enum fgv_handle_kind kind, uint64_t owner, const char *name, struct fgv_function **made)
 {
     size_t name_bytes = strlen(name);
-    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES)
+    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES) {
         return CUDA_ERROR_NOT_FOUND;
+    }
     CUresult result = fgv_client_await();
     uint64_t handle;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_new(kind, &handle);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_function *function = fgv_function_make(kind, handle, owner);
     uint32_t chunk;
-    if (function == NULL || (function->name = strdup(name)) == NULL)
+    if (!function || !(function->name = strdup(name))) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (!fgv_chunk_take(&chunk))
+    } else if (!fgv_chunk_take(&chunk)) {
         result = fgv_client_lost();
-    else {
+    } else {
         result = fetch(function, name_bytes, chunk);
         fgv_chunk_give(chunk);
     }
@@ -132,8 +143,9 @@ CUresult fgv_function_fetch(enum fgv_handle_kind kind, uint64_t owner, const cha
         return CUDA_SUCCESS;
     }
     fgv_handle_drop(kind, handle);
-    if (function != NULL)
+    if (function) {
         free(function->name);
+    }
     free(function);
     return result;
 }
@@ -141,9 +153,9 @@ CUresult fgv_function_fetch(enum fgv_handle_kind kind, uint64_t owner, const cha
 void fgv_function_free_derived(struct fgv_function *kernel, const struct fgv_context *context)
 {
     struct fgv_function **link = &kernel->derived;
-    while (*link != NULL) {
+    while (*link) {
         struct fgv_function *function = *link;
-        if (context != NULL && function->context != context) {
+        if (context && function->context != context) {
             link = &function->next;
             continue;
         }
@@ -167,13 +179,16 @@ void fgv_function_free(struct fgv_function *function)
 static bool derive(struct fgv_function *function, const struct fgv_function *kernel)
 {
     function->kernel = kernel->handle;
-    if (kernel->name != NULL && (function->name = strdup(kernel->name)) == NULL)
+    if (kernel->name && !(function->name = strdup(kernel->name))) {
         return false;
-    if (atomic_load_explicit(&kernel->is_known, memory_order_relaxed) == 0)
+    }
+    if (atomic_load_explicit(&kernel->is_known, memory_order_relaxed) == 0) {
         return true;
+    }
     function->parameters = malloc(kernel->nr_parameters * sizeof(*function->parameters) + 1);
-    if (function->parameters == NULL)
+    if (!function->parameters) {
         return false;
+    }
     memcpy(function->parameters, kernel->parameters, kernel->nr_parameters * sizeof(*function->parameters));
     function->nr_parameters = kernel->nr_parameters;
     function->parameter_bytes = kernel->parameter_bytes;
@@ -185,8 +200,9 @@ static bool derive(struct fgv_function *function, const struct fgv_function *ker
 static struct fgv_function *derived_find(const struct fgv_function *kernel, const struct fgv_context *context)
 {
     struct fgv_function *function = kernel->derived;
-    while (function != NULL && function->context != context)
+    while (function && function->context != context) {
         function = function->next;
+    }
     return function;
 }
 
@@ -195,27 +211,30 @@ static CUresult kernel_function(struct fgv_function *kernel, struct fgv_function
     pthread_mutex_lock(&fgv_code_lock);
     *function = derived_find(kernel, fgv_thread.context);
     pthread_mutex_unlock(&fgv_code_lock);
-    if (*function != NULL)
+    if (*function) {
         return CUDA_SUCCESS;
+    }
     uint64_t handle;
     CUresult result = fgv_handle_new(FGV_HANDLE_FUNCTION, &handle);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuKernelGetFunction *request =
         fgv_call_begin(&call, FGV_CALL_cuKernelGetFunction, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = (struct fgv_request_cuKernelGetFunction){.pFunc = handle, .kernel = kernel->handle};
-    result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+    }
+    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
     struct fgv_function *made =
         result == CUDA_SUCCESS ? fgv_function_make(FGV_HANDLE_FUNCTION, handle, kernel->owner) : NULL;
-    if (made == NULL) {
+    if (!made) {
         fgv_handle_drop(FGV_HANDLE_FUNCTION, handle);
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     }
     pthread_mutex_lock(&fgv_code_lock);
     *function = derived_find(kernel, fgv_thread.context); /* another thread may have been faster */
-    if (*function == NULL && derive(made, kernel)) {
+    if (!*function && derive(made, kernel)) {
         fgv_handle_set_object(FGV_HANDLE_FUNCTION, handle, made);
         made->next = kernel->derived;
         kernel->derived = made;
@@ -224,32 +243,37 @@ static CUresult kernel_function(struct fgv_function *kernel, struct fgv_function
         fgv_function_free(made);
     }
     pthread_mutex_unlock(&fgv_code_lock);
-    return *function != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return *function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult fgv_function_of_either(CUfunction either, struct fgv_function **function)
 {
     uint64_t handle = (uint64_t)(uintptr_t)either;
     *function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
-    if (*function != NULL)
+    if (*function) {
         return CUDA_SUCCESS;
+    }
     struct fgv_function *kernel = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
-    return kernel == NULL ? CUDA_ERROR_INVALID_HANDLE : kernel_function(kernel, function);
+    return !kernel ? CUDA_ERROR_INVALID_HANDLE : kernel_function(kernel, function);
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_function *record = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)kernel);
-    if (record == NULL)
+    if (!record) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (pFunc == NULL)
+    }
+    if (!pFunc) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_function *function;
     result = kernel_function(record, &function);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pFunc = (CUfunction)(uintptr_t)function->handle;
+    }
     return result;
 }

@@ -29,8 +29,9 @@ uint8_t *fgv_edges_write(uint8_t *to, const CUgraphNode *nodes, const CUgraphNod
 {
     const void *parts[] = {nodes, ends, data};
     for (uint32_t i = 0; i < 3 && nr > 0; i++) {
-        if (parts[i] == NULL)
+        if (!parts[i]) {
             continue;
+        }
         memcpy(to, parts[i], nr * sizeof(uint64_t));
         to += nr * sizeof(uint64_t);
     }
@@ -41,30 +42,35 @@ uint8_t *fgv_edges_write(uint8_t *to, const CUgraphNode *nodes, const CUgraphNod
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
-    if (phGraph == NULL || flags != 0)
+    if (!phGraph || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_create reply;
     struct fgv_request_graph_create *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_graph_create, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_create){.flags = flags};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *phGraph = (CUgraph)(uintptr_t)reply.graph;
+    }
     return result;
 }
 
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
-    if (phGraphClone == NULL || originalGraph == NULL)
+    if (!phGraphClone || !originalGraph) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_clone reply;
     struct fgv_request_graph_clone *request = fgv_call_begin(&call, FGV_CALL_graph_clone, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->graph = number_of(originalGraph);
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
@@ -90,19 +96,22 @@ void fgv_after_cuGraphDestroyNode(CUresult result, CUgraphNode hNode)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
-    if (phNode == NULL)
+    if (!phNode) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_find_clone reply;
     struct fgv_request_graph_find_clone *request =
         fgv_call_begin(&call, FGV_CALL_graph_find_clone, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request =
         (struct fgv_request_graph_find_clone){.node = number_of(hOriginalNode), .graph = number_of(hClonedGraph)};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *phNode = (CUgraphNode)(uintptr_t)reply.node;
+    }
     return result;
 }
 
@@ -111,13 +120,15 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, 
 static CUresult edit(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
                      size_t nr, bool is_removal)
 {
-    if (nr > 0 && (from == NULL || to == NULL || !fgv_edges_fit(nr)))
+    if (nr > 0 && (!from || !to || !fgv_edges_fit(nr))) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_request_graph_edit *request =
         fgv_call_begin(&call, FGV_CALL_graph_edit, sizeof(*request), fgv_edges_bytes(nr, true, data));
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_edit){
         .graph = number_of(graph), .nr_nodes = (uint32_t)nr, .has_edges = data != NULL, .is_removal = is_removal};
     fgv_edges_write(call.payload, from, to, data, nr);
@@ -164,8 +175,9 @@ static CUresult page_ask(const struct list *list, size_t first, uint32_t capacit
 {
     struct fgv_call call;
     struct fgv_request_graph_list *request = fgv_call_begin(&call, FGV_CALL_graph_list, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_list){
         .handle = list->of, .first = first, .what = list->what, .chunk = chunk, .capacity = capacity};
     return fgv_call_wait(&call, reply, sizeof(*reply));
@@ -177,13 +189,17 @@ static CUresult page_take(const struct list *list, size_t first, uint32_t chunk,
     const uint8_t *from = fgv_chunk_memory(chunk);
     const size_t part = (size_t)nr * sizeof(uint64_t);
     memcpy(list->nodes + first, from, part);
-    if (list->ends != NULL)
+    if (list->ends) {
         memcpy(list->ends + first, from + part, part);
-    if (list->data != NULL)
+    }
+    if (list->data) {
         memcpy(list->data + first, from + 2 * part, part);
-    for (size_t i = 0; list->data == NULL && i < part; i++)
-        if (from[2 * part + i] != 0)
+    }
+    for (size_t i = 0; !list->data && i < part; i++) {
+        if (from[2 * part + i] != 0) {
             return CUDA_ERROR_LOSSY_QUERY;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -192,20 +208,24 @@ static CUresult pages_take(const struct list *list, size_t *nr)
     struct fgv_reply_graph_list reply = {.nr_all = 1};
     uint32_t chunk;
     CUresult result = fgv_client_await();
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    }
     const uint32_t most = fgv_guest.chunk_bytes / FGV_LIST_ENTRY_BYTES;
     size_t first = 0;
     while (result == CUDA_SUCCESS && first < list->room && first < reply.nr_all) {
         const uint32_t capacity = list->room - first < most ? (uint32_t)(list->room - first) : most;
         result = page_ask(list, first, capacity, chunk, &reply);
-        if (result == CUDA_SUCCESS && reply.nr > capacity)
+        if (result == CUDA_SUCCESS && reply.nr > capacity) {
             result = CUDA_ERROR_UNKNOWN;
-        if (result == CUDA_SUCCESS)
+        }
+        if (result == CUDA_SUCCESS) {
             result = page_take(list, first, chunk, reply.nr);
+        }
         first += reply.nr;
-        if (reply.nr == 0)
+        if (reply.nr == 0) {
             break;
+        }
     }
     fgv_chunk_give(chunk);
     *nr = first;
@@ -216,20 +236,23 @@ static CUresult pages_take(const struct list *list, size_t *nr)
 static CUresult list_ask(struct list *list, size_t *nr)
 {
     struct fgv_reply_graph_list reply;
-    if (list->of == 0 || nr == NULL)
+    if (list->of == 0 || !nr) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (list->nodes == NULL) {
+    }
+    if (!list->nodes) {
         CUresult result = page_ask(list, 0, 0, FGV_NO_CHUNK, &reply);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             *nr = reply.nr_all;
+        }
         return result;
     }
     list->room = *nr;
     CUresult result = pages_take(list, nr);
     for (size_t i = *nr; result == CUDA_SUCCESS && i < list->room; i++) {
         list->nodes[i] = NULL;
-        if (list->ends != NULL)
+        if (list->ends) {
             list->ends[i] = NULL;
+        }
     }
     return result;
 }
@@ -247,8 +270,9 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *num
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
                             size_t *numEdges)
 {
-    if ((from == NULL) != (to == NULL))
+    if ((!from) != (!to)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct list list = {.what = FGV_LIST_EDGES, .of = number_of(hGraph), .nodes = from, .ends = to, .data = edgeData};
     return list_ask(&list, numEdges);
 }
@@ -293,8 +317,9 @@ static CUresult instantiate_ask(uint64_t exec, CUgraph graph, uint64_t flags, ui
     struct fgv_call call;
     struct fgv_request_graph_instantiate *request =
         fgv_call_begin(&call, FGV_CALL_graph_instantiate, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_instantiate){
         .exec = exec, .graph = number_of(graph), .flags = flags, .stream = stream};
     CUresult result = fgv_call_wait(&call, reply, sizeof(*reply));
@@ -304,15 +329,18 @@ static CUresult instantiate_ask(uint64_t exec, CUgraph graph, uint64_t flags, ui
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    if (phGraphExec == NULL || hGraph == NULL || instantiateParams == NULL)
+    if (!phGraphExec || !hGraph || !instantiateParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t stream = fgv_stream_wire(instantiateParams->hUploadStream);
     uint64_t exec;
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     CUresult result = fgv_handle_new(FGV_HANDLE_GRAPH_EXEC, &exec);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_reply_graph_instantiate reply = {.result = CUDA_GRAPH_INSTANTIATE_ERROR};
     result = instantiate_ask(exec, hGraph, instantiateParams->flags, stream, &reply);
     instantiateParams->result_out = (CUgraphInstantiateResult)reply.result;
@@ -322,8 +350,9 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
         return result;
     }
     fgv_user_objects_copy(number_of(hGraph), exec);
-    if (reply.is_doubtful != 0)
+    if (reply.is_doubtful != 0) {
         fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, exec, &doubtful);
+    }
     *phGraphExec = (CUgraphExec)(uintptr_t)exec;
     return CUDA_SUCCESS;
 }
@@ -331,8 +360,9 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = flags};
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return cuGraphInstantiateWithParams(phGraphExec, hGraph, &params);
 }
 
@@ -341,10 +371,12 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 {
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = 0};
     CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, &params);
-    if (phErrorNode != NULL)
+    if (phErrorNode) {
         *phErrorNode = params.hErrNode_out;
-    if (logBuffer != NULL && bufferSize > 0)
+    }
+    if (logBuffer && bufferSize > 0) {
         logBuffer[0] = '\0';
+    }
     return result;
 }
 
@@ -352,15 +384,18 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     const struct fgv_handle_entry *entry = fgv_handle_entry(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || entry == NULL)
+    if (result != CUDA_SUCCESS || !entry) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
     const uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct fgv_call call;
     struct fgv_request_cuGraphLaunch *request = fgv_call_begin(&call, FGV_CALL_cuGraphLaunch, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = number_of(hGraphExec), .hStream = stream};
     return entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
 }
@@ -372,32 +407,37 @@ void fgv_after_cuGraphExecDestroy(CUresult result, CUgraphExec hGraphExec)
     (void)result;
     fgv_update_forget_exec(number_of(hGraphExec));
     if (!fgv_user_objects_has(number_of(hGraphExec)) ||
-        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0)
+        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
         return;
+    }
     cuCtxSynchronize();
     fgv_user_objects_drop(number_of(hGraphExec));
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    if (resultInfo == NULL)
+    if (!resultInfo) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_update reply;
     struct fgv_request_graph_update *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_graph_update, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_update){.exec = number_of(hGraphExec), .graph = number_of(hGraph)};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     fgv_update_forget_exec(number_of(hGraphExec));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = (CUgraphExecUpdateResult)reply.result,
                                                 .errorNode = (CUgraphNode)(uintptr_t)reply.node,
                                                 .errorFromNode = (CUgraphNode)(uintptr_t)reply.from_node};
-    if (reply.error == CUDA_SUCCESS)
+    if (reply.error == CUDA_SUCCESS) {
         fgv_user_objects_copy(number_of(hGraph), number_of(hGraphExec));
+    }
     return (CUresult)reply.error;
 }
 
@@ -406,10 +446,12 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *
 {
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-    if (hErrorNode_out != NULL)
+    if (hErrorNode_out) {
         *hErrorNode_out = info.errorNode;
-    if (updateResult_out != NULL)
+    }
+    if (updateResult_out) {
         *updateResult_out = info.result;
+    }
     return result;
 }
 
@@ -417,20 +459,24 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *
 
 static CUresult memory_ask(CUdevice device, CUgraphMem_attribute attribute, cuuint64_t *value, bool is_reset)
 {
-    if (value == NULL || (unsigned)attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    if (!value || (unsigned)attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (device != 0)
+    }
+    if (device != 0) {
         return CUDA_ERROR_INVALID_DEVICE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_memory reply;
     struct fgv_request_graph_memory *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_graph_memory, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_memory){.attribute = attribute, .is_reset = is_reset};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS && !is_reset)
+    if (result == CUDA_SUCCESS && !is_reset) {
         *value = reply.value;
+    }
     return result;
 }
 
@@ -442,8 +488,9 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 /* High watermarks alone can be set, and to 0 alone. */
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
-    if (value == NULL || *(const cuuint64_t *)value != 0 ||
-        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+    if (!value || *(const cuuint64_t *)value != 0 ||
+        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return memory_ask(device, attr, value, true);
 }

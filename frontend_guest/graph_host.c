@@ -23,29 +23,32 @@ void fgv_graph_host_own(uint64_t owner, uint64_t number)
         fgv_host_function_drop(number);
         return;
     }
-    if (cuUserObjectCreate(&object, value, function_drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS)
+    if (cuUserObjectCreate(&object, value, function_drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS) {
         cuGraphRetainUserObject((CUgraph)(uintptr_t)owner, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    }
 }
 
 CUresult fgv_graph_host_capture(uint64_t stream, CUhostFn function, void *data)
 {
     uint64_t number;
     CUresult result = fgv_host_function_keep(function, data, &number);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_reply_capture_host_function reply;
     struct fgv_request_capture_host_function *request =
         fgv_call_begin(&call, FGV_CALL_capture_host_function, sizeof(*request), 0);
-    if (request == NULL) {
+    if (!request) {
         fgv_host_function_drop(number);
         return call.error;
     }
     *request = (struct fgv_request_capture_host_function){.stream = stream, .function = number};
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_graph_host_own(reply.root, number);
-    else
+    } else {
         fgv_host_function_drop(number);
+    }
     return result;
 }

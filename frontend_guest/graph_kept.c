@@ -23,8 +23,9 @@ static struct kept *buckets[NR_BUCKETS];
 static struct kept **place_of(uint64_t node)
 {
     struct kept **link = &buckets[node % NR_BUCKETS];
-    while (*link != NULL && (*link)->node != node)
+    while (*link && (*link)->node != node) {
         link = &(*link)->next;
+    }
     return link;
 }
 
@@ -41,16 +42,16 @@ void *fgv_kept_block(uint64_t node, uint64_t root, size_t bytes)
     pthread_mutex_lock(&lock);
     struct kept **link = place_of(node);
     struct kept *kept = *link;
-    if (kept != NULL && kept->bytes != bytes) {
+    if (kept && kept->bytes != bytes) {
         unlink_kept(link);
         kept = NULL;
     }
-    if (kept == NULL && (kept = malloc(sizeof(*kept))) != NULL) {
+    if (!kept && (kept = malloc(sizeof(*kept)))) {
         link = &buckets[node % NR_BUCKETS];
         *kept = (struct kept){.next = *link, .node = node, .root = root, .bytes = bytes, .block = malloc(bytes + 1)};
         *link = kept;
     }
-    void *block = kept == NULL ? NULL : kept->block;
+    void *block = !kept ? NULL : kept->block;
     pthread_mutex_unlock(&lock);
     return block;
 }
@@ -59,8 +60,9 @@ void fgv_kept_drop(uint64_t node)
 {
     pthread_mutex_lock(&lock);
     struct kept **link = place_of(node);
-    if (*link != NULL)
+    if (*link) {
         unlink_kept(link);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -68,7 +70,7 @@ uint64_t fgv_kept_root(uint64_t graph)
 {
     pthread_mutex_lock(&lock);
     const struct kept *kept = *place_of(graph);
-    const uint64_t root = kept == NULL ? graph : kept->root;
+    const uint64_t root = !kept ? graph : kept->root;
     pthread_mutex_unlock(&lock);
     return root;
 }
@@ -78,11 +80,12 @@ void fgv_graph_forget(uint64_t graph)
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < NR_BUCKETS; i++) {
         struct kept **link = &buckets[i];
-        while (*link != NULL) {
-            if ((*link)->root == graph)
+        while (*link) {
+            if ((*link)->root == graph) {
                 unlink_kept(link);
-            else
+            } else {
                 link = &(*link)->next;
+            }
         }
     }
     pthread_mutex_unlock(&lock);

@@ -7,10 +7,10 @@
 #include "call.h"
 #include "chunks.h"
 #include "client.h"
+#include "context.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
-#include "context.h"
 #include "function.h"
 #include "graph.h"
 #include "graph_update.h"
@@ -35,32 +35,37 @@ static uint64_t number_of(const void *handle)
 
 static uint32_t parameter_bytes(const struct outgoing *outgoing)
 {
-    return outgoing->function == NULL ? 0 : outgoing->function->parameter_bytes;
+    return !outgoing->function ? 0 : outgoing->function->parameter_bytes;
 }
 
 static uint32_t is_kernel(const struct outgoing *outgoing)
 {
-    return outgoing->function != NULL && outgoing->function->kind == FGV_HANDLE_KERNEL;
+    return outgoing->function && outgoing->function->kind == FGV_HANDLE_KERNEL;
 }
 
 static CUresult kernel_prepare(struct outgoing *outgoing)
 {
     CUDA_KERNEL_NODE_PARAMS *kernel = &outgoing->params.kernel;
-    uint64_t handle = number_of(kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern);
+    uint64_t handle = number_of(kernel->func ? (const void *)kernel->func : (const void *)kernel->kern);
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
-    if (function == NULL)
+    if (!function) {
         function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
-    if (function == NULL)
+    }
+    if (!function) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     CUresult result = fgv_function_know(function);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (kernel->kernelParams != NULL && kernel->extra != NULL)
+    }
+    if (kernel->kernelParams && kernel->extra) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (kernel->extra != NULL)
+    }
+    if (kernel->extra) {
         result = fgv_extra_read(kernel->extra, function->parameter_bytes, &outgoing->buffer);
-    else if (kernel->kernelParams == NULL && function->nr_parameters > 0)
+    } else if (!kernel->kernelParams && function->nr_parameters > 0) {
         result = CUDA_ERROR_INVALID_VALUE;
+    }
     outgoing->function = function;
     outgoing->parameters = kernel->kernelParams;
     kernel->func = (CUfunction)(uintptr_t)handle;
@@ -75,16 +80,18 @@ static CUresult side_prepare(CUmemorytype *type, uint64_t host, CUdeviceptr *dev
 {
     struct fgv_range range;
     const uint64_t address = *type == CU_MEMORYTYPE_HOST ? host : *device;
-    if (*type == CU_MEMORYTYPE_ARRAY)
+    if (*type == CU_MEMORYTYPE_ARRAY) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     const enum fgv_memory_kind kind = fgv_memory_find(address, &range) ? range.kind : FGV_MEMORY_PAGEABLE;
     if (fgv_memory_is_shared(kind)) {
         *type = CU_MEMORYTYPE_HOST;
         *host_out = address;
         return CUDA_SUCCESS;
     }
-    if (*type == CU_MEMORYTYPE_HOST || !fgv_memory_is_device(kind))
+    if (*type == CU_MEMORYTYPE_HOST || !fgv_memory_is_device(kind)) {
         return *type == CU_MEMORYTYPE_DEVICE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    }
     *type = CU_MEMORYTYPE_DEVICE;
     *device = address;
     return CUDA_SUCCESS;
@@ -94,8 +101,9 @@ static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
 {
     uint64_t source = number_of(copy->srcHost), destination = number_of(copy->dstHost);
     CUresult result = side_prepare(&copy->srcMemoryType, source, &copy->srcDevice, &source);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = side_prepare(&copy->dstMemoryType, destination, &copy->dstDevice, &destination);
+    }
     copy->srcHost = (const void *)(uintptr_t)source;
     copy->dstHost = (void *)(uintptr_t)destination;
     return result;
@@ -104,12 +112,15 @@ static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
 /* Who else may reach the memory: there is one device, and it may. */
 static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
 {
-    if (alloc->accessDescCount > 0 && alloc->accessDescs == NULL)
+    if (alloc->accessDescCount > 0 && !alloc->accessDescs) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < alloc->accessDescCount; i++)
+    }
+    for (size_t i = 0; i < alloc->accessDescCount; i++) {
         if (alloc->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            alloc->accessDescs[i].location.id != 0)
+            alloc->accessDescs[i].location.id != 0) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     alloc->accessDescs = NULL;
     alloc->accessDescCount = 0;
     alloc->poolProps.win32SecurityAttributes = NULL;
@@ -120,8 +131,9 @@ static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
 static CUresult host_prepare(struct outgoing *outgoing)
 {
     CUDA_HOST_NODE_PARAMS *host = &outgoing->params.host;
-    if (host->fn == NULL)
+    if (!host->fn) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = fgv_host_function_keep(host->fn, host->userData, &outgoing->host);
     *host = (CUDA_HOST_NODE_PARAMS){.userData = (void *)(uintptr_t)outgoing->host};
     return result;
@@ -130,10 +142,12 @@ static CUresult host_prepare(struct outgoing *outgoing)
 static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *params)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (params == NULL)
+    }
+    if (!params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *outgoing = (struct outgoing){.params = *params};
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -157,10 +171,11 @@ static void write_params(uint8_t *to, const struct outgoing *outgoing)
 {
     memcpy(to, &outgoing->params, sizeof(outgoing->params));
     to += sizeof(outgoing->params);
-    if (outgoing->buffer != NULL)
+    if (outgoing->buffer) {
         memcpy(to, outgoing->buffer, outgoing->function->parameter_bytes);
-    else if (outgoing->parameters != NULL)
+    } else if (outgoing->parameters) {
         fgv_parameters_pack(to, outgoing->function, outgoing->parameters);
+    }
 }
 
 /* The graphs of a conditional node, where the program looks for them. */
@@ -168,12 +183,15 @@ static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_gr
 {
     const unsigned int nr = params->conditional.size;
     CUgraph *bodies = nr > FGV_MAX_BODIES ? NULL : fgv_kept_block(reply->node, reply->root, nr * sizeof(*bodies));
-    if (bodies == NULL)
+    if (!bodies) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (unsigned int i = 0; i < nr; i++)
+    }
+    for (unsigned int i = 0; i < nr; i++) {
         bodies[i] = (CUgraph)(uintptr_t)reply->bodies[i];
-    for (unsigned int i = 0; i < nr; i++)
+    }
+    for (unsigned int i = 0; i < nr; i++) {
         fgv_kept_block(reply->bodies[i], reply->root, 0);
+    }
     params->conditional.phGraph_out = bodies;
     return CUDA_SUCCESS;
 }
@@ -181,10 +199,11 @@ static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_gr
 /* What else came of a node that the host has now, or has not. */
 static void host_settle(const struct outgoing *outgoing, CUresult result, uint64_t owner)
 {
-    if (outgoing->host != 0 && result == CUDA_SUCCESS)
+    if (outgoing->host != 0 && result == CUDA_SUCCESS) {
         fgv_graph_host_own(owner, outgoing->host);
-    else if (outgoing->host != 0)
+    } else if (outgoing->host != 0) {
         fgv_host_function_drop(outgoing->host);
+    }
 }
 
 /* What a new node comes after. */
@@ -202,8 +221,9 @@ static CUresult add_send(const struct outgoing *outgoing, uint64_t graph, const 
         fgv_call_begin(&call, FGV_CALL_graph_add_node, sizeof(*request),
                        fgv_edges_bytes(edges->nr, false, edges->data) + (uint32_t)sizeof(outgoing->params) +
                            parameter_bytes(outgoing));
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_add_node){.graph = graph,
                                                    .nr_nodes = edges->nr,
                                                    .has_edges = edges->data != NULL,
@@ -219,27 +239,31 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
     struct outgoing outgoing;
     struct fgv_reply_graph_add_node reply = {0};
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (phGraphNode == NULL || hGraph == NULL || (numDependencies > 0 && dependencies == NULL) ||
-        !fgv_edges_fit(numDependencies))
+    }
+    if (!phGraphNode || !hGraph || (numDependencies > 0 && !dependencies) || !fgv_edges_fit(numDependencies)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = prepare(&outgoing, nodeParams);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct edges edges = {.nodes = dependencies, .data = dependencyData, .nr = (uint32_t)numDependencies};
     result = add_send(&outgoing, number_of(hGraph), &edges, &reply);
     fgv_update_reshaped();
     host_settle(&outgoing, result, reply.root);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *phGraphNode = (CUgraphNode)(uintptr_t)reply.node;
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         nodeParams->alloc.dptr = reply.address;
         fgv_memory_enter(reply.address, nodeParams->alloc.bytesize, FGV_MEMORY_GRAPH, 0, 0);
     }
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         fgv_user_objects_copy(fgv_kept_root(number_of(nodeParams->graph.graph)), reply.root);
+    }
     return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;
 }
 
@@ -256,8 +280,9 @@ static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_
     struct fgv_request_graph_set_node *request =
         fgv_call_begin(&call, FGV_CALL_graph_set_node, sizeof(*request),
                        (uint32_t)sizeof(outgoing->params) + parameter_bytes(outgoing));
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_set_node){
         .exec = exec, .node = node, .nr_parameter_bytes = parameter_bytes(outgoing), .is_kernel = is_kernel(outgoing)};
     write_params(call.payload, outgoing);
@@ -269,32 +294,37 @@ static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *pa
     struct outgoing outgoing;
     struct fgv_reply_graph_set_node reply = {0};
     CUresult result = prepare(&outgoing, params);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const bool is_sound = exec != 0 && fgv_update_is_sound(exec, number_of(node), &outgoing.params);
     result = set_send(&outgoing, exec, number_of(node), is_sound, &reply);
     host_settle(&outgoing, result, exec != 0 ? exec : reply.root);
-    if (exec == 0)
+    if (exec == 0) {
         fgv_update_reshaped();
-    else if (result == CUDA_SUCCESS && !is_sound)
+    } else if (result == CUDA_SUCCESS && !is_sound) {
         fgv_update_remember(exec, number_of(node), reply.root, &outgoing.params);
-    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    }
+    if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         fgv_user_objects_copy(fgv_kept_root(number_of(params->graph.graph)), exec);
+    }
     return result;
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    if (hNode == NULL)
+    if (!hNode) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return set(0, hNode, nodeParams);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
-    if (result != CUDA_SUCCESS || hNode == NULL)
+    if (result != CUDA_SUCCESS || !hNode) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return set(number_of(hGraphExec), hNode, nodeParams);
 }
 
@@ -307,17 +337,20 @@ static CUresult kernel_keep(CUDA_KERNEL_NODE_PARAMS *params, uint64_t node,
     const uint64_t handle = number_of(params->func);
     struct fgv_function *function =
         fgv_handle_object(reply->is_kernel != 0 ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, handle);
-    CUresult result = function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(function);
-    if (result != CUDA_SUCCESS || function->parameter_bytes != reply->nr_parameter_bytes)
+    CUresult result = !function ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(function);
+    if (result != CUDA_SUCCESS || function->parameter_bytes != reply->nr_parameter_bytes) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
+    }
     const size_t pointers_bytes = (function->nr_parameters + 1) * sizeof(void *);
     uint8_t *block = fgv_kept_block(node, reply->root, pointers_bytes + function->parameter_bytes);
-    if (block == NULL)
+    if (!block) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     void **pointers = (void **)(void *)block;
     memcpy(block + pointers_bytes, packed, function->parameter_bytes);
-    for (uint32_t i = 0; i < function->nr_parameters; i++)
+    for (uint32_t i = 0; i < function->nr_parameters; i++) {
         pointers[i] = block + pointers_bytes + function->parameters[i].offset_bytes;
+    }
     pointers[function->nr_parameters] = NULL;
     params->kernelParams = pointers;
     params->func = reply->is_kernel != 0 ? NULL : (CUfunction)(uintptr_t)handle;
@@ -330,8 +363,9 @@ static CUresult get_ask(CUgraphNode node, CUgraphNodeType type, uint32_t chunk, 
 {
     struct fgv_call call;
     struct fgv_request_graph_get_node *request = fgv_call_begin(&call, FGV_CALL_graph_get_node, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_get_node){.node = number_of(node), .chunk = chunk, .type = type};
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
@@ -341,20 +375,23 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
     struct fgv_reply_graph_get_node reply;
     uint32_t chunk;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_client_await();
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk))
+    }
+    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    }
     result = get_ask(node, type, chunk, &reply);
     if (result == CUDA_SUCCESS) {
         memcpy(params, fgv_chunk_memory(chunk), sizeof(*params));
-        if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+        if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
             result = kernel_keep(&params->kernel, number_of(node), &reply, fgv_chunk_memory(chunk) + sizeof(*params));
-        else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+        } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
             fgv_kept_block(number_of(params->graph.graph), reply.root, 0);
-        else if (type == CU_GRAPH_NODE_TYPE_HOST &&
-                 !fgv_host_function_find(number_of(params->host.userData), &params->host))
+        } else if (type == CU_GRAPH_NODE_TYPE_HOST &&
+                   !fgv_host_function_find(number_of(params->host.userData), &params->host)) {
             result = CUDA_ERROR_UNKNOWN;
+        }
     }
     fgv_chunk_give(chunk);
     return result;
@@ -363,17 +400,20 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
                                         unsigned int defaultLaunchValue, unsigned int flags)
 {
-    if (pHandle_out == NULL || hGraph == NULL)
+    if (!pHandle_out || !hGraph) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_graph_condition reply;
     struct fgv_request_graph_condition *request = fgv_call_begin(&call, FGV_CALL_graph_condition, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_graph_condition){
         .graph = number_of(hGraph), .context = number_of(ctx), .value = defaultLaunchValue, .flags = flags};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pHandle_out = reply.condition;
+    }
     return result;
 }

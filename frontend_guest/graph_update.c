@@ -40,15 +40,16 @@ static uint64_t child_of(const CUgraphNodeParams *params)
 static struct update *find(uint64_t exec, uint64_t node, uint64_t child)
 {
     struct update *update = *bucket_of(node);
-    while (update != NULL && (update->node != node || update->exec != exec || update->child != child))
+    while (update && (update->node != node || update->exec != exec || update->child != child)) {
         update = update->next;
+    }
     return update;
 }
 
 static struct update *find_or_add(uint64_t exec, uint64_t node, uint64_t child)
 {
     struct update *update = find(exec, node, child);
-    if (update == NULL && (update = calloc(1, sizeof(*update))) != NULL) {
+    if (!update && (update = calloc(1, sizeof(*update)))) {
         update->exec = exec;
         update->node = node;
         update->child = child;
@@ -137,8 +138,9 @@ static bool is_same_set(const CUDA_MEMSET_NODE_PARAMS_v2 *was, const CUDA_MEMSET
 
 static bool is_same(const struct update *was, const CUgraphNodeParams *is)
 {
-    if (!was->has_params || is->type != was->params.type || was->context != fgv_thread.current)
+    if (!was->has_params || is->type != was->params.type || was->context != fgv_thread.current) {
         return false;
+    }
     switch (is->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return is_same_kernel(&was->params.kernel, &is->kernel);
@@ -174,7 +176,7 @@ void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgr
 {
     pthread_mutex_lock(&lock);
     struct update *update = find_or_add(exec, node, child_of(params));
-    if (update != NULL) {
+    if (update) {
         update->root = root;
         update->context = fgv_thread.current;
         update->shape = atomic_load_explicit(&nr_shapes, memory_order_relaxed);
@@ -197,10 +199,10 @@ static void forget(const uint64_t *exec, const uint64_t *node, const uint64_t *r
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < NR_BUCKETS; i++) {
         struct update **link = &buckets[i];
-        while (*link != NULL) {
+        while (*link) {
             struct update *update = *link;
-            if ((exec != NULL && update->exec == *exec) || (node != NULL && update->node == *node) ||
-                (root != NULL && is_of_graph(update, *root))) {
+            if ((exec && update->exec == *exec) || (node && update->node == *node) ||
+                (root && is_of_graph(update, *root))) {
                 *link = update->next;
                 free(update);
             } else {
@@ -257,9 +259,9 @@ static bool may_be_disabled(uint64_t exec, uint64_t node)
 {
     pthread_mutex_lock(&lock);
     const struct update *update = find(exec, node, 0);
-    bool may_be = update != NULL && (!update->has_params || update->params.type == CU_GRAPH_NODE_TYPE_KERNEL ||
-                                     update->params.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-                                     update->params.type == CU_GRAPH_NODE_TYPE_MEMSET);
+    bool may_be = update && (!update->has_params || update->params.type == CU_GRAPH_NODE_TYPE_KERNEL ||
+                             update->params.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+                             update->params.type == CU_GRAPH_NODE_TYPE_MEMSET);
     pthread_mutex_unlock(&lock);
     return may_be;
 }
@@ -268,20 +270,24 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 {
     const uint64_t exec = (uint64_t)(uintptr_t)hGraphExec, node = (uint64_t)(uintptr_t)hNode;
     CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, exec);
-    if (result == CUDA_SUCCESS && hNode == NULL)
+    if (result == CUDA_SUCCESS && !hNode) {
         result = CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult allowed = fgv_call_allowed();
-    if (allowed != CUDA_SUCCESS || result != CUDA_SUCCESS)
+    if (allowed != CUDA_SUCCESS || result != CUDA_SUCCESS) {
         return allowed != CUDA_SUCCESS ? allowed : result;
+    }
     const bool is_sound = may_be_disabled(exec, node);
     struct fgv_call call;
     struct fgv_request_cuGraphNodeSetEnabled *request =
         fgv_call_begin(&call, FGV_CALL_cuGraphNodeSetEnabled, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuGraphNodeSetEnabled){.hGraphExec = exec, .hNode = node, .isEnabled = isEnabled};
-    if (is_sound)
+    if (is_sound) {
         return fgv_call_post(&call);
+    }
     result = fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);

@@ -45,8 +45,9 @@ static volatile uint8_t *map_registers(int file)
 static bool has_magic(int file)
 {
     const struct fgv_growth growth = {.registers = map_registers(file)};
-    if (growth.registers == NULL)
+    if (!growth.registers) {
         return false;
+    }
     bool is_ours = load(&growth, AT_MAGIC) == MAGIC;
     munmap((void *)(uintptr_t)growth.registers, REGISTERS_BYTES);
     return is_ours;
@@ -69,22 +70,25 @@ static bool open_module(struct fgv_growth *growth)
     bool is_denied = false;
     struct fgv_memory_info info;
     growth->window = fgv_node_open(MODULE_DEVICES, is_module_file, path, sizeof(path), &is_denied);
-    if (is_denied)
+    if (is_denied) {
         growth->denial = FGV_GROWTH_NOT_IN_GROUP;
-    if (growth->window >= 0 && module_ask(growth->window, &info))
+    }
+    if (growth->window >= 0 && module_ask(growth->window, &info)) {
         growth->window_bytes = info.window_bytes;
+    }
     return growth->window >= 0;
 }
 
 /* Opens the window beside the registers, whose file has this name and is closed. */
 static bool open_registers(struct fgv_growth *growth, int file, char *path)
 {
-    if (file < 0)
+    if (file < 0) {
         return false;
+    }
     growth->registers = map_registers(file);
     close(file);
     path[strlen(path) - 1] = '2'; /* of "resource0" */
-    if (growth->registers != NULL) {
+    if (growth->registers) {
         growth->window = open(path, O_RDWR | O_CLOEXEC);
         growth->window_bytes = load(growth, AT_WINDOW);
     }
@@ -94,8 +98,9 @@ static bool open_registers(struct fgv_growth *growth, int file, char *path)
 static bool open_folder(struct fgv_growth *growth, const char *folder)
 {
     char path[320];
-    if (snprintf(path, sizeof(path), "%s/resource0", folder) >= (int)sizeof(path))
+    if (snprintf(path, sizeof(path), "%s/resource0", folder) >= (int)sizeof(path)) {
         return false;
+    }
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file >= 0 && !has_magic(file)) {
         close(file);
@@ -109,23 +114,26 @@ static bool open_pci(struct fgv_growth *growth)
     char path[320];
     bool is_denied = false;
     int file = fgv_pci_open(MEMORY_DEVICE, "resource0", has_magic, path, sizeof(path), &is_denied);
-    if (is_denied)
+    if (is_denied) {
         growth->denial = FGV_GROWTH_NO_MODULE;
+    }
     return open_registers(growth, file, path);
 }
 
 static bool is_set(const char *value)
 {
-    return value != NULL && value[0] != '\0';
+    return value && value[0] != '\0';
 }
 
 static bool open_device(struct fgv_growth *growth)
 {
     const char *folder = getenv("FAIRGV_MEMORY");
-    if (is_set(folder))
+    if (is_set(folder)) {
         return open_folder(growth, folder);
-    if (is_set(getenv("FAIRGV_REGION")))
+    }
+    if (is_set(getenv("FAIRGV_REGION"))) {
         return false;
+    }
     return open_module(growth) || (growth->denial == FGV_GROWTH_ALLOWED && open_pci(growth));
 }
 
@@ -144,31 +152,35 @@ bool fgv_growth_open(struct fgv_growth *growth)
 
 void fgv_growth_close(struct fgv_growth *growth)
 {
-    if (growth->registers != NULL)
+    if (growth->registers) {
         munmap((void *)(uintptr_t)growth->registers, REGISTERS_BYTES);
-    if (growth->window >= 0)
+    }
+    if (growth->window >= 0) {
         close(growth->window);
+    }
     *growth = (struct fgv_growth){.window = -1};
 }
 
 void fgv_growth_explain(const struct fgv_growth *growth)
 {
-    if (growth->denial == FGV_GROWTH_NOT_IN_GROUP)
+    if (growth->denial == FGV_GROWTH_NOT_IN_GROUP) {
         fgv_log_cause(FGV_CAUSE_NO_WINDOW, "no more pinned memory than the region has: " MODULE_DEVICES
                                            "0 is not for this user; add the user to the group fairgv and log in again");
-    else if (growth->denial == FGV_GROWTH_NO_MODULE)
+    } else if (growth->denial == FGV_GROWTH_NO_MODULE) {
         fgv_log_cause(FGV_CAUSE_NO_WINDOW,
                       "no more pinned memory than the region has: without FairGV's kernel module the device for it is "
                       "root's; fairgv-guest check says how the module stands");
+    }
 }
 
 uint64_t fgv_growth_mapped(const struct fgv_growth *growth)
 {
     struct fgv_memory_info info = {0};
-    if (growth->registers != NULL)
+    if (growth->registers) {
         info.mapped_bytes = load(growth, AT_MAPPED);
-    else if (!module_ask(growth->window, &info))
+    } else if (!module_ask(growth->window, &info)) {
         return 0;
+    }
     return fgv_window_is_sound(growth->window_bytes, info.mapped_bytes) ? info.mapped_bytes : 0;
 }
 
@@ -178,8 +190,9 @@ static bool await_idle(const struct fgv_growth *growth, bool is_change_due, uint
     struct timespec nap = {.tv_nsec = NAP_NS};
     for (uint64_t passed_ns = 0; passed_ns < ANSWER_MOST_NS; passed_ns += (uint64_t)nap.tv_nsec) {
         bool is_changed = (uint32_t)load(growth, AT_CHANGES) != changes;
-        if ((is_changed || !is_change_due) && (uint32_t)load(growth, AT_STATE) != STATE_ASKING)
+        if ((is_changed || !is_change_due) && (uint32_t)load(growth, AT_STATE) != STATE_ASKING) {
             return true;
+        }
         nanosleep(&nap, NULL);
         nap.tv_nsec = nap.tv_nsec * 2 < NAP_MOST_NS ? nap.tv_nsec * 2 : NAP_MOST_NS;
     }
@@ -188,8 +201,9 @@ static bool await_idle(const struct fgv_growth *growth, bool is_change_due, uint
 
 static bool ask_registers(const struct fgv_growth *growth, uint64_t bytes)
 {
-    if (!await_idle(growth, false, 0)) /* who asked before may have died */
+    if (!await_idle(growth, false, 0)) { /* who asked before may have died */
         return false;
+    }
     uint32_t changes = (uint32_t)load(growth, AT_CHANGES);
     *(volatile uint64_t *)(volatile void *)(growth->registers + AT_WANTED) = bytes;
     return await_idle(growth, true, changes) && load(growth, AT_STATE) >> 32 == 0;
@@ -198,15 +212,15 @@ static bool ask_registers(const struct fgv_growth *growth, uint64_t bytes)
 static bool ask_module(const struct fgv_growth *growth, uint64_t bytes)
 {
     int result;
-    do
+    do {
         result = ioctl(growth->window, FGV_MEMORY_GROW, &bytes);
-    while (result != 0 && errno == EINTR);
+    } while (result != 0 && errno == EINTR);
     return result == 0;
 }
 
 bool fgv_growth_ask(const struct fgv_growth *growth, uint64_t bytes)
 {
-    return growth->registers != NULL ? ask_registers(growth, bytes) : ask_module(growth, bytes);
+    return growth->registers ? ask_registers(growth, bytes) : ask_module(growth, bytes);
 }
 
 bool fgv_growth_map(const struct fgv_growth *growth, uint8_t *window, uint64_t from, uint64_t to)

@@ -24,10 +24,11 @@ static struct fgv_handle_entry *place_get(enum fgv_handle_kind kind, uint32_t in
     _Atomic(struct fgv_handle_entry *) *slot = &fgv_handle_tables[kind].blocks[block];
     struct fgv_handle_entry *entries =
         atomic_load_explicit(slot, memory_order_relaxed); /* written under this lock only */
-    if (entries == NULL) {
+    if (!entries) {
         entries = calloc((size_t)FGV_HANDLE_FIRST_BLOCK << block, sizeof(*entries));
-        if (entries == NULL)
+        if (!entries) {
             return NULL;
+        }
         atomic_store_explicit(slot, entries, memory_order_release);
     }
     return &entries[place - (FGV_HANDLE_FIRST_BLOCK << block)];
@@ -44,17 +45,18 @@ CUresult fgv_handle_new(enum fgv_handle_kind kind, uint64_t *handle)
     bool is_again = books[kind].first_free != 0;
     uint32_t index = is_again ? books[kind].first_free - 1 : books[kind].nr_used;
     struct fgv_handle_entry *entry = index < MAX_PLACES ? place_get(kind, index) : NULL;
-    if (entry != NULL) {
-        if (is_again)
+    if (entry) {
+        if (is_again) {
             books[kind].first_free = entry->next_free;
-        else
+        } else {
             books[kind].nr_used++;
+        }
         entry->object = NULL;
         *handle = handle_make(kind, entry->generation, index);
         atomic_store_explicit(&entry->handle, *handle, memory_order_release);
     }
     pthread_mutex_unlock(&books[kind].lock);
-    return entry != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return entry ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult fgv_handle_new_run(enum fgv_handle_kind kind, uint32_t count, uint64_t *first)
@@ -62,15 +64,19 @@ CUresult fgv_handle_new_run(enum fgv_handle_kind kind, uint32_t count, uint64_t 
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&books[kind].lock);
     uint32_t start = books[kind].nr_used; /* fresh places: one generation, one after the other */
-    if (count > MAX_PLACES - start)
+    if (count > MAX_PLACES - start) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        if (place_get(kind, start + i) == NULL)
+    }
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        if (!place_get(kind, start + i)) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
     if (result == CUDA_SUCCESS) {
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
             atomic_store_explicit(&place_get(kind, start + i)->handle, handle_make(kind, 0, start + i),
                                   memory_order_release);
+        }
         books[kind].nr_used = start + count;
         *first = handle_make(kind, 0, start);
     }
@@ -80,8 +86,9 @@ CUresult fgv_handle_new_run(enum fgv_handle_kind kind, uint32_t count, uint64_t 
 
 CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle)
 {
-    if (fgv_handle_entry(kind, handle) != NULL)
+    if (fgv_handle_entry(kind, handle)) {
         return CUDA_SUCCESS;
+    }
     return kind == FGV_HANDLE_CONTEXT      ? CUDA_ERROR_INVALID_CONTEXT
            : kind == FGV_HANDLE_GRAPH_EXEC ? CUDA_ERROR_INVALID_VALUE
                                            : CUDA_ERROR_INVALID_HANDLE;
@@ -91,7 +98,7 @@ void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle)
 {
     pthread_mutex_lock(&books[kind].lock);
     struct fgv_handle_entry *entry = fgv_handle_entry(kind, handle);
-    if (entry != NULL) {
+    if (entry) {
         atomic_store_explicit(&entry->handle, 0, memory_order_release);
         entry->generation++;
         entry->next_free = books[kind].first_free;
@@ -103,8 +110,9 @@ void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle)
 void fgv_handle_set_object(enum fgv_handle_kind kind, uint64_t handle, void *object)
 {
     struct fgv_handle_entry *entry = fgv_handle_entry(kind, handle);
-    if (entry != NULL)
+    if (entry) {
         entry->object = object;
+    }
 }
 
 void fgv_handle_each(enum fgv_handle_kind kind, void (*visit)(uint64_t handle, void *object, void *context),
@@ -119,7 +127,8 @@ void fgv_handle_each(enum fgv_handle_kind kind, void (*visit)(uint64_t handle, v
         uint64_t handle = atomic_load_explicit(&entry->handle, memory_order_relaxed); /* written under this lock only */
         void *object = entry->object;
         pthread_mutex_unlock(&books[kind].lock);
-        if (handle != 0)
+        if (handle != 0) {
             visit(handle, object, context);
+        }
     }
 }

@@ -2,8 +2,9 @@
  * Handles: what a program holds as CUstream, CUevent, CUmodule, ... is a number, and the same number goes over the
  * wire.
  *
- *   bits 56..63  0x40 + kind     no address of a program looks like this: it is not canonical, with four levels of page
- * tables or with five bits 24..55  generation      an old handle whose place was used again is told from the new one
+ *   bits 56..63  0x40 + kind     no address of a program looks like this: it is not canonical, with four levels of
+ *                                page tables or with five
+ *   bits 24..55  generation      an old handle whose place was used again is told from the new one
  *   bits  0..23  index           place in the table of its kind
  *
  * Looking one up takes no lock: a launch does it once. Making and dropping takes the lock of the kind. What hangs on a
@@ -53,17 +54,20 @@ void fgv_handle_each(enum fgv_handle_kind kind, void (*visit)(uint64_t handle, v
 /* The entry of a live handle, or NULL. */
 static inline struct fgv_handle_entry *fgv_handle_entry(enum fgv_handle_kind kind, uint64_t handle)
 {
-    if (handle >> 56 != 0x40u + (uint32_t)kind)
+    if (handle >> 56 != 0x40u + (uint32_t)kind) {
         return NULL;
+    }
     uint32_t place = (uint32_t)(handle & 0xffffffu) + FGV_HANDLE_FIRST_BLOCK;
     uint32_t block = 31u - (uint32_t)__builtin_clz(place / FGV_HANDLE_FIRST_BLOCK);
-    if (block >= FGV_HANDLE_NR_BLOCKS)
+    if (block >= FGV_HANDLE_NR_BLOCKS) {
         return NULL;
+    }
     /* acquire, with the release in block_get(): the block is zeroed before it is seen */
     struct fgv_handle_entry *entries =
         atomic_load_explicit(&fgv_handle_tables[kind].blocks[block], memory_order_acquire);
-    if (entries == NULL)
+    if (!entries) {
         return NULL;
+    }
     struct fgv_handle_entry *entry = &entries[place - (FGV_HANDLE_FIRST_BLOCK << block)];
     return atomic_load_explicit(&entry->handle, memory_order_acquire) == handle ? entry : NULL;
 }
@@ -72,7 +76,7 @@ static inline struct fgv_handle_entry *fgv_handle_entry(enum fgv_handle_kind kin
 static inline void *fgv_handle_object(enum fgv_handle_kind kind, uint64_t handle)
 {
     struct fgv_handle_entry *entry = fgv_handle_entry(kind, handle);
-    return entry == NULL ? NULL : entry->object;
+    return !entry ? NULL : entry->object;
 }
 
 #endif

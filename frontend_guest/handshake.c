@@ -35,8 +35,9 @@ static CUresult device_pci(int ordinal, int domain_bus_device[3])
     static const CUdevice_attribute asked[3] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
                                                 CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
     CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < 3 && result == CUDA_SUCCESS; i++)
+    for (int i = 0; i < 3 && result == CUDA_SUCCESS; i++) {
         result = cuDeviceGetAttribute(&domain_bus_device[i], asked[i], ordinal);
+    }
     return result;
 }
 
@@ -50,10 +51,12 @@ static CUresult primary_context(CUcontext *context, CUdevice device)
 {
     struct fgv_context *primary;
     CUresult result = fgv_device_check(device);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_context_primary((uint32_t)device, &primary);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         *context = fgv_context_public(fgv_context_handle(primary));
+    }
     return result;
 }
 
@@ -70,8 +73,9 @@ static CUresult stream_object(CUcontext context, CUstream stream, void **object)
     (void)context;
     struct fgv_stream *record;
     CUresult result = fgv_stream_find(stream, &record);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *object = record;
+    }
     return result;
 }
 
@@ -87,14 +91,16 @@ static CUresult module_functions(CUmodule module, fgv_handshake_function_callbac
     unsigned int nr = 0;
     CUresult result = cuModuleGetFunctionCount(&nr, module);
     CUfunction *functions = result == CUDA_SUCCESS ? calloc(nr + 1, sizeof(CUfunction)) : NULL;
-    if (functions == NULL)
+    if (!functions) {
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    }
     result = cuModuleEnumerateFunctions(functions, nr, module);
     const char *name;
     for (unsigned int i = 0; i < nr && result == CUDA_SUCCESS; i++) {
         result = cuFuncGetName(&name, functions[i]);
-        if (result == CUDA_SUCCESS && callback(user, functions[i], name) != 0)
+        if (result == CUDA_SUCCESS && callback(user, functions[i], name) != 0) {
             break;
+        }
     }
     free(functions);
     return result;
@@ -123,7 +129,8 @@ __attribute__((constructor)) static void start(void)
 CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     CUresult result = fgv_handshake_table(ppExportTable, pExportTableId);
-    if (result != CUDA_ERROR_INVALID_VALUE)
+    if (result != CUDA_ERROR_INVALID_VALUE) {
         fgv_trace_table_asked(pExportTableId, result);
+    }
     return result;
 }

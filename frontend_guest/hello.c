@@ -45,10 +45,12 @@ static void boot_id_read(uint8_t boot_id[16])
     unsigned nr_digits = 0;
     for (const char *c = text; *c != '\0' && nr_digits < 32; c++) {
         unsigned digit = (unsigned)*c - '0';
-        if (digit > 9)
+        if (digit > 9) {
             digit = (unsigned)*c - 'a' + 10;
-        if (digit > 15)
+        }
+        if (digit > 15) {
             continue;
+        }
         boot_id[nr_digits / 2] = (uint8_t)(boot_id[nr_digits / 2] << 4 | digit);
         nr_digits++;
     }
@@ -66,12 +68,14 @@ static bool close_old_entries(const struct fgv_region *region, const uint8_t boo
                          state == FGV_CLIENT_DEAD;
         if (is_filled && memcmp(client->boot_id, boot_id, 16) != 0 &&
             atomic_compare_exchange_strong_explicit(&client->state, &state, FGV_CLIENT_CLOSING, memory_order_acq_rel,
-                                                    memory_order_acquire))
+                                                    memory_order_acquire)) {
             is_changed = is_closing = true;
+        }
         is_closing = is_closing || state == FGV_CLIENT_CLOSING;
     }
-    if (is_changed)
+    if (is_changed) {
         fgv_announce(region);
+    }
     return is_closing;
 }
 
@@ -81,8 +85,9 @@ static bool entry_claim(struct fgv_guest *guest)
         uint32_t state = FGV_CLIENT_FREE;
         struct fgv_client *client = &guest->region.clients[i];
         if (!atomic_compare_exchange_strong_explicit(&client->state, &state, FGV_CLIENT_CLAIMED, memory_order_acq_rel,
-                                                     memory_order_relaxed))
+                                                     memory_order_relaxed)) {
             continue;
+        }
         guest->client = client;
         guest->index = i;
         return true;
@@ -95,17 +100,21 @@ static uint64_t arena_wanted_bytes(void)
 {
     const char *text = getenv("FAIRGV_ARENA");
     uint64_t bytes = 0;
-    if (text != NULL)
-        for (; *text >= '0' && *text <= '9' && bytes < UINT64_C(1) << 40; text++)
+    if (text) {
+        for (; *text >= '0' && *text <= '9' && bytes < UINT64_C(1) << 40; text++) {
             bytes = bytes * 10 + (uint64_t)(*text - '0');
-    if (bytes == 0)
+        }
+    }
+    if (bytes == 0) {
         return ARENA_BYTES;
-    if (*text == 'K' || *text == 'k')
+    }
+    if (*text == 'K' || *text == 'k') {
         bytes <<= 10;
-    else if (*text == 'M' || *text == 'm')
+    } else if (*text == 'M' || *text == 'm') {
         bytes <<= 20;
-    else if (*text == 'G' || *text == 'g')
+    } else if (*text == 'G' || *text == 'g') {
         bytes <<= 30;
+    }
     const uint64_t most = (uint64_t)NR_CHUNKS * FGV_CHUNK_MAX_BYTES;
     return bytes < ARENA_MIN_BYTES ? ARENA_MIN_BYTES : bytes > most ? most : bytes;
 }
@@ -154,8 +163,9 @@ static bool memory_take(struct fgv_guest *guest)
     const uint64_t step = (uint64_t)NR_CHUNKS * FGV_PAGE_BYTES; /* a chunk is whole pages */
     struct parts parts = {.arena_bytes = (arena_wanted_bytes() + step - 1) / step * step, .ring_bytes = RING_BYTES};
     while (parts.arena_bytes >= ARENA_MIN_BYTES) {
-        if (parts.arena_bytes < 2 * RING_BYTES)
+        if (parts.arena_bytes < 2 * RING_BYTES) {
             parts.ring_bytes = RING_SMALL_BYTES;
+        }
         if (parts_bytes(&parts) <= most) {
             uint64_t offset = fgv_heap_allocate(&guest->region, guest->index, parts_bytes(&parts));
             if (offset != FGV_HEAP_NONE) {
@@ -170,8 +180,9 @@ static bool memory_take(struct fgv_guest *guest)
 
 static void random_fill(void *bytes, size_t nr_bytes)
 {
-    if (syscall(SYS_getrandom, bytes, nr_bytes, 0) == (long)nr_bytes)
+    if (syscall(SYS_getrandom, bytes, nr_bytes, 0) == (long)nr_bytes) {
         return;
+    }
     /* The key need only differ from what stands in old memory by chance; the guest does not defend itself against
      * itself. */
     struct timespec now;
@@ -199,7 +210,7 @@ static void greet(struct fgv_guest *guest, const uint8_t boot_id[16])
     fgv_producer_init(&guest->producer, guest->region.base + client->ring_offset, client->ring_bytes, 0,
                       client->commit_key, guest->region.wake);
     guest->producer.keep_waiting = fgv_client_keep_waiting;
-    if (guest->region.guest_bell != NULL) {
+    if (guest->region.guest_bell) {
         fgv_bells_assign(&guest->bells, client, guest->index);
         guest->producer.bell = &guest->bells.bell;
     } else {
@@ -223,8 +234,9 @@ CUresult fgv_hello(struct fgv_guest *guest)
             greet(guest, boot_id);
             return CUDA_SUCCESS;
         }
-        if (!may_change)
+        if (!may_change) {
             break;
+        }
         nanosleep(&nap, NULL);
     }
     if (is_claimed) {

@@ -60,10 +60,12 @@ static bool table_grow(void)
 {
     uint32_t nr = nr_places == 0 ? 64 : nr_places * 2;
     struct function *grown = nr > nr_places ? realloc(table, nr * sizeof(*table)) : NULL;
-    if (grown == NULL)
+    if (!grown) {
         return false;
-    for (uint32_t i = nr_places; i < nr; i++)
+    }
+    for (uint32_t i = nr_places; i < nr; i++) {
         grown[i] = (struct function){.next_free = i + 1 < nr ? i + 1 : NO_PLACE};
+    }
     first_free = nr_places;
     table = grown;
     nr_places = nr;
@@ -73,17 +75,20 @@ static bool table_grow(void)
 /* The same function with the same data, that graphs have; NULL when none do. */
 static struct function *kept_find(const struct function *what)
 {
-    for (uint32_t i = 0; what->nr_kept != 0 && i < nr_places; i++)
-        if (table[i].nr_kept != 0 && table[i].function == what->function && table[i].data == what->data)
+    for (uint32_t i = 0; what->nr_kept != 0 && i < nr_places; i++) {
+        if (table[i].nr_kept != 0 && table[i].function == what->function && table[i].data == what->data) {
             return &table[i];
+        }
+    }
     return NULL;
 }
 
 static struct function *place_take(const struct function *what)
 {
     static uint64_t nr_taken;
-    if (first_free == NO_PLACE && !table_grow())
+    if (first_free == NO_PLACE && !table_grow()) {
         return NULL;
+    }
     uint32_t place = first_free;
     first_free = table[place].next_free;
     table[place] = *what;
@@ -95,14 +100,16 @@ static CUresult keep(const struct function *what, uint64_t *number)
 {
     pthread_mutex_lock(&table_lock);
     struct function *place = kept_find(what);
-    if (place != NULL)
+    if (place) {
         place->nr_kept++;
-    else
+    } else {
         place = place_take(what);
-    if (place != NULL)
+    }
+    if (place) {
         *number = place->number;
+    }
     pthread_mutex_unlock(&table_lock);
-    return place != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return place ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The function of this number, which is forgotten if it was to run once, or if this drops it for the last time. */
@@ -128,8 +135,9 @@ bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params)
     uint32_t place = (uint32_t)number;
     pthread_mutex_lock(&table_lock);
     bool is_found = number != 0 && place < nr_places && table[place].number == number && table[place].nr_kept != 0;
-    if (is_found)
+    if (is_found) {
         *params = (CUDA_HOST_NODE_PARAMS){.fn = table[place].function, .userData = table[place].data};
+    }
     pthread_mutex_unlock(&table_lock);
     return is_found;
 }
@@ -144,12 +152,14 @@ static bool is_served(void *unused, uint32_t nr_rounds)
 static void run(const struct post *post)
 {
     struct function what;
-    if (!take(post->number, false, &what))
+    if (!take(post->number, false, &what)) {
         return;
-    if (what.callback != NULL)
+    }
+    if (what.callback) {
         what.callback(what.stream, (CUresult)post->status, what.data);
-    else
+    } else {
         what.function(what.data);
+    }
 }
 
 static void *functions_run(void *unused)
@@ -161,8 +171,9 @@ static void *functions_run(void *unused)
         run(&post);
         /* release: what the function wrote is seen by whatever goes on now */
         atomic_store_explicit(&mailbox->state, FGV_SLOT_WAITING, memory_order_release);
-        if (fgv_guest.region.wake == FGV_WAKE_FUTEX)
+        if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
             syscall(SYS_futex, &mailbox->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        }
     }
     return NULL; /* nobody will come any more */
 }
@@ -172,8 +183,9 @@ static bool thread_make(void)
     pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, before;
-    if (old_pthread_create == NULL || pthread_attr_init(&attributes) != 0)
+    if (!old_pthread_create || pthread_attr_init(&attributes) != 0) {
         return false;
+    }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before); /* the thread inherits it: signals are for the program's own threads */
@@ -186,15 +198,16 @@ static bool thread_make(void)
 /* Opens the mailbox and makes the thread. */
 static CUresult start_locked(void)
 {
-    if (mailbox == NULL) {
+    if (!mailbox) {
         struct fgv_call call;
         int32_t slot = fgv_pool_take(&fgv_guest.free_responses, 0);
-        if (slot < 0)
+        if (slot < 0) {
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         atomic_store_explicit(&fgv_guest.responses[slot].state, FGV_SLOT_WAITING, memory_order_relaxed);
         struct fgv_request_host_mailbox *request =
             fgv_call_begin_for(&call, FGV_CALL_host_mailbox, sizeof(*request), 0, 0);
-        if (request == NULL) {
+        if (!request) {
             fgv_pool_give(&fgv_guest.free_responses, (uint32_t)slot);
             return call.error;
         }
@@ -208,8 +221,9 @@ static CUresult start_locked(void)
 static CUresult start(void)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || atomic_load_explicit(&is_started, memory_order_acquire))
+    if (result != CUDA_SUCCESS || atomic_load_explicit(&is_started, memory_order_acquire)) {
         return result;
+    }
     pthread_mutex_lock(&starting);
     if (!atomic_load_explicit(&is_started, memory_order_relaxed)) {
         result = start_locked();
@@ -237,33 +251,40 @@ static void *put_begin(struct fgv_call *call, uint16_t call_number, uint32_t req
                        uint64_t *number)
 {
     call->error = start();
-    if (call->error == CUDA_SUCCESS)
+    if (call->error == CUDA_SUCCESS) {
         call->error = keep(what, number);
-    if (call->error != CUDA_SUCCESS)
+    }
+    if (call->error != CUDA_SUCCESS) {
         return NULL;
+    }
     void *request = fgv_call_begin(call, call_number, request_bytes, 0);
-    if (request == NULL)
+    if (!request) {
         fgv_host_function_drop(*number);
+    }
     return request;
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
     CUresult allowed = fgv_call_allowed();
-    if (allowed != CUDA_SUCCESS || fn == NULL)
+    if (allowed != CUDA_SUCCESS || !fn) {
         return allowed != CUDA_SUCCESS ? allowed : CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (fgv_capture_is_active(hStream))
+    }
+    if (fgv_capture_is_active(hStream)) {
         return fgv_graph_host_capture(stream, fn, userData);
+    }
     struct fgv_call call;
     uint64_t number;
     const struct function what = {.function = fn, .data = userData};
     struct fgv_request_cuLaunchHostFunc *request =
         put_begin(&call, FGV_CALL_cuLaunchHostFunc, sizeof(*request), &what, &number);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuLaunchHostFunc){.stream = stream, .function = number};
     return fgv_call_post(&call);
 }
@@ -271,24 +292,29 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
     CUresult allowed = fgv_call_allowed();
-    if (allowed != CUDA_SUCCESS || callback == NULL || flags != 0)
+    if (allowed != CUDA_SUCCESS || !callback || flags != 0) {
         return allowed != CUDA_SUCCESS ? allowed : CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (fgv_capture_is_active(hStream))
+    }
+    if (fgv_capture_is_active(hStream)) {
         return fgv_capture_break(stream);
+    }
     struct fgv_call call;
     uint64_t number;
     const struct function what = {.callback = callback, .stream = hStream, .data = userData};
     struct fgv_request_cuStreamAddCallback *request =
         put_begin(&call, FGV_CALL_cuStreamAddCallback, sizeof(*request), &what, &number);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuStreamAddCallback){.stream = stream, .function = number};
     /* Waited for: a callback that CUDA takes is called, even if work before it fails a moment later. */
     CUresult result = fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         fgv_host_function_drop(number);
+    }
     return result;
 }

@@ -36,8 +36,9 @@ static CUresult append_inline(uint64_t blob, uint64_t offset, const uint8_t *byt
     struct fgv_call call;
     struct fgv_request_blob_append *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), nr_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_blob_append){
         .blob = blob, .offset = offset, .bytes = nr_bytes, .place = 0, .chunk = FGV_NO_CHUNK};
     memcpy(call.payload, bytes, nr_bytes);
@@ -47,14 +48,15 @@ static CUresult append_inline(uint64_t blob, uint64_t offset, const uint8_t *byt
 static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *bytes, uint32_t nr_bytes)
 {
     uint32_t chunk;
-    if (!fgv_chunk_take(&chunk))
+    if (!fgv_chunk_take(&chunk)) {
         return fgv_client_lost();
+    }
     memcpy(fgv_chunk_memory(chunk), bytes, nr_bytes);
     fgv_count(FGV_COUNT_REQUEST_BYTES, nr_bytes);
     fgv_chunk_arm(chunk);
     struct fgv_call call;
     struct fgv_request_blob_append *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_append, sizeof(*request), 0);
-    if (request == NULL) {
+    if (!request) {
         fgv_chunk_give(chunk);
         return call.error;
     }
@@ -73,8 +75,9 @@ static CUresult blob_begin(uint64_t blob, uint64_t nr_bytes)
 {
     struct fgv_call call;
     struct fgv_request_blob_begin *request = fgv_call_begin_anywhere(&call, FGV_CALL_blob_begin, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_blob_begin){.blob = blob, .bytes = nr_bytes};
     return fgv_call_post(&call);
 }
@@ -117,10 +120,12 @@ static CUresult set_measure(const void *image, struct image_set *set)
     enum fgv_image_kind kind;
     size_t nr_bytes;
     CUresult result = fgv_image_bytes(image, &nr_bytes, &kind);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_image_prelinked(image, &set->prelinked, &set->nr_prelinked);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     set->start = fgv_image_start(image);
     set->start_bytes = set->bytes = nr_bytes;
     set->kind = kind;
@@ -152,12 +157,15 @@ static uint32_t capabilities_of_devices(uint32_t capabilities[FGV_FACTS_MAX_DEVI
 static void set_cut(struct image_set *set, const struct fgv_jit_pairs *options)
 {
     uint32_t capabilities[FGV_FACTS_MAX_DEVICES];
-    for (uint32_t i = 0; i < options->nr; i++)
-        if (options->pairs[i][0] == CU_JIT_TARGET)
+    for (uint32_t i = 0; i < options->nr; i++) {
+        if (options->pairs[i][0] == CU_JIT_TARGET) {
             return;
+        }
+    }
     if (set->kind != FGV_IMAGE_FATBIN || set->nr_prelinked > 0 ||
-        !fgv_image_cut(&set->cut, set->start, capabilities, capabilities_of_devices(capabilities)))
+        !fgv_image_cut(&set->cut, set->start, capabilities, capabilities_of_devices(capabilities))) {
         return;
+    }
     set->is_cut = true;
     set->bytes = sizeof(set->cut.header) + set->cut.header.entries_bytes;
 }
@@ -179,18 +187,21 @@ static CUresult set_send(const struct image_set *set, uint64_t *blob)
     static const uint8_t padding[FGV_SET_ALIGNMENT_BYTES] = {0};
     *blob = atomic_fetch_add_explicit(&last_blob, 1, memory_order_relaxed) + 1;
     CUresult result = blob_begin(*blob, set->bytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = set->is_cut ? cut_append(*blob, &set->cut) : blob_append(*blob, 0, set->start, set->start_bytes);
+    }
     uint64_t end = set->start_bytes;
     for (uint32_t i = 0; i < set->nr_prelinked && result == CUDA_SUCCESS; i++) {
         enum fgv_image_kind kind;
         size_t nr_bytes;
         uint64_t offset = fgv_set_offset(end);
         result = fgv_image_bytes(set->prelinked[i], &nr_bytes, &kind);
-        if (result == CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS) {
             result = blob_append(*blob, end, padding, offset - end);
-        if (result == CUDA_SUCCESS)
+        }
+        if (result == CUDA_SUCCESS) {
             result = blob_append(*blob, offset, set->prelinked[i], nr_bytes);
+        }
         end = offset + nr_bytes;
     }
     return result;
@@ -210,14 +221,16 @@ static CUresult load_ask(uint16_t number, const struct fgv_request_cuModuleLoadD
     struct fgv_reply_cuModuleLoadDataEx reply;
     struct fgv_request_cuModuleLoadDataEx *request =
         fgv_call_begin_anywhere(&call, number, sizeof(*request), pairs_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = *values;
     memcpy(call.payload, jit->pairs.pairs, pairs_bytes);
     const bool has_logs = jit->chunk != FGV_NO_CHUNK;
     CUresult result = fgv_call_wait(&call, &reply, has_logs ? sizeof(reply) : 0);
-    if (result != CUDA_SUCCESS || !has_logs)
+    if (result != CUDA_SUCCESS || !has_logs) {
         return result;
+    }
     const struct fgv_jit_said said = {reply.info_bytes, reply.error_bytes, reply.threads_per_block, reply.wall_time};
     fgv_jit_fill(&jit->answers, &said, jit->chunk);
     return (CUresult)reply.verdict;
@@ -227,8 +240,9 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, con
 {
     uint64_t blob;
     CUresult result = fgv_handle_new(kind, handle);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     result = set_send(set, &blob);
     if (result == CUDA_SUCCESS) {
         const struct fgv_request_cuModuleLoadDataEx request = {
@@ -243,10 +257,12 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, con
         result = load_ask(kind == FGV_HANDLE_LIBRARY ? FGV_CALL_cuLibraryLoadData : FGV_CALL_cuModuleLoadDataEx,
                           &request, jit);
     }
-    if (result == CUDA_SUCCESS && fgv_code_make(kind, *handle) == NULL)
+    if (result == CUDA_SUCCESS && !fgv_code_make(kind, *handle)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         fgv_handle_drop(kind, *handle);
+    }
     return result;
 }
 
@@ -256,21 +272,27 @@ CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, const stru
     struct image_set set;
     struct jit jit = {.chunk = FGV_NO_CHUNK};
     CUresult result = fgv_code_allowed(kind);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_jit_take(&jit.answers, &jit.pairs, options->nr, options->options, options->values);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fgv_jit_clear(&jit.answers);
     result = set_measure(image, &set);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_client_await();
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     set_cut(&set, &jit.pairs);
-    if (options->nr == 0)
+    if (options->nr == 0) {
         return load(kind, &set, &jit, handle);
-    if (!fgv_chunk_take(&jit.chunk))
+    }
+    if (!fgv_chunk_take(&jit.chunk)) {
         return fgv_client_lost();
+    }
     result = load(kind, &set, &jit, handle);
     fgv_chunk_give(jit.chunk);
     return result;
@@ -280,13 +302,14 @@ uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     *nr_bytes = 0;
-    if (file < 0)
+    if (file < 0) {
         return NULL;
+    }
     *nr_bytes = SIZE_MAX;
     off_t bytes = lseek(file, 0, SEEK_END);
     uint8_t *content = bytes >= 0 && (uint64_t)bytes < FGV_IMAGE_MAX_BYTES ? malloc((size_t)bytes + 1) : NULL;
     off_t done = 0;
-    while (content != NULL && done < bytes) {
+    while (content && done < bytes) {
         ssize_t got = pread(file, content + done, (size_t)(bytes - done), done);
         if (got <= 0) {
             free(content);
@@ -296,7 +319,7 @@ uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
         done += got;
     }
     close(file);
-    if (content != NULL) {
+    if (content) {
         content[bytes] = 0;
         *nr_bytes = (size_t)bytes;
     }
@@ -306,15 +329,18 @@ uint8_t *fgv_file_read(const char *path, size_t *nr_bytes)
 CUresult fgv_image_load_file(enum fgv_handle_kind kind, const char *path, const struct fgv_jit_options *options,
                              uint64_t *handle)
 {
-    if (path == NULL)
+    if (!path) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = fgv_code_allowed(kind);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     size_t nr_bytes;
     uint8_t *content = fgv_file_read(path, &nr_bytes);
-    if (content == NULL) /* a folder, which seems to have no end, as NVIDIA's driver reads it */
+    if (!content) { /* a folder, which seems to have no end, as NVIDIA's driver reads it */
         return nr_bytes == 0 ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = fgv_image_load(kind, content, options, handle);
     free(content);
     return result;

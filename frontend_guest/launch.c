@@ -2,6 +2,8 @@
  * Launches. What the driver would refuse at once is refused here, from the cached attributes of function and device;
  * the rest is one record in the ring and no waiting: no lock, no system call, no allocation, one look-up.
  */
+#include "launch.h"
+
 #include <string.h>
 
 #include "call.h"
@@ -10,7 +12,6 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "function.h"
-#include "launch.h"
 #include "thread.h"
 
 #define FLAG_COOPERATIVE 1u
@@ -32,11 +33,11 @@ static CUresult function_find(struct launch *launch, CUfunction function)
 {
     uint64_t handle = (uint64_t)(uintptr_t)function;
     launch->function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
-    if (__builtin_expect(launch->function == NULL, 0)) {
+    if (__builtin_expect(!launch->function, 0)) {
         launch->function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
         launch->flags |= FLAG_KERNEL;
     }
-    return launch->function == NULL ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
+    return !launch->function ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
 }
 
 /* The checks, and the codes, of the driver. */
@@ -46,8 +47,9 @@ static CUresult shape_check(const struct launch *launch)
     uint64_t nr_threads = 1;
     for (uint32_t i = 0; i < 3; i++) {
         if (launch->grid[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i] ||
-            launch->block[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i])
+            launch->block[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]) {
             return CUDA_ERROR_INVALID_VALUE; /* zero too */
+        }
         nr_threads *= launch->block[i];
     }
     return nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ? CUDA_ERROR_INVALID_VALUE
@@ -57,8 +59,10 @@ static CUresult shape_check(const struct launch *launch)
 static bool is_cooperative(const struct launch *launch)
 {
     for (uint32_t i = 0; i < launch->nr_attributes; i++) {
-        if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && launch->attributes[i].value.cooperative != 0)
+        if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+            launch->attributes[i].value.cooperative != 0) {
             return true;
+        }
     }
     return (launch->flags & FLAG_COOPERATIVE) != 0;
 }
@@ -81,13 +85,17 @@ static bool is_doubtful(const struct launch *launch)
         const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
                                          attribute->value.clusterDim.z};
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
-            (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+            (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) {
             return true; /* CUDA 13.0 has none of these */
-        if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+        }
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
             return true; /* an attribute of streams */
-        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++)
-            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0)
+        }
+        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++) {
+            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0) {
                 return true;
+            }
+        }
     }
     return false;
 }
@@ -101,8 +109,9 @@ static CUresult cluster_check(const struct launch *launch)
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
             (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 ||
              attribute->value.clusterDim.z > 1) &&
-            device[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] != 1)
+            device[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] != 1) {
             return CUDA_ERROR_NOT_SUPPORTED;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -113,12 +122,14 @@ static CUresult cooperative_check(const struct launch *launch, CUfunction functi
     const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
     const uint32_t *grid = launch->grid, *block = launch->block;
     int nr_blocks = 0;
-    if (!is_cooperative(launch))
+    if (!is_cooperative(launch)) {
         return CUDA_SUCCESS;
+    }
     CUresult result = cuOccupancyMaxActiveBlocksPerMultiprocessor(
         &nr_blocks, function, (int)(block[0] * block[1] * block[2]), launch->shared_bytes);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const uint64_t most = (uint64_t)(uint32_t)nr_blocks * (uint32_t)device[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
     /* A grid has less than 2^31 blocks in x and less than 2^16 in y and z. */
     return (uint64_t)grid[0] * grid[1] * grid[2] > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
@@ -129,14 +140,15 @@ CUresult fgv_extra_read(void **extra, uint32_t wanted_bytes, const void **buffer
     size_t bytes = 0;
     *buffer = NULL;
     for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
             *buffer = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1] != NULL)
+        } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1]) {
             bytes = *(const size_t *)extra[1];
-        else
+        } else {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
-    return wanted_bytes > 0 && (*buffer == NULL || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return wanted_bytes > 0 && (!*buffer || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
@@ -145,12 +157,13 @@ void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, v
         const struct fgv_parameter *parameter = &function->parameters[i];
         uint8_t *place = packed + parameter->offset_bytes;
         /* Nearly all are words; a copy of known length needs no call. */
-        if (parameter->bytes == 8)
+        if (parameter->bytes == 8) {
             memcpy(place, parameters[i], 8);
-        else if (parameter->bytes == 4)
+        } else if (parameter->bytes == 4) {
             memcpy(place, parameters[i], 4);
-        else
+        } else {
             memcpy(place, parameters[i], parameter->bytes);
+        }
     }
 }
 
@@ -158,21 +171,24 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
 {
     const struct fgv_function *function = launch->function;
     const void *buffer = NULL;
-    if (parameters != NULL && extra != NULL)
+    if (parameters && extra) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (extra != NULL) {
+    }
+    if (extra) {
         CUresult result = fgv_extra_read(extra, function->parameter_bytes, &buffer);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
-    } else if (parameters == NULL && function->nr_parameters > 0) {
+        }
+    } else if (!parameters && function->nr_parameters > 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint32_t attribute_bytes = launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
     struct fgv_call call;
     struct fgv_request_cuLaunchKernel *request =
         fgv_call_begin(&call, FGV_CALL_cuLaunchKernel, sizeof(*request), function->parameter_bytes + attribute_bytes);
-    if (__builtin_expect(request == NULL, 0))
+    if (__builtin_expect(!request, 0)) {
         return call.error;
+    }
     request->function = function->handle;
     request->stream = launch->stream;
     memcpy(request->grid, launch->grid, sizeof(request->grid));
@@ -181,12 +197,14 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     request->nr_parameter_bytes = function->parameter_bytes;
     request->flags = launch->flags;
     request->nr_attributes = launch->nr_attributes;
-    if (buffer != NULL)
+    if (buffer) {
         memcpy(call.payload, buffer, function->parameter_bytes);
-    else if (parameters != NULL)
+    } else if (parameters) {
         fgv_parameters_pack(call.payload, function, parameters);
-    if (attribute_bytes != 0)
+    }
+    if (attribute_bytes != 0) {
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
+    }
     /* What may be refused waits for the answer. */
     return __builtin_expect(is_oversized(launch), 0) || __builtin_expect(is_doubtful(launch), 0)
                ? fgv_call_wait(&call, NULL, 0)
@@ -196,19 +214,25 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
 static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
 {
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = function_find(launch, function);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = shape_check(launch);
-    if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0)
+    }
+    if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0) {
         result = cooperative_check(launch, function);
-    if (result == CUDA_SUCCESS && launch->nr_attributes != 0)
+    }
+    if (result == CUDA_SUCCESS && launch->nr_attributes != 0) {
         result = cluster_check(launch);
-    if (__builtin_expect(result != CUDA_SUCCESS, 0))
+    }
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         return result;
+    }
     launch->stream = fgv_stream_wire(stream);
-    if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0))
+    if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     return launch_send(launch, parameters, extra);
 }
 
@@ -235,8 +259,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (config == NULL || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && config->attrs == NULL))
+    if (!config || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                             .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                             .shared_bytes = config->sharedMemBytes,

@@ -40,8 +40,9 @@ static CUresult create(const struct link *link, const struct fgv_jit_pairs *take
     uint32_t pairs_bytes = taken->nr * (uint32_t)sizeof(taken->pairs[0]);
     struct fgv_request_cuLinkCreate_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuLinkCreate_v2, sizeof(*request), pairs_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuLinkCreate_v2){
         .link = handle,
         .nr_options = taken->nr,
@@ -57,14 +58,17 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **
     struct fgv_jit_pairs taken;
     uint64_t handle;
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    struct link *link = stateOut == NULL ? NULL : calloc(1, sizeof(*link));
-    if (link == NULL)
-        return stateOut == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct link *link = !stateOut ? NULL : calloc(1, sizeof(*link));
+    if (!link) {
+        return !stateOut ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = fgv_jit_take(&link->jit, &taken, numOptions, options, optionValues);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_new(FGV_HANDLE_LINK, &handle);
+    }
     if (result != CUDA_SUCCESS) {
         free(link);
         return result;
@@ -85,7 +89,7 @@ static CUresult link_find(CUlinkState state, struct link **link)
 {
     CUresult result = fgv_call_allowed();
     *link = fgv_handle_object(FGV_HANDLE_LINK, (uint64_t)(uintptr_t)state);
-    return result == CUDA_SUCCESS && *link == NULL ? CUDA_ERROR_INVALID_HANDLE : result;
+    return result == CUDA_SUCCESS && !*link ? CUDA_ERROR_INVALID_HANDLE : result;
 }
 
 static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddData_v2 *values,
@@ -96,8 +100,9 @@ static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddD
     uint32_t pairs_bytes = taken->nr * (uint32_t)sizeof(taken->pairs[0]);
     struct fgv_request_cuLinkAddData_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuLinkAddData_v2, sizeof(*request), pairs_bytes + values->name_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = *values;
     memcpy(call.payload, taken->pairs, pairs_bytes);
     memcpy(call.payload + pairs_bytes, name, values->name_bytes);
@@ -112,19 +117,25 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
     struct link *link;
     struct fgv_request_cuLinkAddData_v2 values = {.link = (uint64_t)(uintptr_t)state, .type = (uint32_t)type};
     CUresult result = link_find(state, &link);
-    if (result == CUDA_SUCCESS && (data == NULL || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES))
+    if (result == CUDA_SUCCESS && (!data || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_jit_take(NULL, &taken, numOptions, options, optionValues);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_client_await();
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_blob_send(data, size, &values.blob);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!fgv_chunk_take(&values.chunk))
+    }
+    if (!fgv_chunk_take(&values.chunk)) {
         return fgv_client_lost();
-    name = name == NULL ? "" : name;
+    }
+    name = !name ? "" : name;
     values.name_bytes = (uint32_t)strnlen(name, MAX_NAME_BYTES);
     values.nr_options = taken.nr;
     result = add(link, &values, &taken, name);
@@ -138,13 +149,16 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *pa
     struct link *link;
     size_t nr_bytes;
     CUresult result = link_find(state, &link);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (path == NULL)
+    }
+    if (!path) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint8_t *content = fgv_file_read(path, &nr_bytes);
-    if (content == NULL)
+    if (!content) {
         return CUDA_ERROR_FILE_NOT_FOUND;
+    }
     result = cuLinkAddData_v2(state, type, content, nr_bytes, path, numOptions, options, optionValues);
     free(content);
     return result;
@@ -154,12 +168,14 @@ static CUresult piece_read(uint64_t handle, uint64_t offset, uint8_t *to, uint32
 {
     struct fgv_call call;
     struct fgv_request_link_read *request = fgv_call_begin(&call, FGV_CALL_link_read, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_link_read){.link = handle, .offset = offset, .bytes = nr_bytes, .chunk = chunk};
     CUresult result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         memcpy(to, fgv_chunk_memory(chunk), nr_bytes);
+    }
     return result;
 }
 
@@ -167,8 +183,9 @@ static CUresult piece_read(uint64_t handle, uint64_t offset, uint8_t *to, uint32
 static CUresult image_read(struct link *link, uint64_t handle, uint64_t nr_bytes, uint32_t chunk)
 {
     uint8_t *image = nr_bytes > FGV_IMAGE_MAX_BYTES ? NULL : malloc(nr_bytes + 1);
-    if (image == NULL)
+    if (!image) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < nr_bytes && result == CUDA_SUCCESS;) {
         uint64_t left = nr_bytes - done;
@@ -176,10 +193,11 @@ static CUresult image_read(struct link *link, uint64_t handle, uint64_t nr_bytes
         result = piece_read(handle, done, image + done, part, chunk);
         done += part;
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         link->image = image;
-    else
+    } else {
         free(image);
+    }
     return result;
 }
 
@@ -189,12 +207,14 @@ static CUresult complete(struct link *link, uint64_t handle, uint32_t chunk, siz
     struct fgv_reply_cuLinkComplete reply;
     struct fgv_reply_cuLinkAddData_v2 said = {.reserved = 0};
     struct fgv_request_cuLinkComplete *request = fgv_call_begin(&call, FGV_CALL_cuLinkComplete, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuLinkComplete){.link = handle, .chunk = chunk};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     memcpy(&said, &reply, offsetof(struct fgv_reply_cuLinkAddData_v2, reserved));
     result = answer_take(link, &said, chunk);
     *nr_bytes = reply.image_bytes;
@@ -207,21 +227,27 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
     uint32_t chunk;
     size_t nr_bytes = 0;
     CUresult result = link_find(state, &link);
-    if (result == CUDA_SUCCESS && cubinOut == NULL)
+    if (result == CUDA_SUCCESS && !cubinOut) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_client_await();
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!fgv_chunk_take(&chunk))
+    }
+    if (!fgv_chunk_take(&chunk)) {
         return fgv_client_lost();
+    }
     result = complete(link, (uint64_t)(uintptr_t)state, chunk, &nr_bytes);
     fgv_chunk_give(chunk);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *cubinOut = link->image;
-    if (sizeOut != NULL)
+    if (sizeOut) {
         *sizeOut = nr_bytes;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -229,8 +255,9 @@ void fgv_after_cuLinkDestroy(CUresult result, CUlinkState state)
 {
     (void)result;
     struct link *link = fgv_handle_object(FGV_HANDLE_LINK, (uint64_t)(uintptr_t)state);
-    if (link == NULL)
+    if (!link) {
         return;
+    }
     free(link->image);
     free(link);
 }

@@ -10,8 +10,9 @@
 static struct fgv_context *context_of(enum fgv_handle_kind kind, uint64_t handle)
 {
     const void *object = fgv_handle_object(kind, handle);
-    if (object == NULL)
+    if (!object) {
         return NULL;
+    }
     switch (kind) {
     case FGV_HANDLE_STREAM:
         return ((const struct fgv_stream *)object)->context;
@@ -32,9 +33,10 @@ static struct fgv_context *context_of(enum fgv_handle_kind kind, uint64_t handle
 
 static bool take(struct fgv_context *context)
 {
-    const uint64_t handle = context == NULL ? 0 : fgv_context_handle(context);
-    if (handle == 0)
+    const uint64_t handle = !context ? 0 : fgv_context_handle(context);
+    if (handle == 0) {
         return false;
+    }
     fgv_thread.context = context;
     fgv_thread.current = handle;
     return true;

@@ -20,17 +20,19 @@ static _Atomic unsigned causes_said;
 static unsigned words_read(void)
 {
     unsigned words = atomic_load_explicit(&log_words, memory_order_relaxed);
-    if (words != WORDS_UNREAD)
+    if (words != WORDS_UNREAD) {
         return words;
+    }
     words = WORDS_READ;
     const char *text = getenv("FAIRGV_LOG");
-    if (text != NULL) {
-        if (strstr(text, "off") != NULL)
+    if (text) {
+        if (strstr(text, "off")) {
             words |= WORDS_OFF;
-        else if (strcmp(text, "all") == 0 || strstr(text, ",all") != NULL || strstr(text, "all,") != NULL)
+        } else if (strcmp(text, "all") == 0 || strstr(text, ",all") || strstr(text, "all,")) {
             words |= WORDS_CALLS | WORDS_NAMES;
-        else if (strstr(text, "calls") != NULL)
+        } else if (strstr(text, "calls")) {
             words |= WORDS_CALLS;
+        }
     }
     atomic_store_explicit(&log_words, words, memory_order_relaxed);
     return words;
@@ -41,8 +43,9 @@ static void line_write(const char *format, va_list arguments)
     char line[512] = "fairgv: ";
     size_t length = strlen(line);
     int more = vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
-    if (more < 0)
+    if (more < 0) {
         return;
+    }
     length = strlen(line);
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
@@ -66,10 +69,12 @@ __attribute__((constructor)) static void counting_decide(void)
 
 void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
 {
-    if ((words_read() & WORDS_OFF) != 0)
+    if ((words_read() & WORDS_OFF) != 0) {
         return;
-    if ((atomic_fetch_or_explicit(&causes_said, 1u << cause, memory_order_relaxed) & (1u << cause)) != 0)
+    }
+    if ((atomic_fetch_or_explicit(&causes_said, 1u << cause, memory_order_relaxed) & (1u << cause)) != 0) {
         return;
+    }
     va_list arguments;
     va_start(arguments, format);
     line_write(format, arguments);
@@ -78,8 +83,9 @@ void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
 
 void fgv_log_name(const char *what, const char *name)
 {
-    if ((words_read() & WORDS_NAMES) != 0)
+    if ((words_read() & WORDS_NAMES) != 0) {
         line_print("%s: %.200s", what, name);
+    }
 }
 
 /* Relaxed: they are read once, at the end. */
@@ -96,8 +102,9 @@ static unsigned long long count_read(enum fgv_counter counter)
 
 void fgv_log_counts(void)
 {
-    if ((words_read() & WORDS_CALLS) == 0)
+    if ((words_read() & WORDS_CALLS) == 0) {
         return;
+    }
     line_print("%llu calls, %llu round trips, %llu bytes of requests, %llu bytes to the device, %llu bytes from it, "
                "%llu unknown names",
                count_read(FGV_COUNT_CALLS), count_read(FGV_COUNT_ROUND_TRIPS), count_read(FGV_COUNT_REQUEST_BYTES),

@@ -49,8 +49,9 @@ void fgv_count_add(enum fgv_counter counter, uint64_t amount);
 
 static inline void fgv_count(enum fgv_counter counter, uint64_t amount)
 {
-    if (__builtin_expect(fgv_counting, 0))
+    if (__builtin_expect(fgv_counting, 0)) {
         fgv_count_add(counter, amount);
+    }
 }
 
 void fgv_log_name(const char *what, const char *name); /* under `all`: one line about one name */

@@ -33,10 +33,12 @@ static bool is_managed(uint64_t address, uint64_t bytes)
 static CUresult advise(uint64_t address, uint64_t bytes, CUmem_advise what, CUmemLocation location)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_managed(address, bytes))
+    }
+    if (!is_managed(address, bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&books);
     result = fgv_advice_set(&advice, address, bytes, what, location, (int)fgv_guest.nr_devices);
     pthread_mutex_unlock(&books);
@@ -56,18 +58,21 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise what, CUm
 static CUresult check_stream(CUstream stream)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return fgv_stream_wire(stream) == FGV_STREAM_INVALID ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 static CUresult prefetch(uint64_t address, uint64_t bytes, CUmemLocation location, CUstream stream)
 {
     CUresult result = check_stream(stream);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_managed(address, bytes))
+    }
+    if (!is_managed(address, bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&books);
     result = fgv_advice_prefetched(&advice, address, bytes, location, (int)fgv_guest.nr_devices);
     pthread_mutex_unlock(&books);
@@ -89,10 +94,12 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
                                 size_t count)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_managed(devPtr, count))
+    }
+    if (!is_managed(devPtr, count)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&books);
     result = fgv_advice_get(&advice, devPtr, count, attribute, data, dataSize);
     pthread_mutex_unlock(&books);
@@ -102,11 +109,13 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
 CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
-    if (data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0)
+    if (!data || !dataSizes || !attributes || numAttributes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < numAttributes && result == CUDA_SUCCESS; i++)
+    for (size_t i = 0; i < numAttributes && result == CUDA_SUCCESS; i++) {
         result = cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count);
+    }
     return result;
 }
 
@@ -115,12 +124,14 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
 {
     struct fgv_range range;
     CUresult result = check_stream(hStream);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const bool is_flag = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
     if (!is_flag || !fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_MANAGED || range.address != dptr ||
-        length > range.bytes || (flags == CU_MEM_ATTACH_SINGLE && (hStream == NULL || hStream == CU_STREAM_LEGACY)))
+        length > range.bytes || (flags == CU_MEM_ATTACH_SINGLE && (!hStream || hStream == CU_STREAM_LEGACY))) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -128,8 +139,9 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
 static CUmemLocation place_of(size_t i, const CUmemLocation *places, const size_t *firsts, size_t nr)
 {
     size_t which = 0;
-    while (which + 1 < nr && firsts[which + 1] <= i)
+    while (which + 1 < nr && firsts[which + 1] <= i) {
         which++;
+    }
     return places[which];
 }
 
@@ -137,12 +149,14 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
                                  size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
                                  CUstream hStream)
 {
-    if (dptrs == NULL || sizes == NULL || count == 0 || prefetchLocs == NULL || prefetchLocIdxs == NULL ||
-        numPrefetchLocs == 0 || numPrefetchLocs > count || flags != 0 || prefetchLocIdxs[0] != 0)
+    if (!dptrs || !sizes || count == 0 || !prefetchLocs || !prefetchLocIdxs || numPrefetchLocs == 0 ||
+        numPrefetchLocs > count || flags != 0 || prefetchLocIdxs[0] != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         result = prefetch(dptrs[i], sizes[i], place_of(i, prefetchLocs, prefetchLocIdxs, numPrefetchLocs), hStream);
+    }
     return result;
 }
 
@@ -151,13 +165,17 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
                                 CUstream hStream)
 {
     CUresult result = check_stream(hStream);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (dptrs == NULL || sizes == NULL || count == 0 || flags != 0)
+    }
+    if (!dptrs || !sizes || count == 0 || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (!is_managed(dptrs[i], sizes[i]))
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!is_managed(dptrs[i], sizes[i])) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     return CUDA_SUCCESS;
 }
 

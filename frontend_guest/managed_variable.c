@@ -52,8 +52,9 @@ static uint64_t end_page(const struct variable *variable)
 static bool has_page(uint64_t page)
 {
     const struct variable *variable = variables;
-    while (variable != NULL && (page < first_page(variable) || page >= end_page(variable)))
+    while (variable && (page < first_page(variable) || page >= end_page(variable))) {
         variable = variable->next;
+    }
     return variable != NULL;
 }
 
@@ -62,14 +63,16 @@ static bool pages_change(const struct variable *variable, bool is_given)
 {
     for (uint64_t page = first_page(variable); page < end_page(variable);) {
         uint64_t end = page;
-        while (end < end_page(variable) && !has_page(end))
+        while (end < end_page(variable) && !has_page(end)) {
             end += PAGE_BYTES;
+        }
         void *at = (void *)(uintptr_t)page;
-        if (end > page && !is_given)
+        if (end > page && !is_given) {
             munmap(at, end - page);
-        else if (end > page && mmap(at, end - page, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != at)
+        } else if (end > page && mmap(at, end - page, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != at) {
             return false;
+        }
         page = end > page ? end : page + PAGE_BYTES;
     }
     return true;
@@ -103,10 +106,12 @@ static void merge(const struct variable *variable)
 {
     uint8_t *shadow = shadow_of(variable);
     for (uint64_t i = 0; i < variable->bytes; i++) {
-        if (variable->fresh[i] == variable->known[i])
+        if (variable->fresh[i] == variable->known[i]) {
             continue;
-        if (shadow[i] == variable->known[i])
+        }
+        if (shadow[i] == variable->known[i]) {
             shadow[i] = variable->fresh[i];
+        }
         variable->known[i] = variable->fresh[i];
     }
 }
@@ -114,29 +119,34 @@ static void merge(const struct variable *variable)
 static void send_changes(void)
 {
     bool is_sent = false;
-    for (struct variable *variable = variables; variable != NULL; variable = variable->next) {
-        if (memcmp(shadow_of(variable), variable->known, variable->bytes) == 0)
+    for (struct variable *variable = variables; variable; variable = variable->next) {
+        if (memcmp(shadow_of(variable), variable->known, variable->bytes) == 0) {
             continue;
+        }
         memcpy(variable->known, shadow_of(variable), variable->bytes);
         is_sent |= send(variable) == CUDA_SUCCESS;
     }
-    if (is_sent)
+    if (is_sent) {
         cuStreamSynchronize(stream);
+    }
 }
 
 static void fetch_all(void)
 {
-    for (struct variable *variable = variables; variable != NULL; variable = variable->next)
-        if (fetch(variable) == CUDA_SUCCESS)
+    for (struct variable *variable = variables; variable; variable = variable->next) {
+        if (fetch(variable) == CUDA_SUCCESS) {
             merge(variable);
+        }
+    }
 }
 
 /* ---- when ---- */
 
 static bool is_work(uint16_t call)
 {
-    if (call >= FGV_CALL_cuMemsetD8_v2 && call <= FGV_CALL_cuMemsetD2D32Async)
+    if (call >= FGV_CALL_cuMemsetD8_v2 && call <= FGV_CALL_cuMemsetD2D32Async) {
         return true;
+    }
     switch (call) {
     case FGV_CALL_cuLaunchKernel:
     case FGV_CALL_cuGraphLaunch:
@@ -170,14 +180,17 @@ static bool is_end_of_work(uint16_t call)
 /* Takes the lock if this thread's call is the program's, and calls of our own may be made in its place. */
 static bool enter(void)
 {
-    if (fgv_thread.is_in_variables || atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0)
+    if (fgv_thread.is_in_variables || atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
         return false;
+    }
     fgv_thread.is_in_variables = 1;
     pthread_mutex_lock(&lock);
-    if (stream != NULL && fgv_context_find(fgv_context_public(context)) == NULL)
+    if (stream && !fgv_context_find(fgv_context_public(context))) {
         stream = NULL; /* it went with its context */
-    if (stream == NULL && fgv_thread.current != 0 && cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+    }
+    if (!stream && fgv_thread.current != 0 && cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
         context = fgv_thread.current;
+    }
     return true;
 }
 
@@ -189,9 +202,10 @@ static void leave(void)
 
 void fgv_managed_variables_before(uint16_t call)
 {
-    if (!is_work(call) || !enter())
+    if (!is_work(call) || !enter()) {
         return;
-    if (stream != NULL && context == fgv_thread.current) {
+    }
+    if (stream && context == fgv_thread.current) {
         send_changes();
         is_touched = true;
     }
@@ -200,8 +214,9 @@ void fgv_managed_variables_before(uint16_t call)
 
 void fgv_managed_variables_after(uint16_t call)
 {
-    if (!is_end_of_work(call) || !enter())
+    if (!is_end_of_work(call) || !enter()) {
         return;
+    }
     if (is_touched && context == fgv_thread.current) {
         fetch_all();
         is_touched = false;
@@ -220,8 +235,9 @@ static CUresult ask(uint64_t library, const char *name, uint64_t offset, uint32_
     struct fgv_call call;
     struct fgv_request_cuLibraryGetManaged *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuLibraryGetManaged, sizeof(*request), name_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuLibraryGetManaged){
         .library = library, .offset = offset, .name_bytes = name_bytes, .chunk = chunk};
     memcpy(call.payload, name, name_bytes);
@@ -236,10 +252,12 @@ static CUresult read_all(struct variable *variable, const char *name, uint32_t c
     for (uint64_t done = 0; done < variable->bytes && result == CUDA_SUCCESS;) {
         const uint64_t left = variable->bytes - done;
         const uint64_t part = left < fgv_guest.chunk_bytes ? left : fgv_guest.chunk_bytes;
-        if (done > 0)
+        if (done > 0) {
             result = ask(variable->library, name, done, chunk, &reply);
-        if (result == CUDA_SUCCESS)
+        }
+        if (result == CUDA_SUCCESS) {
             memcpy(variable->known + done, fgv_chunk_memory(chunk), part);
+        }
         done += part;
     }
     return result;
@@ -248,12 +266,15 @@ static CUresult read_all(struct variable *variable, const char *name, uint32_t c
 /* Gives the program the variable at the address that it has on the device. Under the lock. */
 static CUresult add(struct variable *variable, const char *name, uint32_t chunk)
 {
-    for (const struct variable *other = variables; other != NULL; other = other->next)
-        if (other->address == variable->address)
+    for (const struct variable *other = variables; other; other = other->next) {
+        if (other->address == variable->address) {
             return CUDA_ERROR_ALREADY_MAPPED;
+        }
+    }
     CUresult result = read_all(variable, name, chunk);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     if (!pages_change(variable, true)) {
         fgv_log_cause(FGV_CAUSE_MANAGED_VARIABLE, "the address of the __managed__ variable %s is taken in this program",
                       name);
@@ -270,8 +291,9 @@ static CUresult variable_make(uint64_t library, const char *name, const struct f
                               uint32_t chunk)
 {
     struct variable *variable = calloc(1, sizeof(*variable));
-    if (variable == NULL)
+    if (!variable) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *variable = (struct variable){.library = library,
                                   .address = reply->address,
                                   .bytes = reply->bytes,
@@ -279,13 +301,15 @@ static CUresult variable_make(uint64_t library, const char *name, const struct f
                                   .fresh = malloc(reply->bytes + 1)};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    if (variable->known != NULL && variable->fresh != NULL)
+    if (variable->known && variable->fresh) {
         result = add(variable, name, chunk);
+    }
     pthread_mutex_unlock(&lock);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         variable_free(variable);
-    else
+    } else {
         fgv_memory_enter(reply->address, reply->bytes, FGV_MEMORY_GLOBAL, 0, library);
+    }
     return result == CUDA_ERROR_ALREADY_MAPPED ? CUDA_SUCCESS : result;
 }
 
@@ -295,33 +319,42 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
     struct fgv_reply_cuLibraryGetManaged reply;
     uint32_t chunk;
     CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_LIBRARY, (uint64_t)(uintptr_t)library);
-    if (result == CUDA_SUCCESS && (name == NULL || (dptr == NULL && bytes == NULL)))
+    }
+    if (result == CUDA_SUCCESS && (!name || (!dptr && !bytes))) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && *name == '\0')
+    }
+    if (result == CUDA_SUCCESS && *name == '\0') {
         result = CUDA_ERROR_NOT_FOUND;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         result = fgv_client_await();
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!fgv_chunk_take(&chunk))
+    }
+    if (!fgv_chunk_take(&chunk)) {
         return fgv_client_lost();
+    }
     result = ask((uint64_t)(uintptr_t)library, name, 0, chunk, &reply);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = variable_make((uint64_t)(uintptr_t)library, name, &reply, chunk);
+    }
     fgv_chunk_give(chunk);
-    if (result == CUDA_SUCCESS && dptr != NULL)
+    if (result == CUDA_SUCCESS && dptr) {
         *dptr = reply.address;
-    if (result == CUDA_SUCCESS && bytes != NULL)
+    }
+    if (result == CUDA_SUCCESS && bytes) {
         *bytes = reply.bytes;
+    }
     return result;
 }
 
 void fgv_managed_variables_forget(uint64_t library)
 {
     pthread_mutex_lock(&lock);
-    for (struct variable **link = &variables; *link != NULL;) {
+    for (struct variable **link = &variables; *link;) {
         struct variable *variable = *link;
         if (variable->library != library) {
             link = &variable->next;

@@ -30,8 +30,9 @@ CUresult fgv_code_allowed(enum fgv_handle_kind kind)
 struct fgv_code *fgv_code_make(enum fgv_handle_kind kind, uint64_t handle)
 {
     struct fgv_code *code = calloc(1, sizeof(*code));
-    if (code == NULL)
+    if (!code) {
         return NULL;
+    }
     *code = (struct fgv_code){.kind = kind, .handle = handle, .context = fgv_thread.context};
     fgv_handle_set_object(kind, handle, code);
     return code;
@@ -41,22 +42,24 @@ void fgv_code_free(struct fgv_code *code, bool drops)
 {
     fgv_memory_forget_owner(code->handle);
     pthread_mutex_lock(&fgv_code_lock);
-    while (code->functions != NULL) {
+    while (code->functions) {
         struct fgv_function *function = code->functions;
         code->functions = function->next;
         fgv_function_free(function);
     }
     pthread_mutex_unlock(&fgv_code_lock);
-    if (drops)
+    if (drops) {
         fgv_handle_drop(code->kind, code->handle);
+    }
     free(code);
 }
 
 static struct fgv_function *named_find(const struct fgv_code *code, const char *name)
 {
     struct fgv_function *function = code->functions;
-    while (function != NULL && (function->name == NULL || strcmp(function->name, name) != 0))
+    while (function && (!function->name || strcmp(function->name, name) != 0)) {
         function = function->next;
+    }
     return function;
 }
 
@@ -64,24 +67,28 @@ CUresult fgv_code_function(enum fgv_handle_kind kind, uint64_t owner, const char
 {
     enum fgv_handle_kind owner_kind = kind == FGV_HANDLE_KERNEL ? FGV_HANDLE_LIBRARY : FGV_HANDLE_MODULE;
     CUresult result = fgv_code_allowed(owner_kind);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_code *code = fgv_handle_object(owner_kind, owner);
-    if (code == NULL)
+    if (!code) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (name == NULL || handle == NULL)
+    }
+    if (!name || !handle) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&fgv_code_lock);
     struct fgv_function *function = named_find(code, name);
     pthread_mutex_unlock(&fgv_code_lock);
-    if (function == NULL) {
+    if (!function) {
         struct fgv_function *made;
         result = fgv_function_fetch(kind, owner, name, &made);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         pthread_mutex_lock(&fgv_code_lock);
         function = named_find(code, name); /* another thread may have been faster; its handle is the one */
-        if (function == NULL) {
+        if (!function) {
             made->next = code->functions;
             code->functions = function = made;
         } else {
@@ -95,27 +102,33 @@ CUresult fgv_code_function(enum fgv_handle_kind kind, uint64_t owner, const char
 
 CUresult fgv_code_global(uint16_t number, uint64_t owner, const char *name, CUdeviceptr *address, size_t *bytes)
 {
-    size_t name_bytes = name == NULL ? 0 : strlen(name);
-    if (name == NULL)
+    size_t name_bytes = !name ? 0 : strlen(name);
+    if (!name) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES)
+    }
+    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES) {
         return CUDA_ERROR_NOT_FOUND;
+    }
     struct fgv_call call;
     struct fgv_request_cuModuleGetGlobal_v2 *request =
         fgv_call_begin_anywhere(&call, number, sizeof(*request), (uint32_t)name_bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuModuleGetGlobal_v2){.module = owner, .name_bytes = (uint32_t)name_bytes};
     memcpy(call.payload, name, name_bytes);
     struct fgv_reply_cuModuleGetGlobal_v2 reply;
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fgv_memory_enter(reply.address, reply.bytes, FGV_MEMORY_GLOBAL, 0, owner);
-    if (address != NULL)
+    if (address) {
         *address = reply.address;
-    if (bytes != NULL)
+    }
+    if (bytes) {
         *bytes = reply.bytes;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -126,10 +139,11 @@ static CUresult enumerated_take(enum fgv_handle_kind kind, struct fgv_code *code
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < room; i++) {
         struct fgv_function *function = i < count ? fgv_function_make(kind, first + i, code->handle) : NULL;
-        if (function == NULL) {
+        if (!function) {
             fgv_handle_drop(kind, first + i);
-            if (i < count)
+            if (i < count) {
                 result = CUDA_ERROR_OUT_OF_MEMORY;
+            }
             continue;
         }
         fgv_handle_set_object(kind, first + i, function);
@@ -145,30 +159,36 @@ CUresult fgv_code_enumerate(uint16_t number, enum fgv_handle_kind kind, uint64_t
                             uint64_t *handles)
 {
     CUresult result = fgv_code_allowed(kind == FGV_HANDLE_KERNEL ? FGV_HANDLE_LIBRARY : FGV_HANDLE_MODULE);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_code *code =
         fgv_handle_object(kind == FGV_HANDLE_KERNEL ? FGV_HANDLE_LIBRARY : FGV_HANDLE_MODULE, owner);
-    if (code == NULL)
+    if (!code) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (handles == NULL || count == 0)
-        return handles == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
+    if (!handles || count == 0) {
+        return !handles ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
     uint64_t first;
     result = fgv_handle_new_run(kind, count, &first);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_reply_cuModuleEnumerateFunctions reply = {.count = 0};
     struct fgv_request_cuModuleEnumerateFunctions *request =
         fgv_call_begin_anywhere(&call, number, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request =
             (struct fgv_request_cuModuleEnumerateFunctions){.module = owner, .first_handle = first, .count = count};
-    result = request == NULL ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
+    }
+    result = !request ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
     uint32_t nr_given = result != CUDA_SUCCESS ? 0 : reply.count < count ? reply.count : count;
     CUresult taken = enumerated_take(kind, code, first, nr_given, count);
-    for (uint32_t i = 0; i < nr_given; i++)
+    for (uint32_t i = 0; i < nr_given; i++) {
         handles[i] = first + i;
+    }
     return result != CUDA_SUCCESS ? result : taken;
 }
 
@@ -176,15 +196,17 @@ static void forget_module(uint64_t handle, void *object, void *context)
 {
     (void)handle;
     struct fgv_code *code = object;
-    if (code != NULL && code->context == context)
+    if (code && code->context == context) {
         fgv_code_free(code, true);
+    }
 }
 
 static void forget_derived(uint64_t handle, void *object, void *context)
 {
     (void)handle;
-    if (object == NULL)
+    if (!object) {
         return;
+    }
     pthread_mutex_lock(&fgv_code_lock);
     fgv_function_free_derived(object, context);
     pthread_mutex_unlock(&fgv_code_lock);
@@ -200,8 +222,9 @@ void fgv_after_cuModuleUnload(CUresult result, CUmodule hmod)
 {
     (void)result;
     struct fgv_code *code = fgv_handle_object(FGV_HANDLE_MODULE, (uint64_t)(uintptr_t)hmod);
-    if (code != NULL)
+    if (code) {
         fgv_code_free(code, false);
+    }
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -213,12 +236,14 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
                             void **optionValues)
 {
     const struct fgv_jit_options jit = {numOptions, options, optionValues};
-    if (module == NULL)
+    if (!module) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t handle;
     CUresult result = fgv_image_load(FGV_HANDLE_MODULE, image, &jit, &handle);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *module = (CUmodule)(uintptr_t)handle;
+    }
     return result;
 }
 
@@ -229,12 +254,14 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
-    if (module == NULL)
+    if (!module) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t handle;
     CUresult result = fgv_image_load_file(FGV_HANDLE_MODULE, fname, &(struct fgv_jit_options){0}, &handle);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *module = (CUmodule)(uintptr_t)handle;
+    }
     return result;
 }
 
@@ -242,22 +269,27 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     uint64_t handle;
     CUresult result = fgv_code_function(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hmod, name, &handle);
-    if (result == CUDA_ERROR_NOT_FOUND && name[0] == '\0')
+    if (result == CUDA_ERROR_NOT_FOUND && name[0] == '\0') {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && hfunc == NULL)
+    }
+    if (result == CUDA_SUCCESS && !hfunc) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         *hfunc = (CUfunction)(uintptr_t)handle;
+    }
     return result;
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_MODULE, (uint64_t)(uintptr_t)hmod);
-    if (result == CUDA_SUCCESS && dptr == NULL && bytes == NULL)
+    }
+    if (result == CUDA_SUCCESS && !dptr && !bytes) {
         result = CUDA_ERROR_INVALID_VALUE;
+    }
     return result != CUDA_SUCCESS
                ? result
                : fgv_code_global(FGV_CALL_cuModuleGetGlobal_v2, (uint64_t)(uintptr_t)hmod, name, dptr, bytes);
@@ -266,12 +298,14 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (mode == NULL)
+    }
+    if (!mode) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const char *wanted = getenv("CUDA_MODULE_LOADING");
-    *mode = wanted != NULL && strcmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    *mode = wanted && strcmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }
 

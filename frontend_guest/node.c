@@ -16,11 +16,12 @@ int fgv_node_open(const char *prefix, bool (*accepts)(int file), char *path, siz
     for (unsigned i = 0; i < NR_NODES; i++) {
         snprintf(path, path_bytes, "%s%u", prefix, i);
         int file = open(path, O_RDWR | O_CLOEXEC);
-        if (file >= 0 && accepts(file))
+        if (file >= 0 && accepts(file)) {
             return file;
-        if (file >= 0)
+        }
+        if (file >= 0) {
             close(file);
-        else if (errno == EACCES || errno == EPERM) {
+        } else if (errno == EACCES || errno == EPERM) {
             *denied = true;
             return -1;
         }

@@ -21,8 +21,9 @@ static bool answer_known(struct fgv_function *function, uint16_t call, const uin
     for (uint32_t i = 0; i < FGV_NR_OCCUPANCIES && !is_known; i++) {
         const struct fgv_occupancy *kept = &function->occupancies[i];
         is_known = kept->call == call && memcmp(kept->question, question, sizeof(kept->question)) == 0;
-        if (is_known)
+        if (is_known) {
             *answer = kept->answer;
+        }
     }
     pthread_mutex_unlock(&fgv_code_lock);
     return is_known;
@@ -47,10 +48,12 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CU
 {
     struct fgv_function *function;
     CUresult result = function_get(func, &function);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (numBlocks == NULL || blockSize <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+    }
+    if (!numBlocks || blockSize <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const uint16_t number = FGV_CALL_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
     const uint64_t question[3] = {(uint64_t)blockSize, dynamicSMemSize, flags};
     uint64_t answer;
@@ -58,14 +61,16 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CU
         struct fgv_call call;
         struct fgv_request_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags *request =
             fgv_call_begin(&call, number, sizeof(*request), 0);
-        if (request == NULL)
+        if (!request) {
             return call.error;
+        }
         *request = (struct fgv_request_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags){
             .func = function->handle, .blockSize = blockSize, .dynamicSMemSize = dynamicSMemSize, .flags = flags};
         struct fgv_reply_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags reply;
         result = fgv_call_wait(&call, &reply, sizeof(reply));
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         answer = (uint64_t)(uint32_t)reply.numBlocks;
         answer_keep(function, number, question, answer);
     }
@@ -84,10 +89,12 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
 {
     struct fgv_function *function;
     CUresult result = function_get(func, &function);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (dynamicSmemSize == NULL)
+    }
+    if (!dynamicSmemSize) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const uint16_t number = FGV_CALL_cuOccupancyAvailableDynamicSMemPerBlock;
     const uint64_t question[3] = {(uint64_t)numBlocks, (uint64_t)blockSize, 0};
     uint64_t answer;
@@ -95,14 +102,16 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunc
         struct fgv_call call;
         struct fgv_request_cuOccupancyAvailableDynamicSMemPerBlock *request =
             fgv_call_begin(&call, number, sizeof(*request), 0);
-        if (request == NULL)
+        if (!request) {
             return call.error;
+        }
         *request = (struct fgv_request_cuOccupancyAvailableDynamicSMemPerBlock){
             .func = function->handle, .numBlocks = numBlocks, .blockSize = blockSize};
         struct fgv_reply_cuOccupancyAvailableDynamicSMemPerBlock reply;
         result = fgv_call_wait(&call, &reply, sizeof(reply));
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         answer = reply.dynamicSmemSize;
         answer_keep(function, number, question, answer);
     }
@@ -118,29 +127,35 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
 {
     struct fgv_function *function;
     CUresult result = function_get(func, &function);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_function_know(function);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (minGridSize == NULL || blockSize == NULL || blockSizeLimit < 0)
+    }
+    if (!minGridSize || !blockSize || blockSizeLimit < 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
     const int warp = device[CU_DEVICE_ATTRIBUTE_WARP_SIZE] > 0 ? device[CU_DEVICE_ATTRIBUTE_WARP_SIZE] : 32;
     const int most_threads = device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
     int largest = function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
-    if (blockSizeLimit > 0 && blockSizeLimit < largest)
+    if (blockSizeLimit > 0 && blockSizeLimit < largest) {
         largest = blockSizeLimit;
+    }
     int best_threads = 0;
     *blockSize = *minGridSize = 0;
     for (int size = (largest + warp - 1) / warp * warp; size > 0 && best_threads < most_threads; size -= warp) {
         int tried = size < largest ? size : largest;
-        size_t shared_bytes = blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(tried) : dynamicSMemSize;
+        size_t shared_bytes = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(tried) : dynamicSMemSize;
         int nr_blocks;
         result = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&nr_blocks, func, tried, shared_bytes, flags);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
-        if (nr_blocks * tried <= best_threads)
+        }
+        if (nr_blocks * tried <= best_threads) {
             continue;
+        }
         best_threads = nr_blocks * tried;
         *blockSize = tried;
         *minGridSize = nr_blocks * device[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
@@ -168,8 +183,9 @@ _Static_assert(sizeof(struct fgv_reply_cuOccupancyMaxActiveClusters) ==
 static uint64_t mix(uint64_t sum, const void *bytes, size_t nr_bytes)
 {
     const uint8_t *byte = bytes;
-    for (size_t i = 0; i < nr_bytes; i++)
+    for (size_t i = 0; i < nr_bytes; i++) {
         sum = (sum ^ byte[i]) * UINT64_C(0x100000001b3);
+    }
     return sum;
 }
 
@@ -189,11 +205,12 @@ static CUresult clusters(uint16_t number, int *value, CUfunction func, const CUl
 {
     struct fgv_function *function;
     CUresult result = function_get(func, &function);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (value == NULL || config == NULL || config->numAttrs > MAX_ATTRIBUTES ||
-        (config->numAttrs > 0 && config->attrs == NULL))
+    }
+    if (!value || !config || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t question[3], answer;
     clusters_question(config, question);
     if (!answer_known(function, number, question, &answer)) {
@@ -201,8 +218,9 @@ static CUresult clusters(uint16_t number, int *value, CUfunction func, const CUl
         struct fgv_call call;
         struct fgv_request_cuOccupancyMaxActiveClusters *request =
             fgv_call_begin(&call, number, sizeof(*request), attribute_bytes);
-        if (request == NULL)
+        if (!request) {
             return call.error;
+        }
         *request = (struct fgv_request_cuOccupancyMaxActiveClusters){
             .function = function->handle,
             .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -210,12 +228,14 @@ static CUresult clusters(uint16_t number, int *value, CUfunction func, const CUl
             .shared_bytes = config->sharedMemBytes,
             .nr_attributes = config->numAttrs,
         };
-        if (attribute_bytes != 0)
+        if (attribute_bytes != 0) {
             memcpy(call.payload, config->attrs, attribute_bytes);
+        }
         struct fgv_reply_cuOccupancyMaxActiveClusters reply;
         result = fgv_call_wait(&call, &reply, sizeof(reply));
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
         answer = (uint64_t)(uint32_t)reply.value;
         answer_keep(function, number, question, answer);
     }

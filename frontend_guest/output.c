@@ -19,8 +19,9 @@ static void write_all(const uint8_t *bytes, size_t nr_bytes)
 {
     while (nr_bytes > 0) {
         ssize_t written = write(STDOUT_FILENO, bytes, nr_bytes);
-        if (written <= 0)
+        if (written <= 0) {
             return; /* the program's standard output is closed: it is lost, as the program's own words are */
+        }
         bytes += written;
         nr_bytes -= (size_t)written;
     }
@@ -32,12 +33,14 @@ static bool fetch_once(uint32_t chunk)
     struct fgv_call call;
     struct fgv_request_output_fetch *request =
         fgv_call_begin_for(&call, FGV_CALL_output_fetch, sizeof(*request), 0, fgv_thread.current);
-    if (request == NULL)
+    if (!request) {
         return false;
+    }
     *request = (struct fgv_request_output_fetch){.chunk = chunk, .capacity = fgv_guest.chunk_bytes};
     struct fgv_reply_output_fetch reply;
-    if (fgv_call_wait(&call, &reply, sizeof(reply)) != CUDA_SUCCESS || reply.bytes > fgv_guest.chunk_bytes)
+    if (fgv_call_wait(&call, &reply, sizeof(reply)) != CUDA_SUCCESS || reply.bytes > fgv_guest.chunk_bytes) {
         return false;
+    }
     write_all(fgv_chunk_memory(chunk), reply.bytes);
     return reply.more != 0;
 }
@@ -45,15 +48,17 @@ static bool fetch_once(uint32_t chunk)
 void fgv_output_print(void)
 {
     _Atomic uint32_t *pending = &fgv_guest.client->output_pending;
-    if (__builtin_expect(atomic_load_explicit(pending, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(atomic_load_explicit(pending, memory_order_relaxed) == 0, 1)) {
         return;
+    }
     pthread_mutex_lock(&printing);
     if (atomic_exchange_explicit(pending, 0, memory_order_acq_rel) != 0) {
         fflush(stdout);
         uint32_t chunk;
         if (fgv_chunk_take(&chunk)) {
-            while (fetch_once(chunk))
+            while (fetch_once(chunk)) {
                 continue;
+            }
             fgv_chunk_give(chunk);
         }
     }

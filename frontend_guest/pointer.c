@@ -14,8 +14,9 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
     const bool is_device = fgv_memory_is_device(range->kind);
     const bool is_shared = fgv_memory_is_shared(range->kind);
     const bool is_known = is_device || is_shared || range->kind == FGV_MEMORY_REGISTERED;
-    if (!is_known && attribute != CU_POINTER_ATTRIBUTE_IS_MANAGED && attribute != CU_POINTER_ATTRIBUTE_MAPPED)
+    if (!is_known && attribute != CU_POINTER_ATTRIBUTE_IS_MANAGED && attribute != CU_POINTER_ATTRIBUTE_MAPPED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = fgv_context_public(range->context_handle);
@@ -25,13 +26,15 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
             is_device || range->kind == FGV_MEMORY_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        if (!is_device && !is_shared)
+        if (!is_device && !is_shared) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         *(CUdeviceptr *)data = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (is_device)
+        if (is_device) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         *(void **)data = (void *)(uintptr_t)address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -53,7 +56,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(int *)data = range->kind == FGV_MEMORY_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = range->context != NULL ? (int)range->context->ordinal : 0;
+        *(int *)data = range->context ? (int)range->context->ordinal : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -116,12 +119,15 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 {
     struct fgv_range range;
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (data == NULL || !is_attribute(attribute))
+    }
+    if (!data || !is_attribute(attribute)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!fgv_memory_find(ptr, &range))
+    }
+    if (!fgv_memory_find(ptr, &range)) {
         return CUDA_ERROR_INVALID_VALUE; /* whatever is asked about it */
+    }
     return attribute_get(data, attribute, ptr, &range);
 }
 
@@ -130,17 +136,23 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 {
     struct fgv_range range;
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (numAttributes == 0 || attributes == NULL || data == NULL)
+    }
+    if (numAttributes == 0 || !attributes || !data) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < numAttributes; i++)
-        if (data[i] == NULL || !is_attribute(attributes[i]))
+    }
+    for (unsigned i = 0; i < numAttributes; i++) {
+        if (!data[i] || !is_attribute(attributes[i])) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     fgv_memory_find(ptr, &range);
-    for (unsigned i = 0; i < numAttributes; i++)
-        if (attribute_get(data[i], attributes[i], ptr, &range) != CUDA_SUCCESS)
+    for (unsigned i = 0; i < numAttributes; i++) {
+        if (attribute_get(data[i], attributes[i], ptr, &range) != CUDA_SUCCESS) {
             attribute_default(data[i], attributes[i]);
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -149,11 +161,13 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 {
     struct fgv_range range;
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !fgv_memory_find(ptr, &range) ||
-        (!fgv_memory_is_device(range.kind) && range.kind != FGV_MEMORY_MANAGED))
+    }
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !fgv_memory_find(ptr, &range) ||
+        (!fgv_memory_is_device(range.kind) && range.kind != FGV_MEMORY_MANAGED)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     fgv_memory_set_sync(ptr, *(const unsigned int *)value != 0);
     return CUDA_SUCCESS;
 }

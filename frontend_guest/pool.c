@@ -27,8 +27,9 @@ struct fgv_memory_pool *fgv_memory_pool_find(CUmemoryPool pool)
 static CUresult pool_new(const struct fgv_memory_pool *like, uint64_t *handle)
 {
     struct fgv_memory_pool *pool = malloc(sizeof(*pool));
-    if (pool == NULL)
+    if (!pool) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     pool->ordinal = like->ordinal;
     pool->is_default = like->is_default;
     pool->threshold_bytes = 0;
@@ -45,8 +46,9 @@ static CUresult default_pool(uint32_t ordinal, uint64_t *handle)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&books);
-    if (by_default[ordinal] == 0)
+    if (by_default[ordinal] == 0) {
         result = pool_new(&(struct fgv_memory_pool){.ordinal = ordinal, .is_default = true}, &by_default[ordinal]);
+    }
     *handle = by_default[ordinal];
     pthread_mutex_unlock(&books);
     return result;
@@ -56,10 +58,12 @@ static CUresult default_pool(uint32_t ordinal, uint64_t *handle)
 static CUresult check_device(CUdevice dev, const void *pointer)
 {
     CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pointer == NULL)
+    }
+    if (!pointer) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return fgv_device_facts((uint32_t)dev)->attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] == 1
                ? CUDA_SUCCESS
                : CUDA_ERROR_NOT_SUPPORTED;
@@ -77,10 +81,12 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     uint64_t handle = 0;
     CUresult result = check_device(dev, pool_out);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = default_pool((uint32_t)dev, &handle);
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         *pool_out = (CUmemoryPool)(uintptr_t)handle;
+    }
     return result;
 }
 
@@ -93,11 +99,13 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     CUresult result = check_device(dev, pool);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct fgv_memory_pool *found = fgv_memory_pool_find(pool);
-    if (found == NULL || found->ordinal != (uint32_t)dev)
+    if (!found || found->ordinal != (uint32_t)dev) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&books);
     current[dev] = found->is_default ? 0 : handle_of(pool);
     pthread_mutex_unlock(&books);
@@ -108,12 +116,15 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 static CUresult device_of(const CUmemLocation *location, CUmemAllocationType type, CUdevice *dev)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (location == NULL)
+    }
+    if (!location) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    }
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     *dev = location->id;
     return CUDA_SUCCESS;
 }
@@ -142,24 +153,30 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    }
+    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    }
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     result = check_device(poolProps->location.id, pool);
     uint64_t handle;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = pool_new(&(struct fgv_memory_pool){.ordinal = (uint32_t)poolProps->location.id}, &handle);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemPoolCreate *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolCreate, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = (struct fgv_request_cuMemPoolCreate){.handle = handle, .max_bytes = poolProps->maxSize};
-    result = request == NULL ? call.error : fgv_call_wait(&call, NULL, 0);
+    }
+    result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
         *pool = (CUmemoryPool)(uintptr_t)handle;
         return CUDA_SUCCESS;
@@ -173,10 +190,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 static CUresult check_pool(CUmemoryPool pool, struct fgv_memory_pool **found)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *found = fgv_memory_pool_find(pool);
-    return *found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return *found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static uint64_t wire_of(CUmemoryPool pool, const struct fgv_memory_pool *found)
@@ -188,23 +206,28 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (found->is_default)
+    }
+    if (found->is_default) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     fgv_pool_cache_flush(handle_of(pool));
     struct fgv_call call;
     struct fgv_request_cuMemPoolDestroy *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolDestroy, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->pool = handle_of(pool);
     result = fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
-    if (current[found->ordinal] == handle_of(pool))
+    if (current[found->ordinal] == handle_of(pool)) {
         current[found->ordinal] = 0;
+    }
     pthread_mutex_unlock(&books);
     fgv_handle_drop(FGV_HANDLE_MEMORY_POOL, handle_of(pool));
     free(found);
@@ -215,14 +238,16 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fgv_pool_cache_flush(handle_of(pool));
     struct fgv_call call;
     struct fgv_request_cuMemPoolTrimTo *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolTrimTo, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemPoolTrimTo){.pool = wire_of(pool, found), .keep_bytes = minBytesToKeep};
     return fgv_call_wait(&call, NULL, 0);
 }
@@ -241,22 +266,26 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (value == NULL || !is_attribute(attr))
+    }
+    if (!value || !is_attribute(attr)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const uint64_t wanted = is_int(attr) ? (uint64_t)*(const int *)value : *(const cuuint64_t *)value;
     fgv_pool_cache_flush(handle_of(pool));
     struct fgv_call call;
     struct fgv_request_cuMemPoolSetAttribute *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolSetAttribute, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request =
         (struct fgv_request_cuMemPoolSetAttribute){.pool = wire_of(pool, found), .value = wanted, .attribute = attr};
     result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+    if (result == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         found->threshold_bytes = wanted;
+    }
     return result;
 }
 
@@ -264,25 +293,30 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (value == NULL || !is_attribute(attr))
+    }
+    if (!value || !is_attribute(attr)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     fgv_pool_cache_flush(handle_of(pool)); /* what is kept here is free, and counted as such there */
     struct fgv_call call;
     struct fgv_reply_cuMemPoolGetAttribute reply;
     struct fgv_request_cuMemPoolGetAttribute *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemPoolGetAttribute, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemPoolGetAttribute){.pool = wire_of(pool, found), .attribute = attr};
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (is_int(attr))
+    }
+    if (is_int(attr)) {
         *(int *)value = (int)reply.value;
-    else
+    } else {
         *(cuuint64_t *)value = reply.value;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -291,15 +325,19 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(pool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (count > 0 && map == NULL)
+    }
+    if (count > 0 && !map) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || (uint32_t)map[i].location.id != found->ordinal)
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || (uint32_t)map[i].location.id != found->ordinal) {
             return CUDA_ERROR_INVALID_DEVICE;
-        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        }
+        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -308,11 +346,13 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
 {
     struct fgv_memory_pool *found;
     CUresult result = check_pool(memPool, &found);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        fgv_device_check(location->id) != CUDA_SUCCESS)
+    }
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        fgv_device_check(location->id) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *flags =
         (uint32_t)location->id == found->ordinal ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;

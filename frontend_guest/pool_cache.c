@@ -38,11 +38,12 @@ static bool is_same(const struct fgv_pool_place *a, const struct fgv_pool_place 
 static void unlink_block(struct block *block)
 {
     struct block **chain = chain_of(&block->place, block->bytes);
-    *(block->previous != NULL ? &block->previous->next : chain) = block->next;
-    if (block->next != NULL)
+    *(block->previous ? &block->previous->next : chain) = block->next;
+    if (block->next) {
         block->next->previous = block->previous;
-    *(block->newer != NULL ? &block->newer->older : &newest) = block->older;
-    *(block->older != NULL ? &block->older->newer : &oldest) = block->newer;
+    }
+    *(block->newer ? &block->newer->older : &newest) = block->older;
+    *(block->older ? &block->older->newer : &oldest) = block->newer;
     nr_blocks--;
     kept_bytes -= block->bytes;
 }
@@ -52,12 +53,13 @@ static void link_block(struct block *block)
     struct block **chain = chain_of(&block->place, block->bytes);
     block->previous = NULL;
     block->next = *chain;
-    if (*chain != NULL)
+    if (*chain) {
         (*chain)->previous = block;
+    }
     *chain = block;
     block->newer = NULL;
     block->older = newest;
-    *(newest != NULL ? &newest->newer : &oldest) = block;
+    *(newest ? &newest->newer : &oldest) = block;
     newest = block;
     nr_blocks++;
     kept_bytes += block->bytes;
@@ -66,8 +68,9 @@ static void link_block(struct block *block)
 static uint64_t kept_of(uint64_t pool)
 {
     uint64_t bytes = 0;
-    for (const struct block *block = newest; block != NULL; block = block->older)
+    for (const struct block *block = newest; block; block = block->older) {
         bytes += block->place.pool == pool ? block->bytes : 0;
+    }
     return bytes;
 }
 
@@ -75,10 +78,11 @@ static uint64_t kept_of(uint64_t pool)
 static struct block *take_out(bool (*is_wanted)(const struct block *block, uint64_t what), uint64_t what)
 {
     struct block *first = NULL, **last = &first;
-    for (struct block *block = oldest, *newer; block != NULL; block = newer) {
+    for (struct block *block = oldest, *newer; block; block = newer) {
         newer = block->newer;
-        if (!is_wanted(block, what))
+        if (!is_wanted(block, what)) {
             continue;
+        }
         unlink_block(block);
         block->next = NULL;
         *last = block;
@@ -90,12 +94,12 @@ static struct block *take_out(bool (*is_wanted)(const struct block *block, uint6
 /* Without the lock: frees them where they were freed, and forgets them. */
 static void post_all(struct block *block)
 {
-    while (block != NULL) {
+    while (block) {
         struct block *next = block->next;
         struct fgv_call call;
         struct fgv_request_cuMemFreeAsync *request =
             fgv_call_begin_for(&call, FGV_CALL_cuMemFreeAsync, sizeof(*request), 0, block->place.context);
-        if (request != NULL) {
+        if (request) {
             *request = (struct fgv_request_cuMemFreeAsync){.address = block->address, .stream = block->place.stream};
             fgv_call_post(&call);
         }
@@ -108,13 +112,16 @@ bool fgv_pool_cache_take(const struct fgv_pool_place *place, uint64_t bytes, uin
 {
     pthread_mutex_lock(&books);
     struct block *block = *chain_of(place, bytes);
-    while (block != NULL && (block->bytes != bytes || !is_same(&block->place, place)))
+    while (block && (block->bytes != bytes || !is_same(&block->place, place))) {
         block = block->next;
-    if (block != NULL)
+    }
+    if (block) {
         unlink_block(block);
+    }
     pthread_mutex_unlock(&books);
-    if (block == NULL)
+    if (!block) {
         return false;
+    }
     *address = block->address;
     free(block);
     return true;
@@ -125,12 +132,13 @@ bool fgv_pool_cache_give(const struct fgv_pool_place *place, uint64_t bytes, uin
 {
     struct block *block = bytes <= threshold_bytes && bytes <= limit_bytes ? malloc(sizeof(*block)) : NULL;
     struct block *displaced = NULL;
-    if (block == NULL)
+    if (!block) {
         return false;
+    }
     *block = (struct block){.place = *place, .bytes = bytes, .address = address};
     pthread_mutex_lock(&books);
-    while (oldest != NULL && (nr_blocks == MAX_BLOCKS || kept_bytes > limit_bytes - bytes ||
-                              (threshold_bytes < limit_bytes && kept_of(place->pool) > threshold_bytes - bytes))) {
+    while (oldest && (nr_blocks == MAX_BLOCKS || kept_bytes > limit_bytes - bytes ||
+                      (threshold_bytes < limit_bytes && kept_of(place->pool) > threshold_bytes - bytes))) {
         struct block *last = oldest;
         unlink_block(last);
         last->next = displaced;
@@ -180,7 +188,7 @@ void fgv_pool_cache_flush_stream(uint64_t stream)
 void fgv_pool_cache_forget_context(uint64_t context)
 {
     struct block *block = take_out_locked(is_of_context, context);
-    while (block != NULL) {
+    while (block) {
         struct block *next = block->next;
         free(block);
         block = next;

@@ -30,8 +30,9 @@ static CUresult ask(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_
     struct fgv_reply_cuMemAllocFromPoolAsync reply;
     struct fgv_request_cuMemAllocFromPoolAsync *request =
         fgv_call_begin(&call, FGV_CALL_cuMemAllocFromPoolAsync, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemAllocFromPoolAsync){.pool = pool_wire, .stream = stream, .bytes = bytes};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     *address = result == CUDA_SUCCESS ? reply.address : 0;
@@ -45,8 +46,9 @@ static CUresult ask_in_order(uint64_t pool_wire, uint64_t stream, uint64_t bytes
     fgv_pool_cache_flush(0);
     struct fgv_request_pool_allocate_in_order *request =
         fgv_call_begin(&call, FGV_CALL_pool_allocate_in_order, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_pool_allocate_in_order){.pool = pool_wire, .stream = stream, .bytes = bytes};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     *address = result == CUDA_SUCCESS ? reply.address : 0;
@@ -56,14 +58,17 @@ static CUresult ask_in_order(uint64_t pool_wire, uint64_t stream, uint64_t bytes
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const struct fgv_memory_pool *found = fgv_memory_pool_find(pool);
     const uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == NULL || found == NULL)
+    }
+    if (!dptr || !found) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (bytesize == 0) {
         *dptr = 0;
         return CUDA_SUCCESS;
@@ -75,14 +80,17 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     if (found->threshold_bytes == 0 || is_a_node || !fgv_pool_cache_take(&place, bytesize, &address)) {
         const uint64_t wire = found->is_default ? 0 : handle;
         result = ask(wire, stream, bytesize, &address);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_a_node)
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_a_node) {
             result = ask_in_order(wire, stream, bytesize, &address);
-        if (result != CUDA_SUCCESS)
+        }
+        if (result != CUDA_SUCCESS) {
             return result;
+        }
     }
     if (!fgv_memory_enter(address, bytesize, is_a_node ? FGV_MEMORY_GRAPH : FGV_MEMORY_POOLED, 0,
-                          is_a_node ? 0 : handle))
+                          is_a_node ? 0 : handle)) {
         return CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps it until the context ends */
+    }
     *dptr = address;
     return CUDA_SUCCESS;
 }
@@ -92,16 +100,18 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
     CUmemoryPool pool;
     struct fgv_context *context;
     CUresult result = fgv_context_current(&context);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_memory_pool_current(context->ordinal, &pool);
+    }
     return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream) : result;
 }
 
 static bool keep(const struct fgv_range *range, uint64_t stream, CUstream hStream)
 {
     const struct fgv_memory_pool *pool = fgv_memory_pool_find((CUmemoryPool)(uintptr_t)range->owner);
-    if (pool == NULL || pool->threshold_bytes == 0 || is_captured(hStream))
+    if (!pool || pool->threshold_bytes == 0 || is_captured(hStream)) {
         return false;
+    }
     const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};
     return fgv_pool_cache_give(&place, range->bytes, range->address, pool->threshold_bytes,
                                fgv_device_facts(pool->ordinal)->total_bytes / KEPT_PART);
@@ -113,25 +123,33 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     struct fgv_range range;
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID)
+    if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!fgv_memory_find(dptr, &range) || range.address != dptr)
+    }
+    if (!fgv_memory_find(dptr, &range) || range.address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind == FGV_MEMORY_DEVICE)
+    }
+    if (range.kind == FGV_MEMORY_DEVICE) {
         return cuMemFree_v2(dptr);
-    if (is_captured(hStream) && range.kind != FGV_MEMORY_GRAPH)
+    }
+    if (is_captured(hStream) && range.kind != FGV_MEMORY_GRAPH) {
         return CUDA_ERROR_INVALID_VALUE; /* a graph frees what graphs allocate */
-    if (range.kind != FGV_MEMORY_GRAPH && !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range))
+    }
+    if (range.kind != FGV_MEMORY_GRAPH && !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (range.kind != FGV_MEMORY_GRAPH && keep(&range, stream, hStream))
+    }
+    if (range.kind != FGV_MEMORY_GRAPH && keep(&range, stream, hStream)) {
         return CUDA_SUCCESS;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemFreeAsync *request = fgv_call_begin(&call, FGV_CALL_cuMemFreeAsync, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemFreeAsync){.address = dptr, .stream = stream};
     return range.kind == FGV_MEMORY_GRAPH ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
 }

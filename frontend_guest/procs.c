@@ -9,14 +9,16 @@
 
 static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t flags, int *status)
 {
-    if (symbol == NULL || pfn == NULL)
+    if (!symbol || !pfn) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if ((flags & ~known) != 0)
+    if ((flags & ~known) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     fgv_proc proc = fgv_proc_find(symbol, version, flags, status);
     *pfn = (void *)fgv_trace_proc(proc);
-    if (proc == NULL) {
+    if (!proc) {
         fgv_trace_missing(symbol, version, flags);
         fgv_count(FGV_COUNT_REFUSED_LOOKUPS, 1);
         fgv_log_name("no such call", symbol);
@@ -36,7 +38,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 {
     int status = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = find(symbol, pfn, cudaVersion, flags, &status);
-    if (result == CUDA_SUCCESS && symbolStatus != NULL)
+    if (result == CUDA_SUCCESS && symbolStatus) {
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
+    }
     return result;
 }

@@ -20,10 +20,11 @@ static size_t first_after(uint64_t address)
     size_t low = 0, high = nr_ranges;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ranges[middle].address <= address)
+        if (ranges[middle].address <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -39,11 +40,13 @@ bool fgv_memory_find(uint64_t address, struct fgv_range *range)
     pthread_mutex_lock(&books);
     size_t index = first_after(address);
     bool is_found = index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes;
-    if (is_found)
+    if (is_found) {
         *range = ranges[index - 1];
+    }
     pthread_mutex_unlock(&books);
-    if (!is_found)
+    if (!is_found) {
         *range = (struct fgv_range){.kind = FGV_MEMORY_PAGEABLE};
+    }
     return is_found;
 }
 
@@ -53,8 +56,9 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
     for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
         const struct fgv_range *range = &ranges[index - 1];
         uint64_t offset = address - range->address; /* huge when the range begins behind the address */
-        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED)
+        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
             break;
+        }
         uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
         address += part;
         bytes -= part;
@@ -68,10 +72,12 @@ static void displace(uint64_t address, uint64_t bytes)
 {
     size_t index = first_after(address);
     while (index > 0 && ranges[index - 1].kind == FGV_MEMORY_GRAPH &&
-           address - ranges[index - 1].address < ranges[index - 1].bytes)
+           address - ranges[index - 1].address < ranges[index - 1].bytes) {
         remove_at(--index);
-    while (index < nr_ranges && ranges[index].kind == FGV_MEMORY_GRAPH && ranges[index].address - address < bytes)
+    }
+    while (index < nr_ranges && ranges[index].kind == FGV_MEMORY_GRAPH && ranges[index].address - address < bytes) {
         remove_at(index);
+    }
 }
 
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner)
@@ -80,8 +86,9 @@ bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kin
     pthread_mutex_lock(&books);
     displace(address, bytes);
     size_t index = first_after(address);
-    if (index > 0 && ranges[index - 1].address == address)
+    if (index > 0 && ranges[index - 1].address == address) {
         remove_at(--index);
+    }
     if (nr_ranges == room) {
         size_t more = room == 0 ? 64 : room * 2;
         struct fgv_range *grown = realloc(ranges, more * sizeof(*ranges));
@@ -126,10 +133,11 @@ static void forget(const struct fgv_context *context, uint64_t owner)
     size_t kept = 0;
     for (size_t i = 0; i < nr_ranges; i++) {
         const bool outlives = ranges[i].kind == FGV_MEMORY_REGISTERED || ranges[i].kind == FGV_MEMORY_MAPPED;
-        bool is_gone = context != NULL ? ranges[i].context == context && !outlives
-                                       : ranges[i].kind == FGV_MEMORY_GLOBAL && ranges[i].owner == owner;
-        if (!is_gone)
+        bool is_gone = context ? ranges[i].context == context && !outlives
+                               : ranges[i].kind == FGV_MEMORY_GLOBAL && ranges[i].owner == owner;
+        if (!is_gone) {
             ranges[kept++] = ranges[i];
+        }
     }
     nr_ranges = kept;
     pthread_mutex_unlock(&books);
@@ -151,8 +159,9 @@ bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range 
     pthread_mutex_lock(&books);
     for (size_t i = 0; i < nr_ranges && !is_found; i++) {
         is_found = ranges[i].context == context && fgv_memory_is_shared(ranges[i].kind);
-        if (is_found)
+        if (is_found) {
             *range = ranges[i];
+        }
     }
     pthread_mutex_unlock(&books);
     return is_found;
@@ -162,9 +171,10 @@ bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&books);
     bool overlaps = false;
-    for (size_t i = 0; i < nr_ranges && ranges[i].address < address + bytes; i++)
+    for (size_t i = 0; i < nr_ranges && ranges[i].address < address + bytes; i++) {
         overlaps =
             overlaps || (ranges[i].kind == FGV_MEMORY_REGISTERED && address < ranges[i].address + ranges[i].bytes);
+    }
     pthread_mutex_unlock(&books);
     return overlaps;
 }
@@ -174,8 +184,9 @@ static bool is_filled(uint64_t address, uint64_t bytes)
 {
     for (size_t i = first_after(address); bytes > 0; i++) {
         if (i == 0 || i > nr_ranges || ranges[i - 1].kind != FGV_MEMORY_MAPPED || ranges[i - 1].address != address ||
-            ranges[i - 1].bytes > bytes)
+            ranges[i - 1].bytes > bytes) {
             return false;
+        }
         address += ranges[i - 1].bytes;
         bytes -= ranges[i - 1].bytes;
     }
@@ -188,7 +199,7 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
     pthread_mutex_lock(&books);
     for (size_t i = first_after(address); bytes > 0 && is_mapped; i++) {
         const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
-        is_mapped = range != NULL && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
+        is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
         if (is_mapped) {
             uint64_t part = range->bytes - (address - range->address);
             part = part < bytes ? part : bytes;
@@ -232,7 +243,8 @@ void fgv_memory_set_sync(uint64_t address, bool is_sync)
 {
     pthread_mutex_lock(&books);
     size_t index = first_after(address);
-    if (index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes)
+    if (index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes) {
         ranges[index - 1].is_sync_memops = is_sync;
+    }
     pthread_mutex_unlock(&books);
 }

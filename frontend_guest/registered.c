@@ -26,8 +26,9 @@ static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes)
 {
     uint64_t offset = heap - (uint64_t)(uintptr_t)fgv_guest.region.base;
     int file = fgv_window_reopen(&offset);
-    if (file < 0)
+    if (file < 0) {
         return false;
+    }
     void *at = (void *)(uintptr_t)address;
     void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
     close(file);
@@ -38,25 +39,30 @@ bool fgv_registered_restore(uint64_t address, uint64_t bytes)
 {
     void *at = (void *)(uintptr_t)address;
     void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED)
+    if (own == MAP_FAILED) {
         return false;
+    }
     memcpy(own, at, bytes);
-    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at)
+    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
         return false;
+    }
     struct fgv_range range;
-    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED)
+    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
         fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
+    }
     return true;
 }
 
 static CUresult make_reachable(struct fgv_range *range)
 {
-    if ((range->address | range->bytes) % FGV_PAGE_BYTES != 0)
+    if ((range->address | range->bytes) % FGV_PAGE_BYTES != 0) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     void *memory;
     CUresult result = cuMemHostAlloc(&memory, range->bytes, CU_MEMHOSTALLOC_PORTABLE);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const uint64_t heap = (uint64_t)(uintptr_t)memory;
     memcpy(memory, (const void *)(uintptr_t)range->address, range->bytes);
     if (!pages_replace(range->address, heap, range->bytes)) {
@@ -73,8 +79,9 @@ static CUresult make_reachable(struct fgv_range *range)
 CUresult fgv_registered_pointer(struct fgv_range *range, uint64_t address, CUdeviceptr *pointer)
 {
     CUresult result = range->owner != 0 ? CUDA_SUCCESS : make_reachable(range);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pointer = range->owner + (address - range->address);
+    }
     return result;
 }
 
@@ -84,19 +91,25 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                            CU_MEMHOSTREGISTER_READ_ONLY;
     struct fgv_range range;
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (fgv_capture_forbids())
+    }
+    if (fgv_capture_forbids()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     uint64_t address = (uint64_t)(uintptr_t)p;
-    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address)
+    if (!p || bytesize == 0 || (Flags & ~known) != 0 || bytesize > UINT64_MAX - address) {
         return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    }
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) {
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED)
+    }
+    if (fgv_memory_find(address, &range) && range.kind != FGV_MEMORY_REGISTERED) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (fgv_memory_overlaps_registered(address, bytesize))
+    }
+    if (fgv_memory_overlaps_registered(address, bytesize)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
     return fgv_memory_enter(address, bytesize, FGV_MEMORY_REGISTERED, Flags, 0) ? CUDA_SUCCESS
                                                                                 : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -107,19 +120,26 @@ CUresult cuMemHostUnregister(void *p)
     const uint64_t address = (uint64_t)(uintptr_t)p;
     const bool is_known = fgv_memory_find(address, &range);
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_ERROR_INVALID_CONTEXT && p != NULL && !is_known)
+    if (result == CUDA_ERROR_INVALID_CONTEXT && p && !is_known) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (fgv_capture_forbids())
+    }
+    if (fgv_capture_forbids()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (p == NULL || (is_known && range.kind != FGV_MEMORY_REGISTERED))
+    }
+    if (!p || (is_known && range.kind != FGV_MEMORY_REGISTERED)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_known || range.address != address)
+    }
+    if (!is_known || range.address != address) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (range.owner != 0)
+    }
+    if (range.owner != 0) {
         result = cuMemFreeHost((void *)(uintptr_t)range.owner); /* and with it the pages come back */
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         fgv_memory_remove(address, FGV_MEMORY_REGISTERED, &range);
+    }
     return result;
 }

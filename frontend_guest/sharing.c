@@ -8,33 +8,34 @@
 static CUresult refuse(bool is_argument_bad)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     return is_argument_bad ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-    return refuse(pHandle == NULL || event == NULL);
+    return refuse(!pHandle || !event);
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
     (void)handle;
-    return refuse(phEvent == NULL);
+    return refuse(!phEvent);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     (void)dptr;
-    return refuse(pHandle == NULL);
+    return refuse(!pHandle);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     (void)handle;
     (void)Flags;
-    return refuse(pdptr == NULL);
+    return refuse(!pdptr);
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
@@ -53,7 +54,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 {
     (void)handle;
     (void)handleType;
-    return refuse(shareableHandle == NULL || flags != 0);
+    return refuse(!shareableHandle || flags != 0);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -61,7 +62,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
     (void)osHandle;
     (void)shHandleType;
-    return refuse(handle == NULL);
+    return refuse(!handle);
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
@@ -70,14 +71,14 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
     (void)dptr;
     (void)handleType;
     (void)flags;
-    return refuse(handle == NULL || size == 0);
+    return refuse(!handle || size == 0);
 }
 
 CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
                                           unsigned long long flags)
 {
     (void)handleType;
-    return refuse(handle_out == NULL || pool == NULL || flags != 0);
+    return refuse(!handle_out || !pool || flags != 0);
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType,
@@ -85,15 +86,15 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
 {
     (void)handle;
     (void)handleType;
-    return refuse(pool_out == NULL || flags != 0);
+    return refuse(!pool_out || flags != 0);
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-    return refuse(shareData_out == NULL || ptr == 0);
+    return refuse(!shareData_out || ptr == 0);
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-    return refuse(ptr_out == NULL || pool == NULL || shareData == NULL);
+    return refuse(!ptr_out || !pool || !shareData);
 }

@@ -28,8 +28,9 @@ static struct fgv_stream legacy = {
 static void record_free(uint64_t handle, struct fgv_stream *record)
 {
     fgv_capture_forget(handle);
-    if (record == NULL)
+    if (!record) {
         return;
+    }
     free(record->captured);
     free(record->captured_edges);
     free(record);
@@ -38,8 +39,9 @@ static void record_free(uint64_t handle, struct fgv_stream *record)
 static void record_make(uint64_t handle, uint32_t flags, int priority)
 {
     struct fgv_stream *record = malloc(sizeof(*record));
-    if (record == NULL)
+    if (!record) {
         return; /* questions about the stream are then answered with CUDA_ERROR_INVALID_HANDLE */
+    }
     *record = (struct fgv_stream){.context = fgv_thread.context,
                                   .context_handle = fgv_thread.current,
                                   .id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1,
@@ -52,8 +54,9 @@ static void record_make(uint64_t handle, uint32_t flags, int priority)
 static int priority_bound(int priority)
 {
     const struct fgv_device_facts *facts = fgv_device_facts(fgv_thread.context->ordinal);
-    if (priority < facts->greatest_priority)
+    if (priority < facts->greatest_priority) {
         return facts->greatest_priority;
+    }
     return priority > facts->least_priority ? facts->least_priority : priority;
 }
 
@@ -74,16 +77,19 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     const uint64_t handle = (uint64_t)(uintptr_t)hStream;
     CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = fgv_handle_check(FGV_HANDLE_STREAM, handle);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fgv_pool_cache_flush_stream(handle);
     struct fgv_call call;
     struct fgv_request_cuStreamDestroy_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->hStream = handle;
     result = fgv_call_post(&call);
     record_free(handle, fgv_handle_object(FGV_HANDLE_STREAM, handle));
@@ -94,15 +100,18 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 static uint64_t own_stream(void)
 {
     struct fgv_thread_more *more = fgv_thread_more();
-    if (more == NULL || fgv_call_allowed() != CUDA_SUCCESS)
+    if (!more || fgv_call_allowed() != CUDA_SUCCESS) {
         return 0; /* the call that asks finds the same error and tells it */
+    }
     if (more->stream != 0 && more->stream_context == fgv_thread.current &&
-        fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS)
+        fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
         return more->stream;
+    }
     fgv_stream_thread_ends(); /* that of another context */
     CUstream made;
-    if (cuStreamCreate(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
+    if (cuStreamCreate(&made, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
         return FGV_STREAM_INVALID;
+    }
     more->stream = (uint64_t)(uintptr_t)made;
     more->stream_context = fgv_thread.current;
     return more->stream;
@@ -110,26 +119,29 @@ static uint64_t own_stream(void)
 
 uint64_t fgv_stream_wire(CUstream stream)
 {
-    if (stream == NULL || stream == CU_STREAM_LEGACY)
+    if (!stream || stream == CU_STREAM_LEGACY) {
         return 0;
-    if (stream == CU_STREAM_PER_THREAD)
+    }
+    if (stream == CU_STREAM_PER_THREAD) {
         return own_stream();
+    }
     uint64_t handle = (uint64_t)(uintptr_t)stream;
-    return fgv_handle_entry(FGV_HANDLE_STREAM, handle) != NULL ? handle : FGV_STREAM_INVALID;
+    return fgv_handle_entry(FGV_HANDLE_STREAM, handle) ? handle : FGV_STREAM_INVALID;
 }
 
 void fgv_stream_thread_ends(void)
 {
     struct fgv_thread_more *more = fgv_thread.more;
-    if (more == NULL || more->stream == 0)
+    if (!more || more->stream == 0) {
         return;
+    }
     struct fgv_stream *record = fgv_handle_object(FGV_HANDLE_STREAM, more->stream);
     if (fgv_handle_check(FGV_HANDLE_STREAM, more->stream) == CUDA_SUCCESS) {
         fgv_pool_cache_flush_stream(more->stream);
         struct fgv_call call;
         struct fgv_request_cuStreamDestroy_v2 *request =
             fgv_call_begin_for(&call, FGV_CALL_cuStreamDestroy_v2, sizeof(*request), 0, more->stream_context);
-        if (request != NULL) {
+        if (request) {
             request->hStream = more->stream;
             fgv_call_post(&call);
         }
@@ -142,8 +154,9 @@ void fgv_stream_thread_ends(void)
 static void forget(uint64_t handle, void *object, void *context)
 {
     struct fgv_stream *record = object;
-    if (record == NULL || record->context != context)
+    if (!record || record->context != context) {
         return;
+    }
     fgv_handle_drop(FGV_HANDLE_STREAM, handle);
     record_free(handle, record);
 }
@@ -157,7 +170,7 @@ CUresult fgv_stream_find(CUstream stream, struct fgv_stream **record)
 {
     uint64_t handle = fgv_stream_wire(stream);
     *record = handle == 0 ? &legacy : fgv_handle_object(FGV_HANDLE_STREAM, handle);
-    return handle == FGV_STREAM_INVALID || *record == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    return handle == FGV_STREAM_INVALID || !*record ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 /* For questions: initialised, a context is current, the stream is one. */
@@ -171,10 +184,12 @@ CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {
     struct fgv_stream *record;
     CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (priority == NULL)
+    }
+    if (!priority) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *priority = record->priority;
     return CUDA_SUCCESS;
 }
@@ -183,10 +198,12 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     struct fgv_stream *record;
     CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags == NULL)
+    }
+    if (!flags) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *flags = record->flags;
     return CUDA_SUCCESS;
 }
@@ -195,10 +212,12 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
     struct fgv_stream *record;
     CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (streamId == NULL)
+    }
+    if (!streamId) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *streamId = record->id;
     return CUDA_SUCCESS;
 }
@@ -207,18 +226,21 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     struct fgv_stream *record;
     CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pctx == NULL)
+    }
+    if (!pctx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pctx = fgv_context_public(record == &legacy ? fgv_thread.current : record->context_handle);
     return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    if (pGreenCtx == NULL)
+    if (!pGreenCtx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pGreenCtx = NULL;
     return cuStreamGetCtx(hStream, pCtx);
 }
@@ -227,10 +249,12 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     struct fgv_stream *record;
     CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (device == NULL)
+    }
+    if (!device) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
     return CUDA_SUCCESS;
 }

@@ -30,19 +30,23 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
                                unsigned int flags)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t wire = fgv_stream_wire(stream);
-    if (wire == FGV_STREAM_INVALID)
+    if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (count == 0 || count > MAX_OPERATIONS || paramArray == NULL || flags != 0)
+    }
+    if (count == 0 || count > MAX_OPERATIONS || !paramArray || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const uint32_t bytes = count * (uint32_t)sizeof(*paramArray);
     struct fgv_call call;
     struct fgv_request_cuStreamBatchMemOp_v2 *request =
         fgv_call_begin(&call, FGV_CALL_cuStreamBatchMemOp_v2, sizeof(*request), bytes);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuStreamBatchMemOp_v2){.stream = wire, .count = count};
     memcpy(call.payload, paramArray, bytes);
     return fgv_call_post(&call);

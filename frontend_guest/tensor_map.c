@@ -28,8 +28,9 @@ static struct kept *place_of(uint16_t call, const void *question, uint32_t bytes
 {
     const uint8_t *at = question;
     uint64_t hash = call;
-    for (uint32_t i = 0; i < bytes; i++)
+    for (uint32_t i = 0; i < bytes; i++) {
         hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    }
     return &kept[(hash >> 32) % NR_KEPT];
 }
 
@@ -38,8 +39,9 @@ static bool recall(uint16_t call, const void *question, uint32_t bytes, CUtensor
     pthread_mutex_lock(&books);
     const struct kept *one = place_of(call, question, bytes);
     const bool is_kept = one->call == call && memcmp(one->question, question, bytes) == 0;
-    if (is_kept)
+    if (is_kept) {
         *map = one->map;
+    }
     pthread_mutex_unlock(&books);
     return is_kept;
 }
@@ -48,15 +50,18 @@ static CUresult ask(uint16_t call_number, const void *question, uint32_t bytes, 
 {
     struct fgv_call call;
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS || recall(call_number, question, bytes, map))
+    if (result != CUDA_SUCCESS || recall(call_number, question, bytes, map)) {
         return result;
+    }
     void *request = fgv_call_begin_anywhere(&call, call_number, bytes, 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     memcpy(request, question, bytes);
     result = fgv_call_wait(&call, map, sizeof(*map));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
     struct kept *one = place_of(call_number, question, bytes);
     one->call = call_number;
@@ -69,15 +74,15 @@ static CUresult ask(uint16_t call_number, const void *question, uint32_t bytes, 
 static bool is_tensor(const CUtensorMap *map, cuuint32_t rank, cuuint32_t least, const cuuint64_t *dimensions,
                       const cuuint64_t *strides, const cuuint32_t *element_strides)
 {
-    return map != NULL && rank >= least && rank <= MAX_RANK && dimensions != NULL && (strides != NULL || rank == 1) &&
-           element_strides != NULL;
+    return map && rank >= least && rank <= MAX_RANK && dimensions && (strides || rank == 1) && element_strides;
 }
 
 /* memcpy takes no NULL, even of nothing. */
 static void take(void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0)
+    if (bytes > 0) {
         memcpy(to, from, bytes);
+    }
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
@@ -93,8 +98,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tens
                                                           .swizzle = swizzle,
                                                           .l2_promotion = l2Promotion,
                                                           .oob_fill = oobFill};
-    if (!is_tensor(tensorMap, tensorRank, 1, globalDim, globalStrides, elementStrides) || boxDim == NULL)
+    if (!is_tensor(tensorMap, tensorRank, 1, globalDim, globalStrides, elementStrides) || !boxDim) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     take(question.dimensions, globalDim, tensorRank * sizeof(*globalDim));
     take(question.strides, globalStrides, (tensorRank - 1) * sizeof(*globalStrides));
     take(question.box, boxDim, tensorRank * sizeof(*boxDim));
@@ -119,9 +125,10 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType ten
                                                            .swizzle = swizzle,
                                                            .l2_promotion = l2Promotion,
                                                            .oob_fill = oobFill};
-    if (!is_tensor(tensorMap, tensorRank, 3, globalDim, globalStrides, elementStrides) || pixelBoxLowerCorner == NULL ||
-        pixelBoxUpperCorner == NULL)
+    if (!is_tensor(tensorMap, tensorRank, 3, globalDim, globalStrides, elementStrides) || !pixelBoxLowerCorner ||
+        !pixelBoxUpperCorner) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     take(question.dimensions, globalDim, tensorRank * sizeof(*globalDim));
     take(question.strides, globalStrides, (tensorRank - 1) * sizeof(*globalStrides));
     take(question.lower_corner, pixelBoxLowerCorner, (tensorRank - 2) * sizeof(*pixelBoxLowerCorner));
@@ -150,8 +157,9 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType
                                                                .swizzle = swizzle,
                                                                .l2_promotion = l2Promotion,
                                                                .oob_fill = oobFill};
-    if (!is_tensor(tensorMap, tensorRank, 3, globalDim, globalStrides, elementStrides))
+    if (!is_tensor(tensorMap, tensorRank, 3, globalDim, globalStrides, elementStrides)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     take(question.dimensions, globalDim, tensorRank * sizeof(*globalDim));
     take(question.strides, globalStrides, (tensorRank - 1) * sizeof(*globalStrides));
     take(question.element_strides, elementStrides, tensorRank * sizeof(*elementStrides));
@@ -161,8 +169,9 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType
 CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
     struct fgv_request_cuTensorMapReplaceAddress question = {.address = (uint64_t)(uintptr_t)globalAddress};
-    if (tensorMap == NULL)
+    if (!tensorMap) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(question.map, tensorMap, sizeof(question.map));
     return ask(FGV_CALL_cuTensorMapReplaceAddress, &question, sizeof(question), tensorMap);
 }

@@ -46,8 +46,9 @@ static uint32_t chain_of(uint64_t value)
 static struct object **link_of(struct table *table, uint64_t value)
 {
     struct object **link = &table->chains[chain_of(value)];
-    while (*link != NULL && (*link)->value != value)
+    while (*link && (*link)->value != value) {
         link = &(*link)->next;
+    }
     return link;
 }
 
@@ -64,8 +65,9 @@ static bool table_find(struct table *table, uint64_t value, struct object *copy)
 {
     pthread_mutex_lock(&table->lock);
     const struct object *object = *link_of(table, value);
-    if (object != NULL)
+    if (object) {
         *copy = *object;
+    }
     pthread_mutex_unlock(&table->lock);
     return object != NULL;
 }
@@ -75,8 +77,9 @@ static bool table_remove(struct table *table, uint64_t value)
     pthread_mutex_lock(&table->lock);
     struct object **link = link_of(table, value);
     struct object *object = *link;
-    if (object != NULL)
+    if (object) {
         *link = object->next;
+    }
     pthread_mutex_unlock(&table->lock);
     free(object);
     return object != NULL;
@@ -86,7 +89,7 @@ static void table_forget(struct table *table, const struct fgv_context *context)
 {
     pthread_mutex_lock(&table->lock);
     for (uint32_t chain = 0; chain < NR_CHAINS; chain++) {
-        for (struct object **link = &table->chains[chain]; *link != NULL;) {
+        for (struct object **link = &table->chains[chain]; *link;) {
             struct object *object = *link;
             if (object->context == context) {
                 *link = object->next;
@@ -114,7 +117,7 @@ static CUresult fill_resource(struct fgv_request_cuTexObjectCreate *request, con
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
         request->address = (uint64_t)(uintptr_t)resource->res.array.hArray;
-        return fgv_array_find(resource->res.array.hArray) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return fgv_array_find(resource->res.array.hArray) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
         request->address = (uint64_t)(uintptr_t)resource->res.mipmap.hMipmappedArray;
         return fgv_mipmap_exists(resource->res.mipmap.hMipmappedArray) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -138,10 +141,12 @@ static CUresult fill_resource(struct fgv_request_cuTexObjectCreate *request, con
 
 static void fill_texture(struct fgv_request_cuTexObjectCreate *request, const CUDA_TEXTURE_DESC *texture)
 {
-    for (int axis = 0; axis < 3; axis++)
+    for (int axis = 0; axis < 3; axis++) {
         request->address_mode[axis] = (uint32_t)texture->addressMode[axis];
-    for (int channel = 0; channel < 4; channel++)
+    }
+    for (int channel = 0; channel < 4; channel++) {
         request->border_color[channel] = texture->borderColor[channel];
+    }
     request->filter_mode = (uint32_t)texture->filterMode;
     request->flags = texture->flags;
     request->max_anisotropy = texture->maxAnisotropy;
@@ -168,33 +173,40 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
                            const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pTexObject == NULL || pResDesc == NULL || pTexDesc == NULL)
+    }
+    if (!pTexObject || !pResDesc || !pTexDesc) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_request_cuTexObjectCreate filled = {0};
     result = fill_resource(&filled, pResDesc);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fill_texture(&filled, pTexDesc);
-    if (pResViewDesc != NULL)
+    if (pResViewDesc) {
         fill_view(&filled, pResViewDesc);
+    }
     struct object *object = calloc(1, sizeof(*object));
-    if (object == NULL)
+    if (!object) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     object->context = fgv_thread.context;
     object->has_view = pResViewDesc != NULL;
     object->resource = *pResDesc;
     object->texture = *pTexDesc;
-    if (pResViewDesc != NULL)
+    if (pResViewDesc) {
         object->view = *pResViewDesc;
+    }
     struct fgv_call call;
     struct fgv_reply_cuTexObjectCreate reply;
     struct fgv_request_cuTexObjectCreate *request =
         fgv_call_begin(&call, FGV_CALL_cuTexObjectCreate, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         *request = filled;
-    result = request == NULL ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
+    }
+    result = !request ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
     if (result != CUDA_SUCCESS) {
         free(object);
         return result;
@@ -208,24 +220,29 @@ CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pR
 CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (pSurfObject == NULL || pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY)
+    }
+    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (fgv_array_find(pResDesc->res.array.hArray) == NULL)
+    }
+    if (!fgv_array_find(pResDesc->res.array.hArray)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct object *object = calloc(1, sizeof(*object));
-    if (object == NULL)
+    if (!object) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     object->context = fgv_thread.context;
     object->resource = *pResDesc;
     struct fgv_call call;
     struct fgv_reply_cuSurfObjectCreate reply;
     struct fgv_request_cuSurfObjectCreate *request =
         fgv_call_begin(&call, FGV_CALL_cuSurfObjectCreate, sizeof(*request), 0);
-    if (request != NULL)
+    if (request) {
         request->array = (uint64_t)(uintptr_t)pResDesc->res.array.hArray;
-    result = request == NULL ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
+    }
+    result = !request ? call.error : fgv_call_wait(&call, &reply, sizeof(reply));
     if (result != CUDA_SUCCESS) {
         free(object);
         return result;
@@ -242,14 +259,17 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
 static CUresult destroy(struct table *table, uint16_t number, uint64_t value)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || value == 0) /* no object: nothing to do, as with free() */
+    if (result != CUDA_SUCCESS || value == 0) { /* no object: nothing to do, as with free() */
         return result;
-    if (!table_remove(table, value))
+    }
+    if (!table_remove(table, value)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_request_cuTexObjectDestroy *request = fgv_call_begin(&call, number, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->object = value;
     return fgv_call_post(&call);
 }
@@ -272,26 +292,30 @@ CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 static CUresult ask(struct table *table, uint64_t value, const void *answer, struct object *object)
 {
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    return answer != NULL && table_find(table, value, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return answer && table_find(table, value, object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
     struct object object;
     CUresult result = ask(&textures, texObject, pResDesc, &object);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pResDesc = object.resource;
+    }
     return result;
 }
 
 /* Without one there is no colour of it either. */
 static bool has_border(const CUDA_TEXTURE_DESC *texture)
 {
-    for (unsigned i = 0; i < sizeof(texture->addressMode) / sizeof(texture->addressMode[0]); i++)
-        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER)
+    for (unsigned i = 0; i < sizeof(texture->addressMode) / sizeof(texture->addressMode[0]); i++) {
+        if (texture->addressMode[i] == CU_TR_ADDRESS_MODE_BORDER) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -299,11 +323,13 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texO
 {
     struct object object;
     CUresult result = ask(&textures, texObject, pTexDesc, &object);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     *pTexDesc = object.texture;
-    if (!has_border(pTexDesc))
+    if (!has_border(pTexDesc)) {
         memset(pTexDesc->borderColor, 0, sizeof(pTexDesc->borderColor));
+    }
     return CUDA_SUCCESS;
 }
 
@@ -311,10 +337,12 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, C
 {
     struct object object;
     CUresult result = ask(&textures, texObject, pResViewDesc, &object);
-    if (result == CUDA_SUCCESS && !object.has_view)
+    if (result == CUDA_SUCCESS && !object.has_view) {
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    }
+    if (result == CUDA_SUCCESS) {
         *pResViewDesc = object.view;
+    }
     return result;
 }
 
@@ -322,7 +350,8 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject 
 {
     struct object object;
     CUresult result = ask(&surfaces, surfObject, pResDesc, &object);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *pResDesc = object.resource;
+    }
     return result;
 }

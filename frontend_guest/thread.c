@@ -28,15 +28,16 @@ static void thread_ends(void *unused)
 
 void fgv_thread_register(void)
 {
-    if (fgv_thread.is_registered)
+    if (fgv_thread.is_registered) {
         return;
+    }
     fgv_thread.is_registered = 1;
     __cxa_thread_atexit_impl(thread_ends, NULL, __dso_handle);
 }
 
 struct fgv_thread_more *fgv_thread_more(void)
 {
-    if (fgv_thread.more == NULL) {
+    if (!fgv_thread.more) {
         fgv_thread.more = calloc(1, sizeof(*fgv_thread.more));
         fgv_thread_register();
     }

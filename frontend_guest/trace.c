@@ -23,13 +23,14 @@ static _Thread_local struct fgv_traced *current __attribute__((tls_model("initia
 __attribute__((constructor(101))) static void start(void)
 {
     const char *path = getenv("FAIRGV_TRACE");
-    if (path != NULL && path[0] != '\0') {
+    if (path && path[0] != '\0') {
         trace_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (trace_file < 0)
+        if (trace_file < 0) {
             fgv_log_cause(FGV_CAUSE_UNTRACED, "cannot write FAIRGV_TRACE %s: %s", path, strerror(errno));
+        }
     }
     const char *prefix = getenv("FAIRGV_COUNT");
-    bool is_counting = prefix != NULL && prefix[0] != '\0' && fgv_trace_counts_open(prefix);
+    bool is_counting = prefix && prefix[0] != '\0' && fgv_trace_counts_open(prefix);
     fgv_tracing = trace_file >= 0 || is_counting;
 }
 
@@ -54,8 +55,9 @@ static void line_write(const char *what)
 static void name_clean(char clean[NAME_MAX_BYTES], const char *name)
 {
     size_t i = 0;
-    for (; name[i] != '\0' && i < NAME_MAX_BYTES - 1; i++)
+    for (; name[i] != '\0' && i < NAME_MAX_BYTES - 1; i++) {
         clean[i] = name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\' ? '?' : name[i];
+    }
     clean[i] = '\0';
 }
 
@@ -67,8 +69,9 @@ void fgv_trace_begin(struct fgv_traced *traced)
 
 void fgv_trace_add(enum fgv_counter counter, uint64_t amount)
 {
-    if (current != NULL)
+    if (current) {
         current->sums[counter] += amount;
+    }
 }
 
 static struct fgv_trace_sums sums_of(const struct fgv_traced *traced, CUresult result)
@@ -106,8 +109,9 @@ static void end(struct fgv_traced *traced, uint32_t symbol, const char *name, CU
     current = traced->outer;
     const struct fgv_trace_sums sums = sums_of(traced, result);
     fgv_trace_count(symbol, FGV_TRACE_SLOT, name, &sums);
-    if (trace_file >= 0)
+    if (trace_file >= 0) {
         call_write(&sums, traced->sums[FGV_COUNT_CALLS], name, result);
+    }
 }
 
 CUresult fgv_trace_end(struct fgv_traced *traced, uint32_t symbol, CUresult result)
@@ -120,31 +124,37 @@ void fgv_trace_end_named(struct fgv_traced *traced, const char *name, CUresult r
 {
     const char *error;
     /* Some slots return nothing, and leave something else where a result would be. */
-    if (cuGetErrorName(result, &error) != CUDA_SUCCESS)
+    if (cuGetErrorName(result, &error) != CUDA_SUCCESS) {
         result = CUDA_SUCCESS;
+    }
     end(traced, FGV_TRACE_NO_SYMBOL, name, result);
 }
 
 fgv_proc fgv_trace_proc(fgv_proc plain)
 {
-    if (!fgv_tracing)
+    if (!fgv_tracing) {
         return plain;
-    for (uint32_t i = 0; i < fgv_trace_nr_symbols; i++)
-        if (fgv_trace_symbols[i].plain == plain)
+    }
+    for (uint32_t i = 0; i < fgv_trace_nr_symbols; i++) {
+        if (fgv_trace_symbols[i].plain == plain) {
             return fgv_trace_symbols[i].traced;
+        }
+    }
     return plain;
 }
 
 void fgv_trace_missing(const char *name, int version, uint64_t flags)
 {
-    if (!fgv_tracing)
+    if (!fgv_tracing) {
         return;
+    }
     char clean[NAME_MAX_BYTES];
     char what[NAME_MAX_BYTES + 80];
     name_clean(clean, name);
     fgv_trace_count(FGV_TRACE_NO_SYMBOL, FGV_TRACE_MISSING_NAME, clean, &(struct fgv_trace_sums){.is_error = true});
-    if (trace_file < 0)
+    if (trace_file < 0) {
         return;
+    }
     snprintf(what, sizeof(what), "\"missing\": \"%s\", \"version\": %d, \"flags\": %llu", clean, version,
              (unsigned long long)flags);
     line_write(what);
@@ -152,17 +162,21 @@ void fgv_trace_missing(const char *name, int version, uint64_t flags)
 
 void fgv_trace_table_asked(const CUuuid *id, CUresult result)
 {
-    if (!fgv_tracing)
+    if (!fgv_tracing) {
         return;
+    }
     char digits[2 * sizeof(id->bytes) + 1];
     char what[120];
-    for (size_t i = 0; i < sizeof(id->bytes); i++)
+    for (size_t i = 0; i < sizeof(id->bytes); i++) {
         snprintf(digits + 2 * i, 3, "%02x", (unsigned char)id->bytes[i]);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         fgv_trace_count(FGV_TRACE_NO_SYMBOL, FGV_TRACE_MISSING_TABLE, digits,
                         &(struct fgv_trace_sums){.is_error = true});
-    if (trace_file < 0)
+    }
+    if (trace_file < 0) {
         return;
+    }
     snprintf(what, sizeof(what), "\"table\": \"%s\", \"found\": %s", digits, result == CUDA_SUCCESS ? "true" : "false");
     line_write(what);
 }

@@ -61,21 +61,26 @@ bool fgv_trace_counts_open(const char *prefix)
     snprintf(path, sizeof(path), "%s.%d", prefix, (int)getpid());
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     void *mapped = MAP_FAILED;
-    if (file >= 0 && ftruncate(file, sizeof(struct counts)) == 0)
+    if (file >= 0 && ftruncate(file, sizeof(struct counts)) == 0) {
         mapped = mmap(NULL, sizeof(struct counts), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (mapped == MAP_FAILED)
+    }
+    if (mapped == MAP_FAILED) {
         fgv_log_cause(FGV_CAUSE_UNTRACED, "cannot write %s: %s", path, strerror(errno));
-    if (file >= 0)
+    }
+    if (file >= 0) {
         close(file);
-    if (mapped == MAP_FAILED)
+    }
+    if (mapped == MAP_FAILED) {
         return false;
+    }
     counts = mapped;
     memcpy(counts->magic, MAGIC, sizeof(counts->magic));
     counts->pid = (uint32_t)getpid();
     counts->nr_entries = NR_ENTRIES;
     program_name(counts->program, sizeof(counts->program));
-    for (uint32_t i = 0; i < fgv_trace_nr_symbols && i < NR_ENTRIES; i++)
+    for (uint32_t i = 0; i < fgv_trace_nr_symbols && i < NR_ENTRIES; i++) {
         entry_name(&counts->entries[i], FGV_TRACE_CALL, fgv_trace_symbols[i].name);
+    }
     return true;
 }
 
@@ -90,25 +95,29 @@ static struct entry *entry_find(enum fgv_trace_kind kind, const char *name)
             entry_name(entry, kind, name);
             return entry;
         }
-        if (state == ENTRY_READY && entry->kind == (uint32_t)kind && strncmp(entry->name, name, NAME_BYTES - 1) == 0)
+        if (state == ENTRY_READY && entry->kind == (uint32_t)kind && strncmp(entry->name, name, NAME_BYTES - 1) == 0) {
             return entry;
+        }
     }
     return NULL;
 }
 
 static void add(_Atomic uint64_t *sum, uint64_t amount)
 {
-    if (amount != 0)
+    if (amount != 0) {
         atomic_fetch_add_explicit(sum, amount, memory_order_relaxed);
+    }
 }
 
 void fgv_trace_count(uint32_t symbol, enum fgv_trace_kind kind, const char *name, const struct fgv_trace_sums *sums)
 {
-    if (counts == NULL)
+    if (!counts) {
         return;
+    }
     struct entry *entry = symbol < NR_ENTRIES ? &counts->entries[symbol] : entry_find(kind, name);
-    if (entry == NULL)
+    if (!entry) {
         return;
+    }
     add(&entry->nr_by_class[sums->class], 1);
     add(&entry->nr_round_trips, sums->nr_round_trips);
     add(&entry->sent_bytes, sums->sent_bytes);

@@ -71,8 +71,9 @@ static const slot_function trampolines[MAX_SLOTS] = {EACH_SLOT(TRAMPOLINE_ROW)};
 
 static void slot_trace(union slot *slot, const unsigned char uuid[16], size_t number)
 {
-    if (slot->function == NULL || nr_traced_slots == MAX_SLOTS)
+    if (!slot->function || nr_traced_slots == MAX_SLOTS) {
         return;
+    }
     snprintf(traced_slots[nr_traced_slots].name, sizeof(traced_slots[0].name), "%02x%02x%02x%02x[%u]", uuid[0], uuid[1],
              uuid[2], uuid[3], (unsigned)number % 1000u);
     traced_slots[nr_traced_slots].function = slot->function;
@@ -84,27 +85,31 @@ static const union slot *copy_make(const union slot *table, const unsigned char 
     bool has_size = memcmp(uuid, storage_uuid, sizeof(storage_uuid)) != 0;
     size_t nr_slots = has_size ? table[0].bytes / sizeof(*table) : STORAGE_SLOTS;
     union slot *copy = malloc(nr_slots * sizeof(*copy));
-    if (copy == NULL)
+    if (!copy) {
         return table;
+    }
     memcpy(copy, table, nr_slots * sizeof(*copy));
-    for (size_t i = has_size ? 1 : 0; i < nr_slots; i++)
+    for (size_t i = has_size ? 1 : 0; i < nr_slots; i++) {
         slot_trace(&copy[i], uuid, i);
+    }
     return copy;
 }
 
 const void *fgv_trace_table(const void *table, const unsigned char uuid[16])
 {
-    if (!fgv_tracing)
+    if (!fgv_tracing) {
         return table;
+    }
     pthread_mutex_lock(&making);
     const void *found = NULL;
-    for (uint32_t i = 0; i < nr_made && found == NULL; i++)
+    for (uint32_t i = 0; i < nr_made && !found; i++) {
         found = made[i].table == table ? made[i].copy : NULL;
-    if (found == NULL && nr_made < MAX_TABLES) {
+    }
+    if (!found && nr_made < MAX_TABLES) {
         made[nr_made].table = table;
         made[nr_made].copy = copy_make(table, uuid);
         found = made[nr_made++].copy;
     }
     pthread_mutex_unlock(&making);
-    return found != NULL ? found : table;
+    return found ? found : table;
 }

@@ -47,12 +47,14 @@ static CUresult ask_for_addresses(uint64_t bytes, uint64_t alignment, uint64_t w
     struct fgv_reply_cuMemAddressReserve reply;
     struct fgv_request_cuMemAddressReserve *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemAddressReserve, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemAddressReserve){.bytes = bytes, .alignment = alignment, .address = wanted};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *address = reply.address;
+    }
     return result;
 }
 
@@ -61,8 +63,9 @@ static CUresult give_addresses(uint64_t address, uint64_t bytes)
     struct fgv_call call;
     struct fgv_request_cuMemAddressFree *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemAddressFree, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemAddressFree){.address = address, .bytes = bytes};
     return fgv_call_wait(&call, NULL, 0);
 }
@@ -73,10 +76,12 @@ static enum guard guard(uint64_t address, uint64_t bytes)
 {
     void *wanted = (void *)(uintptr_t)address;
     void *at = mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (at == wanted)
+    if (at == wanted) {
         return GUARDED;
-    if (at == MAP_FAILED)
+    }
+    if (at == MAP_FAILED) {
         return errno == EEXIST ? TAKEN : UNGUARDED; /* the system has limits on address space: do without */
+    }
     munmap(at, bytes); /* a kernel that does not know MAP_FIXED_NOREPLACE put it elsewhere */
     return TAKEN;
 }
@@ -85,10 +90,12 @@ static enum guard guard(uint64_t address, uint64_t bytes)
 static uint64_t room_here(uint64_t bytes, uint64_t alignment)
 {
     void *at = MAP_FAILED;
-    if (bytes + alignment > bytes)
+    if (bytes + alignment > bytes) {
         at = mmap(NULL, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
+    }
+    if (at == MAP_FAILED) {
         return 0;
+    }
     munmap(at, bytes + alignment);
     return ((uint64_t)(uintptr_t)at + alignment - 1) / alignment * alignment;
 }
@@ -101,18 +108,21 @@ static CUresult reserve(struct reservation *made, uint64_t alignment, uint64_t w
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     while (nr_unfit < MAX_TRIES) {
         result = ask_for_addresses(made->bytes, alignment, wanted, &made->address);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             break;
+        }
         enum guard found = guard(made->address, made->bytes);
         made->is_guarded = found == GUARDED;
-        if (found != TAKEN)
+        if (found != TAKEN) {
             break;
+        }
         unfit[nr_unfit++] = made->address;
         wanted = room_here(made->bytes, alignment > ROOM_ALIGNMENT ? alignment : ROOM_ALIGNMENT);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    while (nr_unfit > 0)
+    while (nr_unfit > 0) {
         give_addresses(unfit[--nr_unfit], made->bytes);
+    }
     return result;
 }
 
@@ -120,13 +130,16 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
                              unsigned long long flags)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (ptr == NULL || size == 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+    }
+    if (!ptr || size == 0 || flags != 0 || (alignment & (alignment - 1)) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct reservation *made = calloc(1, sizeof(*made));
-    if (made == NULL)
+    if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     made->bytes = size;
     result = reserve(made, alignment, addr);
     if (result != CUDA_SUCCESS) {
@@ -145,11 +158,13 @@ static struct reservation *take_out(uint64_t address)
 {
     pthread_mutex_lock(&books);
     struct reservation **link = &reservations;
-    while (*link != NULL && (*link)->address != address)
+    while (*link && (*link)->address != address) {
         link = &(*link)->next;
+    }
     struct reservation *found = *link;
-    if (found != NULL)
+    if (found) {
         *link = found->next;
+    }
     pthread_mutex_unlock(&books);
     return found;
 }
@@ -157,13 +172,16 @@ static struct reservation *take_out(uint64_t address)
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = give_addresses(ptr, size);
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct reservation *gone = take_out(ptr);
-    if (gone != NULL && gone->is_guarded)
+    if (gone && gone->is_guarded) {
         munmap((void *)(uintptr_t)gone->address, gone->bytes);
+    }
     free(gone);
     return CUDA_SUCCESS;
 }
@@ -172,10 +190,12 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 static CUresult check_properties(const CUmemAllocationProp *prop)
 {
-    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    }
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return fgv_device_check(prop->location.id);
 }
 
@@ -183,16 +203,19 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
                                        CUmemAllocationGranularity_flags option)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (granularity == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+    }
+    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = check_properties(prop);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     const bool is_plain = prop->allocFlags.compressionType == 0 && prop->allocFlags.gpuDirectRDMACapable == 0;
     size_t *known = is_plain ? &granularity_known[option] : NULL;
-    if (known != NULL && *(volatile size_t *)known != 0) {
+    if (known && *(volatile size_t *)known != 0) {
         *granularity = *known;
         return CUDA_SUCCESS;
     }
@@ -200,16 +223,19 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     struct fgv_reply_cuMemGetAllocationGranularity reply;
     struct fgv_request_cuMemGetAllocationGranularity *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemGetAllocationGranularity, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemGetAllocationGranularity){.option = option,
                                                                   .compression = prop->allocFlags.compressionType,
                                                                   .rdma = prop->allocFlags.gpuDirectRDMACapable};
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (known != NULL)
+    }
+    if (known) {
         *known = reply.bytes;
+    }
     *granularity = reply.bytes;
     return CUDA_SUCCESS;
 }
@@ -218,8 +244,9 @@ static CUresult create(uint64_t handle, uint64_t bytes, const CUmemAllocationPro
 {
     struct fgv_call call;
     struct fgv_request_cuMemCreate *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemCreate, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemCreate){.handle = handle,
                                                 .bytes = bytes,
                                                 .compression = prop->allocFlags.compressionType,
@@ -233,25 +260,30 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
                      unsigned long long flags)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (handle == NULL || size == 0 || flags != 0)
+    }
+    if (!handle || size == 0 || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = check_properties(prop);
-    if (result == CUDA_SUCCESS && ((unsigned)prop->requestedHandleTypes & ~1u) != CU_MEM_HANDLE_TYPE_NONE)
+    if (result == CUDA_SUCCESS && ((unsigned)prop->requestedHandleTypes & ~1u) != CU_MEM_HANDLE_TYPE_NONE) {
         result = CUDA_ERROR_NOT_SUPPORTED;
-    if (result != CUDA_SUCCESS)
+    }
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     uint64_t number;
     struct physical *physical = calloc(1, sizeof(*physical));
-    result = physical == NULL ? CUDA_ERROR_OUT_OF_MEMORY : fgv_handle_new(FGV_HANDLE_ALLOCATION, &number);
+    result = !physical ? CUDA_ERROR_OUT_OF_MEMORY : fgv_handle_new(FGV_HANDLE_ALLOCATION, &number);
     if (result == CUDA_SUCCESS) {
         physical->properties = *prop;
         physical->nr_retained = 1;
         fgv_handle_set_object(FGV_HANDLE_ALLOCATION, number, physical);
         result = create(number, size, prop);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS)
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS) {
             result = create(number, size, prop); /* what was kept for pools is free now */
+        }
         if (result == CUDA_SUCCESS) {
             *handle = number;
             return CUDA_SUCCESS;
@@ -265,8 +297,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 /* Under the lock. */
 static void drop_if_unused(uint64_t number, struct physical *physical)
 {
-    if (physical->nr_retained != 0 || physical->nr_mapped != 0)
+    if (physical->nr_retained != 0 || physical->nr_mapped != 0) {
         return;
+    }
     fgv_handle_drop(FGV_HANDLE_ALLOCATION, number);
     free(physical);
 }
@@ -275,7 +308,7 @@ static bool is_held(uint64_t number)
 {
     pthread_mutex_lock(&books);
     const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, number);
-    const bool is_good = physical != NULL && physical->nr_retained != 0;
+    const bool is_good = physical && physical->nr_retained != 0;
     pthread_mutex_unlock(&books);
     return is_good;
 }
@@ -283,22 +316,26 @@ static bool is_held(uint64_t number)
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (!is_held(handle))
+    }
+    if (!is_held(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemRelease *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRelease, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->handle = handle;
     result = fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
     struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
-    if (physical != NULL && physical->nr_retained != 0) {
+    if (physical && physical->nr_retained != 0) {
         physical->nr_retained--;
         drop_if_unused(handle, physical);
     }
@@ -309,13 +346,15 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
     const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
-    const bool is_good = prop != NULL && physical != NULL && physical->nr_retained != 0;
-    if (is_good)
+    const bool is_good = prop && physical && physical->nr_retained != 0;
+    if (is_good) {
         *prop = physical->properties;
+    }
     pthread_mutex_unlock(&books);
     return is_good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -323,27 +362,32 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmem
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (handle == NULL)
+    }
+    if (!handle) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_reply_cuMemRetainAllocationHandle reply;
     struct fgv_request_cuMemRetainAllocationHandle *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRetainAllocationHandle, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     request->address = (uint64_t)(uintptr_t)addr;
     result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
     struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, reply.handle);
-    if (physical != NULL)
+    if (physical) {
         physical->nr_retained++;
+    }
     pthread_mutex_unlock(&books);
     *handle = reply.handle;
-    return physical != NULL ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    return physical ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 /* ---- one mapped into the other ---- */
@@ -352,22 +396,27 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                   unsigned long long flags)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags != 0 || !is_held(handle))
+    }
+    if (flags != 0 || !is_held(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemMap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemMap, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemMap){.address = ptr, .bytes = size, .offset = offset, .handle = handle};
     result = fgv_call_wait(&call, NULL, 0);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     pthread_mutex_lock(&books);
     struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, handle);
-    if (physical != NULL)
+    if (physical) {
         physical->nr_mapped++;
+    }
     pthread_mutex_unlock(&books);
     fgv_memory_enter(ptr, size, FGV_MEMORY_MAPPED, CU_MEM_ACCESS_FLAGS_PROT_NONE, handle);
     return CUDA_SUCCESS;
@@ -377,7 +426,7 @@ static void unmapped(const struct fgv_range *range)
 {
     pthread_mutex_lock(&books);
     struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, range->owner);
-    if (physical != NULL && physical->nr_mapped != 0) {
+    if (physical && physical->nr_mapped != 0) {
         physical->nr_mapped--;
         drop_if_unused(range->owner, physical);
     }
@@ -387,16 +436,19 @@ static void unmapped(const struct fgv_range *range)
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemUnmap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemUnmap, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemUnmap){.address = ptr, .bytes = size};
     result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_memory_unmap(ptr, size, unmapped);
+    }
     return result;
 }
 
@@ -405,26 +457,31 @@ static CUresult set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags a
     struct fgv_call call;
     struct fgv_request_cuMemSetAccess *request =
         fgv_call_begin_anywhere(&call, FGV_CALL_cuMemSetAccess, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return call.error;
+    }
     *request = (struct fgv_request_cuMemSetAccess){.address = address, .bytes = bytes, .access = access};
     CUresult result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         fgv_memory_set_access(address, bytes, access);
+    }
     return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (desc == NULL || count == 0)
+    }
+    if (!desc || count == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            fgv_device_check(desc[i].location.id) != CUDA_SUCCESS)
+            fgv_device_check(desc[i].location.id) != CUDA_SUCCESS) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         result = set_access(ptr, size, desc[i].flags);
     }
     return result;
@@ -434,12 +491,14 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 {
     struct fgv_range range;
     CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+    }
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
         fgv_device_check(location->id) != CUDA_SUCCESS || !fgv_memory_find(ptr, &range) ||
-        range.kind != FGV_MEMORY_MAPPED)
+        range.kind != FGV_MEMORY_MAPPED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *flags = range.flags;
     return CUDA_SUCCESS;
 }

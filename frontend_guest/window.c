@@ -37,8 +37,9 @@ static uint64_t worker_bytes(uint64_t device_bytes)
     struct fgv_call call;
     struct fgv_reply_window_map reply = {0};
     struct fgv_request_window_map *request = fgv_call_begin_anywhere(&call, FGV_CALL_window_map, sizeof(*request), 0);
-    if (request == NULL)
+    if (!request) {
         return 0;
+    }
     request->needed_bytes = device_bytes;
     return fgv_call_wait(&call, &reply, sizeof(reply)) == CUDA_SUCCESS ? reply.mapped_bytes : 0;
 }
@@ -50,11 +51,13 @@ static bool take_into_use(void)
     struct fgv_window *window = &fgv_guest.region.window;
     uint64_t device_bytes = fgv_growth_mapped(growth);
     uint64_t usable_bytes = device_bytes > known_bytes() ? worker_bytes(device_bytes) : 0;
-    if (usable_bytes > device_bytes)
+    if (usable_bytes > device_bytes) {
         usable_bytes = device_bytes;
+    }
     if (usable_bytes <= known_bytes() || usable_bytes % FGV_PAGE_BYTES != 0 ||
-        !fgv_growth_map(growth, (uint8_t *)window->owners, known_bytes(), usable_bytes))
+        !fgv_growth_map(growth, (uint8_t *)window->owners, known_bytes(), usable_bytes)) {
         return false;
+    }
     /* Release: pairs with the acquire in fgv_region_area. */
     atomic_store_explicit(&window->mapped_bytes, usable_bytes, memory_order_release);
     return true;
@@ -65,8 +68,9 @@ static bool turn_take(void)
 {
     const struct timespec nap = {.tv_nsec = TURN_NAP_NS};
     for (unsigned i = 0; i < NR_TURN_NAPS && fgv_client_keep_waiting(NULL, 0); i++) {
-        if (fgv_grower_take(&fgv_guest.region, fgv_guest.index))
+        if (fgv_grower_take(&fgv_guest.region, fgv_guest.index)) {
             return true;
+        }
         nanosleep(&nap, NULL);
     }
     return false;
@@ -88,8 +92,9 @@ static bool ask(uint64_t bytes, uint64_t tail_bytes)
 /* Sees to it that there is room for a run of `bytes`, or more to be taken into use. False: it is refused. */
 static bool make_room(uint64_t bytes)
 {
-    if (!turn_take())
+    if (!turn_take()) {
         return false;
+    }
     const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
     /* Another one may have been faster, or have given back what it had. */
     bool is_there = is_more_mapped() || tail_bytes >= bytes || ask(bytes, tail_bytes);
@@ -100,16 +105,19 @@ static bool make_room(uint64_t bytes)
 uint64_t fgv_window_allocate(uint64_t bytes)
 {
     const uint64_t window_bytes = fgv_guest.region.window.bytes;
-    if (bytes > window_bytes)
+    if (bytes > window_bytes) {
         return FGV_HEAP_NONE;
+    }
     uint64_t offset;
     pthread_mutex_lock(&growing);
     for (;;) {
         offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, bytes);
-        if (offset != FGV_HEAP_NONE)
+        if (offset != FGV_HEAP_NONE) {
             break;
-        if (is_more_mapped() ? !take_into_use() : !make_room(bytes))
+        }
+        if (is_more_mapped() ? !take_into_use() : !make_room(bytes)) {
             break;
+        }
     }
     pthread_mutex_unlock(&growing);
     return offset;
@@ -118,8 +126,9 @@ uint64_t fgv_window_allocate(uint64_t bytes)
 int fgv_window_reopen(uint64_t *offset)
 {
     const uint64_t region_bytes = fgv_guest.region.region_bytes;
-    if (*offset < region_bytes)
+    if (*offset < region_bytes) {
         return fgv_find_reopen();
+    }
     *offset -= region_bytes;
     return dup(fgv_guest.growth.window);
 }

@@ -1,3 +1,5 @@
+#include "channels.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -7,8 +9,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "channels.h"
 
 /* The driver's interface: requests of the magic 'F', whose structures are these. */
 #define MAGIC           'F'
@@ -93,10 +93,11 @@ static void remember(int file, const struct request_alloc *request)
     const struct object object = {file, request->client, request->parent, request->object, request->class};
     pthread_mutex_lock(&seen.lock);
     if (is_of_use(&object)) {
-        if (seen.nr < MAX_OBJECTS)
+        if (seen.nr < MAX_OBJECTS) {
             seen.objects[seen.nr++] = object;
-        else
+        } else {
             seen.is_incomplete = true;
+        }
     }
     pthread_mutex_unlock(&seen.lock);
 }
@@ -106,8 +107,9 @@ static void forget(const struct request_free *request)
     pthread_mutex_lock(&seen.lock);
     for (unsigned i = 0; i < seen.nr; i++) {
         const struct object *object = &seen.objects[i];
-        if (object->client == request->client && object->handle == request->object)
+        if (object->client == request->client && object->handle == request->object) {
             seen.objects[i--] = seen.objects[--seen.nr];
+        }
     }
     pthread_mutex_unlock(&seen.lock);
 }
@@ -120,12 +122,14 @@ static void note(int file, unsigned number, size_t bytes, const void *argument)
     } else if (number == REQUEST_ALLOC && (bytes == 32 || bytes == 48)) {
         uint32_t status;
         memcpy(&status, (const char *)argument + (bytes == 32 ? 28 : 40), sizeof(status));
-        if (status == 0)
+        if (status == 0) {
             remember(file, argument);
+        }
     } else if (number == REQUEST_FREE && bytes == sizeof(struct request_free)) {
         const struct request_free *request = argument;
-        if (request->status == 0)
+        if (request->status == 0) {
             forget(request);
+        }
     }
 }
 
@@ -136,7 +140,7 @@ int ioctl(int file, unsigned long request, ...)
     void *argument = va_arg(list, void *);
     va_end(list);
     int result = (int)syscall(SYS_ioctl, file, request, argument);
-    if (result == 0 && _IOC_TYPE(request) == MAGIC && argument != NULL) {
+    if (result == 0 && _IOC_TYPE(request) == MAGIC && argument) {
         const int saved = errno;
         note(file, _IOC_NR(request), _IOC_SIZE(request), argument);
         errno = saved;
@@ -146,9 +150,11 @@ int ioctl(int file, unsigned long request, ...)
 
 static const struct object *find(uint32_t client, uint32_t handle)
 {
-    for (unsigned i = 0; i < seen.nr; i++)
-        if (seen.objects[i].client == client && seen.objects[i].handle == handle)
+    for (unsigned i = 0; i < seen.nr; i++) {
+        if (seen.objects[i].client == client && seen.objects[i].handle == handle) {
             return &seen.objects[i];
+        }
+    }
     return NULL;
 }
 
@@ -165,8 +171,9 @@ static const struct object *new_group(unsigned i)
 {
     const struct object *group = group_of(&seen.objects[i]);
     for (unsigned j = 0; j < i && group; j++) {
-        if (group_of(&seen.objects[j]) == group)
+        if (group_of(&seen.objects[j]) == group) {
             return NULL;
+        }
     }
     return group;
 }
@@ -194,8 +201,9 @@ static struct fgv_channels_answer control(const struct object *object, uint32_t 
     struct fgv_channels_answer answer = {0};
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    if (syscall(SYS_ioctl, object->file, _IOWR(MAGIC, REQUEST_CONTROL, struct request_control), &request) < 0)
+    if (syscall(SYS_ioctl, object->file, _IOWR(MAGIC, REQUEST_CONTROL, struct request_control), &request) < 0) {
         answer.error = errno;
+    }
     clock_gettime(CLOCK_MONOTONIC, &end);
     answer.status = request.status;
     answer.us = (double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) / 1e3;
@@ -212,8 +220,9 @@ struct fgv_channels_answer fgv_channels_control(uint32_t command, void *paramete
         answer.error = group ? (only ? EEXIST : 0) : answer.error;
         only = group ? group : only;
     }
-    if (answer.error == 0)
+    if (answer.error == 0) {
         answer = control(only, command, parameters, bytes);
+    }
     pthread_mutex_unlock(&seen.lock);
     return answer;
 }
@@ -223,8 +232,9 @@ static const struct object *subdevice_of(const struct object *group)
 {
     for (unsigned i = 0; i < seen.nr; i++) {
         const struct object *object = &seen.objects[i];
-        if (object->class == CLASS_SUBDEVICE && object->client == group->client && object->parent == group->parent)
+        if (object->class == CLASS_SUBDEVICE && object->client == group->client && object->parent == group->parent) {
             return object;
+        }
     }
     return NULL;
 }
@@ -234,10 +244,12 @@ static int list_channels(const struct object *group, struct parameters_disable *
 {
     for (unsigned i = 0; i < seen.nr; i++) {
         const struct object *object = &seen.objects[i];
-        if (!is_channel(object) || object->client != group->client || object->parent != group->handle)
+        if (!is_channel(object) || object->client != group->client || object->parent != group->handle) {
             continue;
-        if (parameters->nr_channels == DISABLE_MAX_CHANNELS)
+        }
+        if (parameters->nr_channels == DISABLE_MAX_CHANNELS) {
             return E2BIG;
+        }
         parameters->clients[parameters->nr_channels] = object->client;
         parameters->channels[parameters->nr_channels++] = object->handle;
     }
@@ -259,21 +271,24 @@ static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
     bool is_found = false;
     for (unsigned i = 0; i < nr; i++) {
         const struct object *group = new_group(i);
-        if (!group)
+        if (!group) {
             continue;
+        }
         const struct fgv_channels_answer answer = hold_group(group, is_held);
         const double us = all.us + answer.us;
         is_found = true;
-        if (fgv_channels_did(&all))
+        if (fgv_channels_did(&all)) {
             all = answer;
+        }
         all.us = us;
         if (is_held && !fgv_channels_did(&answer)) {
             hold_groups(i + 1, false);
             break;
         }
     }
-    if (!is_found)
+    if (!is_found) {
         all.error = ENODEV;
+    }
     return all;
 }
 
@@ -281,8 +296,9 @@ struct fgv_channels_answer fgv_channels_hold(bool is_held)
 {
     pthread_mutex_lock(&seen.lock);
     struct fgv_channels_answer answer = {.error = ENOBUFS};
-    if (!is_held || !seen.is_incomplete)
+    if (!is_held || !seen.is_incomplete) {
         answer = hold_groups(seen.nr, is_held);
+    }
     pthread_mutex_unlock(&seen.lock);
     return answer;
 }

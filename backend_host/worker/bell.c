@@ -2,14 +2,14 @@
  * How processes that share the control page wake each other: the daemon's bell, and one for each vGPU's workers.
  */
 #define _GNU_SOURCE
-#include "grant.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "grant.h"
 
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449

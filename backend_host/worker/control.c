@@ -5,14 +5,14 @@
  * Slots are given out by one process, the daemon, so taking one needs no compare and exchange.
  */
 #define _GNU_SOURCE
-#include "control_page.h"
-
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "control_page.h"
 
 static struct fgv_control *map_page(int fd)
 {

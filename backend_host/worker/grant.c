@@ -11,13 +11,13 @@
 #define _GNU_SOURCE
 #include "grant.h"
 
-#include "ivshmem/region.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "ivshmem/region.h"
 
 #define FGV_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
 #define SLICE_TIME_BITS 48

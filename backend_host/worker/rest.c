@@ -3,10 +3,10 @@
  * the ring, and, while its vGPU waits for the GPU, on that bell as well.
  */
 #define _GNU_SOURCE
-#include "worker.h"
-
 #include <sched.h>
 #include <unistd.h>
+
+#include "worker.h"
 
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
  * hundred, while the driver is left alone for most of the time. */

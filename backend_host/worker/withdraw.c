@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-#include "worker.h"
-
 #include <dlfcn.h>
 #include <string.h>
+
+#include "worker.h"
 
 /* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
  * it off and bring it back takes as long. */

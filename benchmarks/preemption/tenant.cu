@@ -43,8 +43,9 @@ __global__ void work(uint32_t *states, unsigned long long nr_rounds, volatile un
     uint32_t state = self;
     for (unsigned long long round = 0; round < nr_rounds; round++) {
         state = play_round(state, shared);
-        if (self == 0 && round % tell_every == 0)
+        if (self == 0 && round % tell_every == 0) {
             *progress = round;
+        }
     }
     states[self] = state;
 }
@@ -99,8 +100,9 @@ static uint64_t digest(void)
     const size_t bytes = tenant.nr_blocks * threads * sizeof(uint32_t);
     unsigned char *states = (unsigned char *)malloc(bytes);
     CHECK(cudaMemcpy(states, tenant.states, bytes, cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         hash = (hash ^ states[i]) * 1099511628211ull;
+    }
     free(states);
     return hash;
 }
@@ -115,8 +117,9 @@ static bool print_answer(fgv_channels_answer answer, bool is_first)
 static fgv_channels_answer hold(bool is_held)
 {
     const fgv_channels_answer answer = fgv_channels_hold(is_held);
-    if (fgv_channels_did(&answer))
+    if (fgv_channels_did(&answer)) {
         tenant.is_held = is_held;
+    }
     return answer;
 }
 
@@ -124,8 +127,9 @@ static fgv_channels_answer hold(bool is_held)
 static void preempt(int nr)
 {
     printf("{\"answers\": [");
-    for (int i = 0; i < nr && print_answer(controls_preempt(preempt_limit_us), i == 0); i++)
+    for (int i = 0; i < nr && print_answer(controls_preempt(preempt_limit_us), i == 0); i++) {
         sleep_us(1000);
+    }
     printf("]}\n");
 }
 
@@ -133,11 +137,13 @@ static void alternate(int nr, unsigned us)
 {
     printf("{\"answers\": [");
     for (int i = 0; i < nr; i++) {
-        if (!print_answer(hold(true), i == 0))
+        if (!print_answer(hold(true), i == 0)) {
             break;
+        }
         sleep_us(us);
-        if (!print_answer(hold(false), false))
+        if (!print_answer(hold(false), false)) {
             break;
+        }
         sleep_us(us);
     }
     printf("]}\n");
@@ -177,8 +183,9 @@ int main(void)
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin)) {
         rest[0] = 0;
-        if (sscanf(line, "%31s %63[^\n]", word, rest) < 1)
+        if (sscanf(line, "%31s %63[^\n]", word, rest) < 1) {
             continue;
+        }
         if (strcmp(word, "start") == 0) {
             begin_s = now_s();
             launch(tenant.rounds_per_s * strtod(rest, NULL));
@@ -204,7 +211,8 @@ int main(void)
         }
         fflush(stdout);
     }
-    if (tenant.is_held)
+    if (tenant.is_held) {
         fgv_channels_hold(false);
+    }
     return 0;
 }

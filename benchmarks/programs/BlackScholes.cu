@@ -2,11 +2,11 @@
  * BlackScholes, after the CUDA SDK: prices of European options, two for each thread, with the fast functions of the
  * device. Each round is one launch and a wait for it.
  */
-#include <cuda_runtime.h>
+#include "BlackScholes.h"
 
 #include <cstdlib>
+#include <cuda_runtime.h>
 
-#include "BlackScholes.h"
 #include "common.h"
 
 static const int block_size = 128;
@@ -43,8 +43,9 @@ __launch_bounds__(block_size) __global__
                        const float2 *__restrict__ strike, const float2 *__restrict__ years, int nr_pairs)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= nr_pairs)
+    if (i >= nr_pairs) {
         return;
+    }
     float2 calls, puts;
     price(calls.x, puts.x, stock[i].x, strike[i].x, years[i].x);
     price(calls.y, puts.y, stock[i].y, strike[i].y, years[i].y);
@@ -56,13 +57,15 @@ static double prepare(size_t size)
 {
     const float least[NR_INPUTS] = {5, 1, 0.25f}, most[NR_INPUTS] = {30, 100, 10};
     uint64_t seed = 5347;
-    if (size % 2 || size > (1u << 30))
+    if (size % 2 || size > (1u << 30)) {
         benchmark_fail("the size %zu is not an even number up to 2^30", size);
+    }
     nr_options = size;
     for (int kind = 0; kind < NR_INPUTS; kind++) {
         inputs[kind] = (float *)benchmark_allocate(size, sizeof(float));
-        for (size_t i = 0; i < size; i++)
+        for (size_t i = 0; i < size; i++) {
             inputs[kind][i] = least[kind] + (most[kind] - least[kind]) * benchmark_random_float(&seed);
+        }
         if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaMalloc(&d_inputs[kind], size * sizeof(float)));
             BENCHMARK_CUDA(cudaMemcpy(d_inputs[kind], inputs[kind], size * sizeof(float), cudaMemcpyHostToDevice));
@@ -71,8 +74,9 @@ static double prepare(size_t size)
     for (int kind = 0; kind < NR_OUTPUTS; kind++) {
         loops[kind] = (float *)benchmark_allocate(size, sizeof(float));
         fetched[kind] = (float *)benchmark_allocate(size, sizeof(float));
-        if (benchmark_uses_device())
+        if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaMalloc(&d_outputs[kind], size * sizeof(float)));
+        }
     }
     return 1e-6 * size;
 }
@@ -94,8 +98,9 @@ static void loops_round()
 
 static void fetch()
 {
-    for (int kind = 0; kind < NR_OUTPUTS; kind++)
+    for (int kind = 0; kind < NR_OUTPUTS; kind++) {
         BENCHMARK_CUDA(cudaMemcpy(fetched[kind], d_outputs[kind], nr_options * sizeof(float), cudaMemcpyDeviceToHost));
+    }
 }
 
 /* The fast exponential is wrong by up to 1e-6 of itself; that is multiplied by a stock price of up to 30. */
@@ -108,13 +113,15 @@ static int check(char *why, size_t why_size)
 static void release()
 {
     for (int kind = 0; kind < NR_INPUTS; kind++) {
-        if (benchmark_uses_device())
+        if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaFree(d_inputs[kind]));
+        }
         free(inputs[kind]);
     }
     for (int kind = 0; kind < NR_OUTPUTS; kind++) {
-        if (benchmark_uses_device())
+        if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaFree(d_outputs[kind]));
+        }
         free(loops[kind]);
         free(fetched[kind]);
     }

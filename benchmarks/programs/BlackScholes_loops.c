@@ -1,7 +1,7 @@
 /* BlackScholes in C: one option after another. */
-#include "BlackScholes.h"
-
 #include <math.h>
+
+#include "BlackScholes.h"
 
 static float normal_distribution(float x)
 {

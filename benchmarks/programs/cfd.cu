@@ -6,14 +6,14 @@
  * The mesh is generated: quadrilaterals with shifted corners on a plane that is inclined to all axes, numbered
  * out of order, with a stretch of wall at one edge.
  */
-#include "common.h"
 #include "cfd.h"
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 /*
  * The device adds most products in one rounding (fma), the loops in two. In one stage an element's variable takes in
@@ -109,8 +109,9 @@ static __global__ void initialize(struct cfd_mesh mesh, float *variables)
     int element = element_of_thread();
     uint32_t noise = (uint32_t)element * 2654435761u >> 16;
     float factor = 1 + CFD_PERTURBATION / 65536 * noise;
-    for (int variable = 0; variable < CFD_VARIABLES; variable++)
+    for (int variable = 0; variable < CFD_VARIABLES; variable++) {
         variables[element + variable * mesh.nr_elements] = factor * far_field.variables[variable];
+    }
 }
 
 static __global__ void compute_step_factors(struct cfd_mesh mesh, const float *variables, float *step_factors)
@@ -145,8 +146,9 @@ static __global__ void compute_fluxes(struct cfd_mesh mesh, const float *variabl
             add_central(flux, normal, here.momentum, flow, far_momentum, far_field.flow);
         }
     }
-    for (int variable = 0; variable < CFD_VARIABLES; variable++)
+    for (int variable = 0; variable < CFD_VARIABLES; variable++) {
         fluxes[element + variable * mesh.nr_elements] = flux[variable];
+    }
 }
 
 static __global__ void time_step(struct cfd_mesh mesh, struct cfd_state state, int stage)
@@ -224,8 +226,9 @@ static int32_t neighbour_of(const struct plane *plane, int quad, int face)
 {
     static const int COLUMN_STEP[CFD_FACES] = {0, 1, 0, -1}, ROW_STEP[CFD_FACES] = {-1, 0, 1, 0};
     int column = quad % plane->width + COLUMN_STEP[face], row = quad / plane->width + ROW_STEP[face];
-    if (row < 0)
+    if (row < 0) {
         return column >= plane->width / 3 && column < plane->width - plane->width / 3 ? CFD_WALL : CFD_FAR;
+    }
     int other = row * plane->width + column;
     bool is_there = column >= 0 && column < plane->width && other < plane->nr_quads;
     return is_there ? plane->numbers[other] : CFD_FAR;
@@ -295,16 +298,18 @@ static void prepare_device(void)
 
 static double prepare(size_t size)
 {
-    if (size > 100000000)
+    if (size > 100000000) {
         benchmark_fail("at most 100,000,000 elements");
+    }
     gas_flow.mesh = generate_mesh((int)size);
     set_far_field(&gas_flow.far_field);
     gas_flow.loops.variables = (float *)benchmark_allocate(values_bytes(CFD_VARIABLES), 1);
     gas_flow.loops.old_variables = (float *)benchmark_allocate(values_bytes(CFD_VARIABLES), 1);
     gas_flow.loops.fluxes = (float *)benchmark_allocate(values_bytes(CFD_VARIABLES), 1);
     gas_flow.loops.step_factors = (float *)benchmark_allocate(values_bytes(1), 1);
-    if (benchmark_uses_device())
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return (double)size * CFD_ITERATIONS * 1e-6;
 }
 

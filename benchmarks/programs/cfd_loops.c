@@ -1,8 +1,8 @@
 /* The kernels of cfd.cu as plain loops, element for element. */
-#include "cfd.h"
-
 #include <math.h>
 #include <stddef.h>
+
+#include "cfd.h"
 
 /* The gas in one element. */
 struct gas {
@@ -104,8 +104,9 @@ static void add_fluxes(const struct cfd_mesh *mesh, const struct cfd_state *stat
             add_central(flux, normal, here.momentum, &flow, far_momentum, &far->flow);
         }
     }
-    for (int variable = 0; variable < CFD_VARIABLES; variable++)
+    for (int variable = 0; variable < CFD_VARIABLES; variable++) {
         state->fluxes[variable * pitch + element] = flux[variable];
+    }
 }
 
 /* The far field, disturbed a little, and differently in each element, so that everything moves from the start. */
@@ -115,8 +116,9 @@ void cfd_loops_initialize(const struct cfd_mesh *mesh, const struct cfd_state *s
     for (int element = 0; element < mesh->nr_elements; element++) {
         uint32_t noise = (uint32_t)element * 2654435761u >> 16;
         float factor = 1 + CFD_PERTURBATION / 65536 * noise;
-        for (int variable = 0; variable < CFD_VARIABLES; variable++)
+        for (int variable = 0; variable < CFD_VARIABLES; variable++) {
             state->variables[(size_t)variable * mesh->nr_elements + element] = factor * far->variables[variable];
+        }
     }
 }
 
@@ -133,8 +135,9 @@ void cfd_loops_step_factors(const struct cfd_mesh *mesh, const struct cfd_state 
 void cfd_loops_fluxes(const struct cfd_mesh *mesh, const struct cfd_state *state, const struct cfd_far_field *far)
 {
 #pragma omp parallel for
-    for (int element = 0; element < mesh->nr_elements; element++)
+    for (int element = 0; element < mesh->nr_elements; element++) {
         add_fluxes(mesh, state, far, element);
+    }
 }
 
 void cfd_loops_time_step(const struct cfd_mesh *mesh, const struct cfd_state *state, int stage)

@@ -2,11 +2,10 @@
 #ifndef BENCHMARKS_CHECK_H
 #define BENCHMARKS_CHECK_H
 
+#include <cuda_runtime.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cuda_runtime.h>
 
 #define CHECK(call)                                                                                                    \
     do {                                                                                                               \

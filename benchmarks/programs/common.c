@@ -7,8 +7,8 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,10 +66,12 @@ void *benchmark_allocate(size_t nr_elements, size_t element_bytes)
 {
     size_t nr_bytes;
     void *memory = NULL;
-    if (!__builtin_mul_overflow(nr_elements, element_bytes, &nr_bytes) && nr_bytes <= SIZE_MAX - 63)
+    if (!__builtin_mul_overflow(nr_elements, element_bytes, &nr_bytes) && nr_bytes <= SIZE_MAX - 63) {
         memory = aligned_alloc(64, (nr_bytes + 63) / 64 * 64);
-    if (memory == NULL)
+    }
+    if (!memory) {
         benchmark_fail("no memory for %zu elements of %zu bytes", nr_elements, element_bytes);
+    }
     return memset(memory, 0, nr_bytes);
 }
 
@@ -91,8 +93,9 @@ float benchmark_random_float(uint64_t *state)
 void benchmark_digest(const void *results, size_t nr_bytes)
 {
     const unsigned char *bytes = results;
-    for (size_t at = 0; is_digested && at < nr_bytes; at++)
+    for (size_t at = 0; is_digested && at < nr_bytes; at++) {
         digest = (digest ^ bytes[at]) * 0x100000001b3u;
+    }
 }
 
 int benchmark_compare_floats(const char *what, const float *device, const float *loops, size_t nr, double tolerance,
@@ -101,8 +104,9 @@ int benchmark_compare_floats(const char *what, const float *device, const float 
     benchmark_digest(device, nr * sizeof(*device));
     for (size_t at = 0; at < nr; at++) {
         double allowed = tolerance * fmax(1, fabs((double)loops[at]));
-        if (isfinite(loops[at]) && fabs((double)device[at] - loops[at]) <= allowed)
+        if (isfinite(loops[at]) && fabs((double)device[at] - loops[at]) <= allowed) {
             continue;
+        }
         snprintf(why, why_size, "%s[%zu] is %.9g on the device and %.9g in the loops, which may differ by %.3g", what,
                  at, device[at], loops[at], allowed);
         return 1;
@@ -115,8 +119,9 @@ int benchmark_compare_ints(const char *what, const int32_t *device, const int32_
 {
     benchmark_digest(device, nr * sizeof(*device));
     for (size_t at = 0; at < nr; at++) {
-        if (device[at] == loops[at])
+        if (device[at] == loops[at]) {
             continue;
+        }
         snprintf(why, why_size, "%s[%zu] is %d on the device and %d in the loops", what, at, device[at], loops[at]);
         return 1;
     }
@@ -128,8 +133,9 @@ static size_t parse_count(struct argp_state *state, const char *text, const char
     char *end;
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
-    if (errno || *end || end == text || *text == '-' || value == 0)
+    if (errno || *end || end == text || *text == '-' || value == 0) {
         argp_error(state, "%s: %s is not a whole number above 0", what, text);
+    }
     return value;
 }
 
@@ -137,8 +143,9 @@ static double parse_seconds(struct argp_state *state, const char *text)
 {
     char *end;
     double value = strtod(text, &end);
-    if (*end || end == text || !isfinite(value) || value < 0)
+    if (*end || end == text || !isfinite(value) || value < 0) {
         argp_error(state, "--seconds: %s is not a time", text);
+    }
     return value;
 }
 
@@ -274,22 +281,26 @@ static void time_window(void (*run_round)(void), struct outcome *outcome)
     pthread_t follower;
     printf("ready\n");
     fflush(stdout);
-    if (pthread_create(&follower, NULL, follow_window, &window))
+    if (pthread_create(&follower, NULL, follow_window, &window)) {
         benchmark_fail("no thread to follow the window");
+    }
     double begin_s = now_s();
     while (!window.is_over && !was_interrupted) {
         run_round();
         double end_s = now_s();
-        if (window.is_known)
+        if (window.is_known) {
             outcome->nr_rounds +=
                 (counted_until(&window, end_s) - counted_until(&window, begin_s)) / fmax(end_s - begin_s, DBL_MIN);
+        }
         begin_s = end_s;
     }
-    if (!window.is_known)
+    if (!window.is_known) {
         benchmark_fail("a window is three numbers on standard input: when it begins, in s from now, how long it lasts, "
                        "and how much of that each edge takes, half of it at most");
-    if (now_s() < window.end_s)
+    }
+    if (now_s() < window.end_s) {
         benchmark_fail("ended before its window did");
+    }
     outcome->seconds = counted_until(&window, window.end_s);
     pthread_join(follower, NULL);
 }
@@ -298,13 +309,16 @@ static int check(const struct benchmark *benchmark)
 {
     char why[512] = "no reason given";
     benchmark->loops_round();
-    if (benchmark->fetch)
+    if (benchmark->fetch) {
         benchmark->fetch();
+    }
     int is_wrong = benchmark->check(why, sizeof(why));
-    if (is_digested)
+    if (is_digested) {
         fprintf(stderr, "digest %016llx\n", (unsigned long long)digest);
-    if (!is_wrong)
+    }
+    if (!is_wrong) {
         return 0;
+    }
     fprintf(stderr, "%s: wrong result: %s\n", program_name, why);
     return 1;
 }
@@ -313,15 +327,16 @@ static void report(const struct options *options, const struct outcome *outcome)
 {
     const struct benchmark *benchmark = options->benchmark;
     double throughput = outcome->work * outcome->nr_rounds / fmax(outcome->seconds, DBL_MIN);
-    if (options->is_json)
+    if (options->is_json) {
         printf("{\"name\": \"%s\", \"size\": %zu, \"unit\": \"%s\", \"throughput\": %.9g, \"rounds\": %.9g, "
                "\"seconds\": %.9g, \"first_round_s\": %.9g, \"checked\": %s}\n",
                benchmark->name, options->size, benchmark->unit, throughput, outcome->nr_rounds, outcome->seconds,
                outcome->first_round_s, options->is_checked ? "true" : "false");
-    else
+    } else {
         printf("%s: %.4g %s, %.6g rounds in %.3f s, first round %.3f s, %s\n", benchmark->name, throughput,
                benchmark->unit, outcome->nr_rounds, outcome->seconds, outcome->first_round_s,
                options->is_checked ? "results checked" : "results not checked");
+    }
 }
 
 int benchmark_main(const struct benchmark *benchmark, int argc, char **argv)
@@ -340,12 +355,14 @@ int benchmark_main(const struct benchmark *benchmark, int argc, char **argv)
     int status = options.is_checked ? check(benchmark) : 0;
     if (status == 0) {
         catch_interrupt();
-        if (benchmark->reset)
+        if (benchmark->reset) {
             benchmark->reset();
-        if (options.is_together)
+        }
+        if (options.is_together) {
             time_window(run_round, &outcome);
-        else
+        } else {
             time_rounds(&options, run_round, &outcome);
+        }
         report(&options, &outcome);
     }
     benchmark->release();

@@ -3,12 +3,12 @@
  * block keeps a strip of the image and its halo in shared memory; the taps are in constant memory. Each launch is
  * waited for.
  */
-#include <cuda_runtime.h>
+#include "convolutionSeparable.h"
 
 #include <cstdlib>
+#include <cuda_runtime.h>
 
 #include "common.h"
-#include "convolutionSeparable.h"
 
 /* A thread computes `_STEPS` pixels, a block width (or height) apart, and loads `HALO_STEPS` more on either side. */
 #define ROWS_WIDTH     16
@@ -41,21 +41,25 @@ __global__ void convolve_rows(float *to, const float *from, int width)
     from += y * width + x;
     to += y * width + x;
 #pragma unroll
-    for (int step = HALO_STEPS; step < HALO_STEPS + ROWS_STEPS; step++)
+    for (int step = HALO_STEPS; step < HALO_STEPS + ROWS_STEPS; step++) {
         row[threadIdx.x + step * ROWS_WIDTH] = from[step * ROWS_WIDTH];
+    }
 #pragma unroll
-    for (int step = 0; step < HALO_STEPS; step++)
+    for (int step = 0; step < HALO_STEPS; step++) {
         row[threadIdx.x + step * ROWS_WIDTH] = x + step * ROWS_WIDTH >= 0 ? from[step * ROWS_WIDTH] : 0;
+    }
 #pragma unroll
-    for (int step = HALO_STEPS + ROWS_STEPS; step < 2 * HALO_STEPS + ROWS_STEPS; step++)
+    for (int step = HALO_STEPS + ROWS_STEPS; step < 2 * HALO_STEPS + ROWS_STEPS; step++) {
         row[threadIdx.x + step * ROWS_WIDTH] = x + step * ROWS_WIDTH < width ? from[step * ROWS_WIDTH] : 0;
+    }
     __syncthreads();
 #pragma unroll
     for (int step = HALO_STEPS; step < HALO_STEPS + ROWS_STEPS; step++) {
         float sum = 0;
 #pragma unroll
-        for (int tap = -RADIUS; tap <= RADIUS; tap++)
+        for (int tap = -RADIUS; tap <= RADIUS; tap++) {
             sum += d_taps[RADIUS - tap] * row[threadIdx.x + step * ROWS_WIDTH + tap];
+        }
         to[step * ROWS_WIDTH] = sum;
     }
 }
@@ -72,21 +76,25 @@ __global__ void convolve_columns(float *to, const float *from, int width, int he
     from += y * width + x;
     to += y * width + x;
 #pragma unroll
-    for (int step = HALO_STEPS; step < HALO_STEPS + COLUMNS_STEPS; step++)
+    for (int step = HALO_STEPS; step < HALO_STEPS + COLUMNS_STEPS; step++) {
         column[threadIdx.y + step * COLUMNS_HEIGHT] = from[step * stride];
+    }
 #pragma unroll
-    for (int step = 0; step < HALO_STEPS; step++)
+    for (int step = 0; step < HALO_STEPS; step++) {
         column[threadIdx.y + step * COLUMNS_HEIGHT] = y + step * COLUMNS_HEIGHT >= 0 ? from[step * stride] : 0;
+    }
 #pragma unroll
-    for (int step = HALO_STEPS + COLUMNS_STEPS; step < 2 * HALO_STEPS + COLUMNS_STEPS; step++)
+    for (int step = HALO_STEPS + COLUMNS_STEPS; step < 2 * HALO_STEPS + COLUMNS_STEPS; step++) {
         column[threadIdx.y + step * COLUMNS_HEIGHT] = y + step * COLUMNS_HEIGHT < height ? from[step * stride] : 0;
+    }
     __syncthreads();
 #pragma unroll
     for (int step = HALO_STEPS; step < HALO_STEPS + COLUMNS_STEPS; step++) {
         float sum = 0;
 #pragma unroll
-        for (int tap = -RADIUS; tap <= RADIUS; tap++)
+        for (int tap = -RADIUS; tap <= RADIUS; tap++) {
             sum += d_taps[RADIUS - tap] * column[threadIdx.y + step * COLUMNS_HEIGHT + tap];
+        }
         to[step * stride] = sum;
     }
 }
@@ -94,20 +102,23 @@ __global__ void convolve_columns(float *to, const float *from, int width, int he
 static float *random_floats(size_t nr, uint64_t seed)
 {
     float *numbers = (float *)benchmark_allocate(nr, sizeof(float));
-    for (size_t i = 0; i < nr; i++)
+    for (size_t i = 0; i < nr; i++) {
         numbers[i] = benchmark_random_float(&seed);
+    }
     return numbers;
 }
 
 static double prepare(size_t size)
 {
     uint64_t seed = 2;
-    if (size % multiple || size > 16384)
+    if (size % multiple || size > 16384) {
         benchmark_fail("the size %zu is not a multiple of %d up to 16384", size, multiple);
+    }
     width = size;
     nr_pixels = size * size;
-    for (float &tap : taps)
+    for (float &tap : taps) {
         tap = benchmark_random_float(&seed) / float(RADIUS);
+    }
     image = random_floats(nr_pixels, 3);
     loops_rows = (float *)benchmark_allocate(nr_pixels, sizeof(float));
     loops_result = (float *)benchmark_allocate(nr_pixels, sizeof(float));

@@ -6,8 +6,9 @@ static float near_edge(const float *from, const float taps[NR_TAPS], int at, int
     float sum = 0;
     for (int tap = 0; tap < NR_TAPS; tap++) {
         int position = at + tap - RADIUS;
-        if (position >= 0 && position < length)
+        if (position >= 0 && position < length) {
             sum += taps[NR_TAPS - 1 - tap] * from[(position - at) * stride];
+        }
     }
     return sum;
 }
@@ -15,8 +16,9 @@ static float near_edge(const float *from, const float taps[NR_TAPS], int at, int
 static float inside(const float *from, const float taps[NR_TAPS], int stride)
 {
     float sum = 0;
-    for (int tap = 0; tap < NR_TAPS; tap++)
+    for (int tap = 0; tap < NR_TAPS; tap++) {
         sum += taps[NR_TAPS - 1 - tap] * from[(tap - RADIUS) * stride];
+    }
     return sum;
 }
 
@@ -26,12 +28,15 @@ void convolve_rows_loops(float *to, const float *from, const float taps[NR_TAPS]
     for (int y = 0; y < height; y++) {
         const float *row = from + (long)y * width;
         float *result = to + (long)y * width;
-        for (int x = 0; x < RADIUS; x++)
+        for (int x = 0; x < RADIUS; x++) {
             result[x] = near_edge(row + x, taps, x, width, 1);
-        for (int x = RADIUS; x < width - RADIUS; x++)
+        }
+        for (int x = RADIUS; x < width - RADIUS; x++) {
             result[x] = inside(row + x, taps, 1);
-        for (int x = width - RADIUS; x < width; x++)
+        }
+        for (int x = width - RADIUS; x < width; x++) {
             result[x] = near_edge(row + x, taps, x, width, 1);
+        }
     }
 }
 
@@ -41,11 +46,14 @@ void convolve_columns_loops(float *to, const float *from, const float taps[NR_TA
     for (int y = 0; y < height; y++) {
         const float *row = from + (long)y * width;
         float *result = to + (long)y * width;
-        if (y < RADIUS || y >= height - RADIUS)
-            for (int x = 0; x < width; x++)
+        if (y < RADIUS || y >= height - RADIUS) {
+            for (int x = 0; x < width; x++) {
                 result[x] = near_edge(row + x, taps, y, height, width);
-        else
-            for (int x = 0; x < width; x++)
+            }
+        } else {
+            for (int x = 0; x < width; x++) {
                 result[x] = inside(row + x, taps, width);
+            }
+        }
     }
 }

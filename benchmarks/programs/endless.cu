@@ -21,13 +21,12 @@
  * Prints one JSON object. Wrong by a fraction of what a kernel tells the host in between: blocks that tell it at the
  * same moment may do so in either order.
  */
+#include <atomic>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <atomic>
 #include <thread>
 
 #include "check.h"
@@ -78,8 +77,9 @@ __device__ static void report(bool is_skipped, unsigned blocks_per_report, struc
     const unsigned long long nr_ended = atomicAdd(&progress->nr_ended, 1) + 1;
     if (nr_ended % blocks_per_report == 0) {
         record->nr_ended = nr_ended;
-        if (record->is_stopped)
+        if (record->is_stopped) {
             atomicExch(&progress->is_stopped, 1);
+        }
     }
 }
 
@@ -87,8 +87,9 @@ __global__ void work(unsigned nr_rounds, unsigned blocks_per_report, struct prog
                      volatile struct record *record)
 {
     __shared__ bool is_skipped;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         is_skipped = *(volatile unsigned *)&progress->is_stopped;
+    }
     __syncthreads();
     unsigned value = (blockIdx.x * blockDim.x + threadIdx.x) | 1;
     if (!is_skipped) {
@@ -98,11 +99,13 @@ __global__ void work(unsigned nr_rounds, unsigned blocks_per_report, struct prog
             value ^= value << 5;
         }
     }
-    if (value == 0)
+    if (value == 0) {
         record->nr_ended = 0; /* nothing but a reason to compute it */
+    }
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         report(is_skipped, blocks_per_report, progress, record);
+    }
 }
 
 static void launch(struct tenant *tenant, unsigned nr_blocks, unsigned blocks_per_report)
@@ -135,11 +138,13 @@ static double blocks_per_second(struct tenant *tenant)
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_resident, work, nr_threads, 0));
     unsigned nr_blocks = first_waves * nr_multiprocessors * nr_resident;
     timed_launch(tenant, nr_blocks, begin, end); /* loads the kernel */
-    while (timed_launch(tenant, nr_blocks, begin, end) < trial_ms)
+    while (timed_launch(tenant, nr_blocks, begin, end) < trial_ms) {
         nr_blocks *= 2;
+    }
     float least_ms = timed_launch(tenant, nr_blocks, begin, end);
-    for (int trial = 1; trial < nr_trials; trial++)
+    for (int trial = 1; trial < nr_trials; trial++) {
         least_ms = fminf(least_ms, timed_launch(tenant, nr_blocks, begin, end));
+    }
     CHECK(cudaEventDestroy(begin));
     CHECK(cudaEventDestroy(end));
     return nr_blocks / (least_ms / 1e3);
@@ -163,14 +168,17 @@ static bool run_window(struct tenant *tenant, struct window *window, struct coun
     std::atomic<bool> is_over(false);
     bool has_window = true;
     std::thread counter([&] {
-        while (tenant->record->nr_ended <= nr_before)
+        while (tenant->record->nr_ended <= nr_before) {
             sleep_us(step_s * 1e6);
+        }
         *window = {seconds_now(), seconds_now() + options->window_s, 0};
         has_window = !options->is_together || ask(window);
-        if (has_window)
+        if (has_window) {
             *counted = count(*window, &tenant->record->nr_ended);
-        if (options->is_together && has_window)
+        }
+        if (options->is_together && has_window) {
             wait_for_word();
+        }
         is_over = true;
         tenant->record->is_stopped = 1;
     });
@@ -203,22 +211,24 @@ static bool read_options(int argc, char **argv, struct options *options)
         {"seconds", required_argument, NULL, 'w'},        {"together", no_argument, NULL, 't'},
         {"launches", required_argument, NULL, 'n'},       {}};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        if (option == 'k')
+        if (option == 'k') {
             options->kernel_s = atof(optarg);
-        else if (option == 'r')
+        } else if (option == 'r') {
             options->nr_rounds = atol(optarg);
-        else if (option == 'w')
+        } else if (option == 'w') {
             options->window_s = atof(optarg);
-        else if (option == 't')
+        } else if (option == 't') {
             options->is_together = true;
-        else if (option == 'n')
+        } else if (option == 'n') {
             options->nr_launches = atol(optarg);
-        else
+        } else {
             return false;
+        }
     }
     if (options->kernel_s > 0 && options->nr_rounds > 0 && options->nr_rounds <= INT_MAX && options->window_s > 0 &&
-        options->nr_launches >= 0)
+        options->nr_launches >= 0) {
         return true;
+    }
     fprintf(stderr, "endless: times and numbers are positive\n");
     return false;
 }
@@ -226,8 +236,9 @@ static bool read_options(int argc, char **argv, struct options *options)
 int main(int argc, char **argv)
 {
     struct options options = {10, 10, 1000, 0, false};
-    if (!read_options(argc, argv, &options))
+    if (!read_options(argc, argv, &options)) {
         return 2;
+    }
     struct tenant tenant = {&options};
     CHECK(cudaMalloc((void **)&tenant.progress, sizeof(*tenant.progress)));
     CHECK(cudaMemset(tenant.progress, 0, sizeof(*tenant.progress)));
@@ -236,8 +247,9 @@ int main(int argc, char **argv)
     tenant.record->is_stopped = 0;
     tenant.nr_blocks = blocks_of_a_kernel(&tenant);
     if (options.nr_launches > 0) {
-        for (long i = 0; i < options.nr_launches; i++)
+        for (long i = 0; i < options.nr_launches; i++) {
             launch(&tenant, tenant.nr_blocks, tenant.nr_blocks / nr_reports + 1);
+        }
         CHECK(cudaDeviceSynchronize());
         printf("{");
         print_blocks(&tenant);
@@ -246,8 +258,9 @@ int main(int argc, char **argv)
     }
     struct window window;
     struct count counted;
-    if (!run_window(&tenant, &window, &counted))
+    if (!run_window(&tenant, &window, &counted)) {
         return 2;
+    }
     printf("{\"throughput\": %.9g, \"unit\": \"blocks/s\", ", counted.nr / counted_s(window));
     print_blocks(&tenant);
     printf("}\n");

@@ -9,11 +9,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <vector>
-
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <functional>
+#include <vector>
 
 #include "check.h"
 
@@ -26,8 +25,9 @@ __global__ void work(long long ns)
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         return now;
     }();
-    for (long long now = begun_ns; now - begun_ns < ns;)
+    for (long long now = begun_ns; now - begun_ns < ns;) {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    }
 }
 
 __global__ void empty() {}
@@ -68,8 +68,9 @@ static write_value_fn find_write_value()
     void *found = nullptr;
     cudaDriverEntryPointQueryResult result;
     if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &found, 12000, cudaEnableDefault, &result) !=
-        cudaSuccess)
+        cudaSuccess) {
         return nullptr;
+    }
     return result == cudaDriverEntryPointSuccess ? (write_value_fn)found : nullptr;
 }
 
@@ -126,9 +127,10 @@ static void whole_ways(scene &all, int nr)
     all.nr_looks = 0;
     print("launch, StreamQuery", call_us(nr, nothing, [&] { all.launch(), all.until(&scene::ask_stream); }), "us");
     print("  looks", double(all.nr_looks) / nr, "each");
-    if (all.write_value)
+    if (all.write_value) {
         print("launch, WriteValue, memory",
               call_us(nr, nothing, [&] { all.launch(), all.write(), all.until_written(); }), "us");
+    }
 }
 
 static void single_calls(scene &all, int nr)
@@ -137,8 +139,9 @@ static void single_calls(scene &all, int nr)
     const auto launched = [&] { all.sync(), all.launch(); };
     print("LaunchKernel", call_us(nr, [&] { all.sync(); }, [&] { all.launch(); }), "us");
     print("EventRecord behind a kernel", call_us(nr, launched, [&] { all.record(); }), "us");
-    if (all.write_value)
+    if (all.write_value) {
         print("WriteValue behind a kernel", call_us(nr, launched, [&] { all.write(); }), "us");
+    }
     all.record(), all.sync();
     print("EventQuery, done", call_us(nr, nothing, [&] { all.ask_event(); }), "us");
     print("StreamQuery, done", call_us(nr, nothing, [&] { all.ask_stream(); }), "us");

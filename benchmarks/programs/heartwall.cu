@@ -7,15 +7,15 @@
  * those of the original: rotate the template, convolve, sums that run down columns and along rows, normalise, find
  * the best, update the template.
  */
-#include "common.h"
 #include "heartwall.h"
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 enum {
     NR_THREADS = 256,
@@ -87,8 +87,9 @@ static __device__ void take_window(const struct heartwall_point *point, struct w
         workspace->window[at] = pixel;
         workspace->squares[at] = pixel * pixel;
     }
-    for (int at = threadIdx.x; at < HEARTWALL_TEMPLATE_PIXELS; at += NR_THREADS)
+    for (int at = threadIdx.x; at < HEARTWALL_TEMPLATE_PIXELS; at += NR_THREADS) {
         rotated[HEARTWALL_TEMPLATE_PIXELS - 1 - at] = point->template_pixels[at];
+    }
     __syncthreads();
 }
 
@@ -98,9 +99,11 @@ static __device__ void convolve(struct workspace *workspace, const float *rotate
     for (int at = threadIdx.x; at < CONVOLVED * CONVOLVED; at += NR_THREADS) {
         int row = at / CONVOLVED, column = at % CONVOLVED;
         float sum = 0;
-        for (int y = max(0, row - WINDOW + 1); y <= min(TEMPLATE - 1, row); y++)
-            for (int x = max(0, column - WINDOW + 1); x <= min(TEMPLATE - 1, column); x++)
+        for (int y = max(0, row - WINDOW + 1); y <= min(TEMPLATE - 1, row); y++) {
+            for (int x = max(0, column - WINDOW + 1); x <= min(TEMPLATE - 1, column); x++) {
                 sum += rotated[y * TEMPLATE + x] * workspace->window[(row - y) * WINDOW + column - x];
+            }
+        }
         workspace->convolution[at] = sum;
     }
 }
@@ -115,16 +118,21 @@ static __device__ void sum_squares(struct workspace *workspace, const float *val
         padded[at] = is_in_window ? values[row * WINDOW + column] : 0;
     }
     __syncthreads();
-    if (threadIdx.x < PADDED)
-        for (int at = threadIdx.x + PADDED; at < PADDED * PADDED; at += PADDED)
+    if (threadIdx.x < PADDED) {
+        for (int at = threadIdx.x + PADDED; at < PADDED * PADDED; at += PADDED) {
             padded[at] += padded[at - PADDED];
+        }
+    }
     __syncthreads();
-    for (int at = threadIdx.x; at < CONVOLVED * PADDED; at += NR_THREADS)
+    for (int at = threadIdx.x; at < CONVOLVED * PADDED; at += NR_THREADS) {
         columns[at] = padded[at + (TEMPLATE - 1) * PADDED] - (at >= PADDED ? padded[at - PADDED] : 0);
+    }
     __syncthreads();
-    if (threadIdx.x < CONVOLVED)
-        for (int at = threadIdx.x * PADDED + 1; at < (threadIdx.x + 1) * PADDED; at++)
+    if (threadIdx.x < CONVOLVED) {
+        for (int at = threadIdx.x * PADDED + 1; at < (threadIdx.x + 1) * PADDED; at++) {
             columns[at] += columns[at - 1];
+        }
+    }
     __syncthreads();
     for (int at = threadIdx.x; at < CONVOLVED * CONVOLVED; at += NR_THREADS) {
         const float *here = columns + at / CONVOLVED * PADDED + at % CONVOLVED;
@@ -180,18 +188,22 @@ static __device__ void move(const struct workspace *workspace, struct heartwall_
     if (threadIdx.x < edge) {
         const float *row = workspace->convolution + (first + threadIdx.x) * CONVOLVED + first;
         int column = 0;
-        for (int at = 1; at < edge; at++)
-            if (row[at] > row[column])
+        for (int at = 1; at < edge; at++) {
+            if (row[at] > row[column]) {
                 column = at;
+            }
+        }
         best[threadIdx.x] = row[column];
         best_column[threadIdx.x] = column;
     }
     __syncthreads();
     if (threadIdx.x == 0) {
         int row = 0;
-        for (int at = 1; at < edge; at++)
-            if (best[at] > best[row])
+        for (int at = 1; at < edge; at++) {
+            if (best[at] > best[row]) {
                 row = at;
+            }
+        }
         point->row += row - HEARTWALL_REACH;
         point->column += best_column[row] - HEARTWALL_REACH;
         point->correlation = best[row];
@@ -215,8 +227,9 @@ static __global__ void follow(struct workspace *workspaces, struct place *places
         move(workspace, point);
         take_template(point, HEARTWALL_KEPT);
     }
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         places[blockIdx.x] = {point->row, point->column};
+    }
 }
 
 /* Noise, smoothed over 3 x 3 pixels: no place of it looks like another. */
@@ -224,11 +237,14 @@ static float *generate_texture(int edge, uint64_t *random)
 {
     float *noise = (float *)benchmark_allocate((size_t)(edge + 2) * (edge + 2), sizeof(float));
     float *texture = (float *)benchmark_allocate((size_t)edge * edge, sizeof(float));
-    for (int at = 0; at < (edge + 2) * (edge + 2); at++)
+    for (int at = 0; at < (edge + 2) * (edge + 2); at++) {
         noise[at] = benchmark_random_float(random);
-    for (int at = 0; at < edge * edge; at++)
-        for (int beside = 0; beside < 9; beside++)
+    }
+    for (int at = 0; at < edge * edge; at++) {
+        for (int beside = 0; beside < 9; beside++) {
             texture[at] += noise[(at / edge + beside / 3) * (edge + 2) + at % edge + beside % 3] / 9;
+        }
+    }
     free(noise);
     return texture;
 }
@@ -241,8 +257,9 @@ static void generate_frames(void)
     for (int number = 0; number < NR_FRAMES; number++) {
         float *pixels = film.frames[number] = (float *)benchmark_allocate(FRAME * FRAME, sizeof(float));
         const float *shifted = texture + (MOST_SHIFT - SHIFT_ROWS[number]) * edge + MOST_SHIFT - SHIFT_COLUMNS[number];
-        for (int at = 0; at < FRAME * FRAME; at++)
+        for (int at = 0; at < FRAME * FRAME; at++) {
             pixels[at] = shifted[at / FRAME * edge + at % FRAME] + 0.02f * benchmark_random_float(&random);
+        }
     }
     free(texture);
 }
@@ -277,8 +294,9 @@ static void prepare_device(void)
 
 static double prepare(size_t size)
 {
-    if (size > 65536)
+    if (size > 65536) {
         benchmark_fail("at most 65536 points");
+    }
     film.nr_points = (int)size;
     film.initial = (struct heartwall_point *)benchmark_allocate(size, sizeof(*film.initial));
     film.loops_points = (struct heartwall_point *)benchmark_allocate(size, sizeof(*film.loops_points));
@@ -286,8 +304,9 @@ static double prepare(size_t size)
     film.device_places = (struct place *)benchmark_allocate(size * NR_FRAMES, sizeof(*film.device_places));
     generate_frames();
     place_points();
-    if (benchmark_uses_device())
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return (double)size * (NR_FRAMES - 1);
 }
 
@@ -312,9 +331,10 @@ static void loops_round(void)
     for (int number = 0; number < NR_FRAMES; number++) {
         struct heartwall_frame described = {film.frames[number], film.loops_points, number, film.nr_points};
         heartwall_loops(&described);
-        for (int at = 0; at < film.nr_points; at++)
+        for (int at = 0; at < film.nr_points; at++) {
             film.loops_places[(size_t)number * film.nr_points + at] = {film.loops_points[at].row,
                                                                        film.loops_points[at].column};
+        }
     }
 }
 
@@ -330,8 +350,9 @@ static int check_places(const char *whose, const struct place *places, char *why
         int number = at / film.nr_points, point = at % film.nr_points;
         int row = film.initial[point].row + SHIFT_ROWS[number];
         int column = film.initial[point].column + SHIFT_COLUMNS[number];
-        if (places[at].row == row && places[at].column == column)
+        if (places[at].row == row && places[at].column == column) {
             continue;
+        }
         snprintf(why, why_size, "in frame %d the %s had point %d at %d, %d; it is at %d, %d", number, whose, point,
                  places[at].row, places[at].column, row, column);
         return 1;
@@ -342,15 +363,17 @@ static int check_places(const char *whose, const struct place *places, char *why
 static int check(char *why, size_t why_size)
 {
     if (check_places("loops", film.loops_places, why, why_size) ||
-        check_places("device", film.device_places, why, why_size))
+        check_places("device", film.device_places, why, why_size)) {
         return 1;
+    }
     for (int at = 0; at < film.nr_points; at++) {
         const struct heartwall_point *device = film.device_points + at, *loops = film.loops_points + at;
         if (benchmark_compare_floats("correlation", &device->correlation, &loops->correlation, 1, CORRELATION_TOLERANCE,
                                      why, why_size) ||
             benchmark_compare_floats("template", device->template_pixels, loops->template_pixels,
-                                     HEARTWALL_TEMPLATE_PIXELS, TEMPLATE_TOLERANCE, why, why_size))
+                                     HEARTWALL_TEMPLATE_PIXELS, TEMPLATE_TOLERANCE, why, why_size)) {
             return 1;
+        }
     }
     return 0;
 }
@@ -363,8 +386,9 @@ static void release(void)
         BENCHMARK_CUDA(cudaFree(film.on_device_places));
         BENCHMARK_CUDA(cudaFree(film.workspaces));
     }
-    for (float *pixels : film.frames)
+    for (float *pixels : film.frames) {
         free(pixels);
+    }
     free(film.initial);
     free(film.loops_points);
     free(film.loops_places);

@@ -1,8 +1,8 @@
 /* The kernel of heartwall.cu as plain loops, point for point. */
-#include "heartwall.h"
-
 #include <math.h>
 #include <stddef.h>
+
+#include "heartwall.h"
 
 enum {
     TEMPLATE = HEARTWALL_TEMPLATE,
@@ -39,9 +39,11 @@ static void take_template(const struct heartwall_frame *frame, struct heartwall_
 {
     const float *pixels = pixels_around(frame, point, TEMPLATE);
     float *template_pixel = point->template_pixels;
-    for (int row = 0; row < TEMPLATE; row++)
-        for (int column = 0; column < TEMPLATE; column++, template_pixel++)
+    for (int row = 0; row < TEMPLATE; row++) {
+        for (int column = 0; column < TEMPLATE; column++, template_pixel++) {
             *template_pixel = kept * *template_pixel + (1 - kept) * pixels[row * FRAME + column];
+        }
+    }
 }
 
 static void take_window(const struct heartwall_frame *frame, const struct heartwall_point *point,
@@ -55,10 +57,12 @@ static void take_window(const struct heartwall_frame *frame, const struct heartw
             workspace->squares[row][column] = pixel * pixel;
         }
     }
-    for (int row = 0; row < TEMPLATE; row++)
-        for (int column = 0; column < TEMPLATE; column++)
+    for (int row = 0; row < TEMPLATE; row++) {
+        for (int column = 0; column < TEMPLATE; column++) {
             workspace->rotated[TEMPLATE - 1 - row][TEMPLATE - 1 - column] =
                 point->template_pixels[row * TEMPLATE + column];
+        }
+    }
 }
 
 static void convolve(struct workspace *workspace)
@@ -66,9 +70,11 @@ static void convolve(struct workspace *workspace)
     for (int row = 0; row < CONVOLVED; row++) {
         for (int column = 0; column < CONVOLVED; column++) {
             float sum = 0;
-            for (int y = larger(0, row - WINDOW + 1); y <= lesser(TEMPLATE - 1, row); y++)
-                for (int x = larger(0, column - WINDOW + 1); x <= lesser(TEMPLATE - 1, column); x++)
+            for (int y = larger(0, row - WINDOW + 1); y <= lesser(TEMPLATE - 1, row); y++) {
+                for (int x = larger(0, column - WINDOW + 1); x <= lesser(TEMPLATE - 1, column); x++) {
                     sum += workspace->rotated[y][x] * workspace->window[row - y][column - x];
+                }
+            }
             workspace->convolution[row][column] = sum;
         }
     }
@@ -157,6 +163,7 @@ static void follow(const struct heartwall_frame *frame, struct heartwall_point *
 void heartwall_loops(const struct heartwall_frame *frame)
 {
 #pragma omp parallel for
-    for (int point = 0; point < frame->nr_points; point++)
+    for (int point = 0; point < frame->nr_points; point++) {
         follow(frame, frame->points + point);
+    }
 }

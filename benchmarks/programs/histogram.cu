@@ -2,12 +2,12 @@
  * histogram, after the CUDA SDK (its 256 bins): each warp counts into bins of its own in shared memory with atomic
  * additions, a block adds up those of its warps, a second kernel those of all blocks. Both are waited for.
  */
-#include <cuda_runtime.h>
+#include "histogram.h"
 
 #include <cstdlib>
+#include <cuda_runtime.h>
 
 #include "common.h"
-#include "histogram.h"
 
 #define NR_WARPS   6
 #define WARP_SIZE  32
@@ -32,16 +32,19 @@ __global__ void count_parts(uint32_t *parts, const uint32_t *words, uint32_t nr_
     uint32_t *bins = bins_of_warps + threadIdx.x / WARP_SIZE * NR_BINS;
 
 #pragma unroll
-    for (int i = 0; i < NR_BINS / WARP_SIZE; i++)
+    for (int i = 0; i < NR_BINS / WARP_SIZE; i++) {
         bins_of_warps[threadIdx.x + i * BLOCK_SIZE] = 0;
+    }
     __syncthreads();
-    for (uint32_t at = blockIdx.x * blockDim.x + threadIdx.x; at < nr_words; at += blockDim.x * gridDim.x)
+    for (uint32_t at = blockIdx.x * blockDim.x + threadIdx.x; at < nr_words; at += blockDim.x * gridDim.x) {
         count_word(bins, words[at]);
+    }
     __syncthreads();
     for (int bin = threadIdx.x; bin < NR_BINS; bin += BLOCK_SIZE) {
         uint32_t sum = 0;
-        for (int warp = 0; warp < NR_WARPS; warp++)
+        for (int warp = 0; warp < NR_WARPS; warp++) {
             sum += bins_of_warps[warp * NR_BINS + bin];
+        }
         parts[blockIdx.x * NR_BINS + bin] = sum;
     }
 }
@@ -52,28 +55,33 @@ __global__ void merge_parts(uint32_t *bins, const uint32_t *parts)
     __shared__ uint32_t sums[MERGE_SIZE];
     uint32_t sum = 0;
 
-    for (int part = threadIdx.x; part < NR_PARTS; part += MERGE_SIZE)
+    for (int part = threadIdx.x; part < NR_PARTS; part += MERGE_SIZE) {
         sum += parts[part * NR_BINS + blockIdx.x];
+    }
     sums[threadIdx.x] = sum;
     for (int stride = MERGE_SIZE / 2; stride > 0; stride /= 2) {
         __syncthreads();
-        if (threadIdx.x < stride)
+        if (threadIdx.x < stride) {
             sums[threadIdx.x] += sums[threadIdx.x + stride];
+        }
     }
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         bins[blockIdx.x] = sums[0];
+    }
 }
 
 static double prepare(size_t size)
 {
     uint64_t seed = 4;
-    if (size % 4 || size > (1ull << 32) - 4)
+    if (size % 4 || size > (1ull << 32) - 4) {
         benchmark_fail("the size %zu is not a multiple of 4 below 2^32", size);
+    }
     nr_words = size / 4;
     words = (uint32_t *)benchmark_allocate(nr_words, sizeof(uint32_t));
     loops_parts = (uint32_t *)benchmark_allocate(NR_PARTS * NR_BINS, sizeof(uint32_t));
-    for (size_t i = 0; i < nr_words; i++)
+    for (size_t i = 0; i < nr_words; i++) {
         words[i] = benchmark_random(&seed);
+    }
     if (benchmark_uses_device()) {
         BENCHMARK_CUDA(cudaMalloc(&d_words, size));
         BENCHMARK_CUDA(cudaMalloc(&d_parts, NR_PARTS * NR_BINS * sizeof(uint32_t)));

@@ -1,7 +1,7 @@
 /* histogram in C: each part of the data has bins of its own, which are added up at the end. */
-#include "histogram.h"
-
 #include <string.h>
+
+#include "histogram.h"
 
 static void count(uint32_t *restrict bins, const uint32_t *words, size_t nr_words)
 {
@@ -25,8 +25,9 @@ void histogram_loops(uint32_t bins[NR_BINS], uint32_t *parts, const uint32_t *wo
 #pragma omp parallel for
     for (size_t bin = 0; bin < NR_BINS; bin++) {
         uint32_t sum = 0;
-        for (size_t part = 0; part < NR_PARTS; part++)
+        for (size_t part = 0; part < NR_PARTS; part++) {
             sum += parts[part * NR_BINS + bin];
+        }
         bins[bin] = sum;
     }
 }

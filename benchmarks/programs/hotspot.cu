@@ -3,13 +3,13 @@
  * thing differs: cells keep their size when there are more of them, where the original cuts up a chip of 16 mm and is
  * unstable from 2048 x 2048 on.
  */
-#include "common.h"
 #include "hotspot.h"
 
 #include <cstdlib>
 #include <cstring>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 /*
  * The device adds most products in one rounding (fma), the loops in two. A step then differs by about one unit in the
@@ -50,19 +50,22 @@ static __global__ void advance_tiles(struct hotspot_advance advance)
     for (int step = 0; step < advance.nr_steps; step++) {
         int first = step + 1, last = HOTSPOT_BLOCK - 2 - step;
         bool is_computed = is_on_chip && x >= first && x <= last && y >= first && y <= last;
-        if (is_computed)
+        if (is_computed) {
             after[y][x] = before[y][x] + advance.per_watt * power[y][x] +
                           (before[north][x] + before[south][x] - 2 * before[y][x]) * advance.per_kelvin_beside +
                           (before[y][west] + before[y][east] - 2 * before[y][x]) * advance.per_kelvin_beside +
                           (HOTSPOT_SINK_K - before[y][x]) * advance.per_kelvin_to_sink;
+        }
         __syncthreads();
-        if (is_computed)
+        if (is_computed) {
             before[y][x] = after[y][x];
+        }
         __syncthreads();
     }
     const int first = HOTSPOT_BLOCK_STEPS, last = HOTSPOT_BLOCK - 1 - HOTSPOT_BLOCK_STEPS;
-    if (is_on_chip && x >= first && x <= last && y >= first && y <= last)
+    if (is_on_chip && x >= first && x <= last && y >= first && y <= last) {
         advance.to[cell] = before[y][x];
+    }
 }
 
 /* Silicon, 0.5 mm thick, in square cells of 16 mm / 512; a step is as long as the hottest cell takes for 1 mK. */
@@ -83,14 +86,16 @@ static void prepare_device(void)
 {
     chip.device_result = (float *)benchmark_allocate(chip.nr_cells, sizeof(float));
     BENCHMARK_CUDA(cudaMalloc(&chip.on_device_power, chip.nr_cells * sizeof(float)));
-    for (float *&temperatures : chip.on_device_temperatures)
+    for (float *&temperatures : chip.on_device_temperatures) {
         BENCHMARK_CUDA(cudaMalloc(&temperatures, chip.nr_cells * sizeof(float)));
+    }
 }
 
 static double prepare(size_t size)
 {
-    if (size > 32768)
+    if (size > 32768) {
         benchmark_fail("at most 32768 cells along the edge");
+    }
     chip.nr_cells = size * size;
     set_physics(&chip.physics, (int)size);
     chip.power = (float *)benchmark_allocate(chip.nr_cells, sizeof(float));
@@ -100,10 +105,12 @@ static double prepare(size_t size)
         chip.power[cell] = 0.01f + 0.09f * benchmark_random_float(&random);
         chip.initial[cell] = 320 + 20 * benchmark_random_float(&random);
     }
-    for (float *&temperatures : chip.loops_temperatures)
+    for (float *&temperatures : chip.loops_temperatures) {
         temperatures = (float *)benchmark_allocate(chip.nr_cells, sizeof(float));
-    if (benchmark_uses_device())
+    }
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return (double)chip.nr_cells * HOTSPOT_STEPS * 1e-6;
 }
 
@@ -116,8 +123,9 @@ static float *simulate(const float *power, float *const temperatures[2], void (*
     advance.to = temperatures[1];
     for (int step = 0; step < HOTSPOT_STEPS; step += advance.nr_steps) {
         advance.nr_steps = HOTSPOT_STEPS - step;
-        if (advance.nr_steps > HOTSPOT_BLOCK_STEPS)
+        if (advance.nr_steps > HOTSPOT_BLOCK_STEPS) {
             advance.nr_steps = HOTSPOT_BLOCK_STEPS;
+        }
         run(&advance);
         advance.from = advance.to;
         advance.to = temperatures[advance.to == temperatures[0]];
@@ -156,12 +164,14 @@ static int check(char *why, size_t why_size)
 static void release(void)
 {
     if (benchmark_uses_device()) {
-        for (float *temperatures : chip.on_device_temperatures)
+        for (float *temperatures : chip.on_device_temperatures) {
             BENCHMARK_CUDA(cudaFree(temperatures));
+        }
         BENCHMARK_CUDA(cudaFree(chip.on_device_power));
     }
-    for (float *temperatures : chip.loops_temperatures)
+    for (float *temperatures : chip.loops_temperatures) {
         free(temperatures);
+    }
     free(chip.device_result);
     free(chip.initial);
     free(chip.power);

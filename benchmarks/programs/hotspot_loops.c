@@ -1,7 +1,7 @@
 /* The kernel of hotspot.cu as plain loops, tile for tile. */
-#include "hotspot.h"
-
 #include <string.h>
+
+#include "hotspot.h"
 
 static inline int lesser(int a, int b)
 {
@@ -44,29 +44,34 @@ static void advance_tile(const struct hotspot_advance *advance, int tile_row, in
     float tiles[2][HOTSPOT_BLOCK][HOTSPOT_BLOCK];
     float (*before)[HOTSPOT_BLOCK] = tiles[0], (*after)[HOTSPOT_BLOCK] = tiles[1];
     const struct span rows = span_of(tile_row, advance->edge), columns = span_of(tile_column, advance->edge);
-    for (int y = rows.first; y <= rows.last; y++)
+    for (int y = rows.first; y <= rows.last; y++) {
         memcpy(before[y] + columns.first,
                advance->from + (size_t)(rows.begin + y) * advance->edge + columns.begin + columns.first,
                (columns.last - columns.first + 1) * sizeof(**before));
+    }
     for (int step = 0; step < advance->nr_steps; step++) {
         int from = larger(columns.first, step + 1), to = lesser(columns.last, HOTSPOT_BLOCK - 2 - step);
-        for (int y = larger(rows.first, step + 1); y <= lesser(rows.last, HOTSPOT_BLOCK - 2 - step); y++)
+        for (int y = larger(rows.first, step + 1); y <= lesser(rows.last, HOTSPOT_BLOCK - 2 - step); y++) {
             step_row(advance, before, after[y], y, &rows, &columns, from, to);
+        }
         float (*swapped)[HOTSPOT_BLOCK] = before;
         before = after;
         after = swapped;
     }
     int from = HOTSPOT_BLOCK_STEPS, to = lesser(columns.last, HOTSPOT_BLOCK - 1 - HOTSPOT_BLOCK_STEPS);
-    for (int y = HOTSPOT_BLOCK_STEPS; y <= lesser(rows.last, HOTSPOT_BLOCK - 1 - HOTSPOT_BLOCK_STEPS); y++)
+    for (int y = HOTSPOT_BLOCK_STEPS; y <= lesser(rows.last, HOTSPOT_BLOCK - 1 - HOTSPOT_BLOCK_STEPS); y++) {
         memcpy(advance->to + (size_t)(rows.begin + y) * advance->edge + columns.begin + from, before[y] + from,
                (to - from + 1) * sizeof(**before));
+    }
 }
 
 void hotspot_loops(const struct hotspot_advance *advance)
 {
     int nr_tiles = (advance->edge + HOTSPOT_BLOCK_EDGE - 1) / HOTSPOT_BLOCK_EDGE;
 #pragma omp parallel for collapse(2)
-    for (int row = 0; row < nr_tiles; row++)
-        for (int column = 0; column < nr_tiles; column++)
+    for (int row = 0; row < nr_tiles; row++) {
+        for (int column = 0; column < nr_tiles; column++) {
             advance_tile(advance, row, column);
+        }
+    }
 }

@@ -24,8 +24,9 @@ static const int tile = 16;
 
 __global__ void fill(float *to, size_t nr)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += (size_t)gridDim.x * blockDim.x)
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += (size_t)gridDim.x * blockDim.x) {
         to[i] = (float)(i % 7) - 3;
+    }
 }
 
 __global__ void multiply(float *c, const float *a, const float *b, size_t n)
@@ -38,8 +39,9 @@ __global__ void multiply(float *c, const float *a, const float *b, size_t n)
         b_tile[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + column];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < tile; i++)
+        for (int i = 0; i < tile; i++) {
             sum += a_tile[threadIdx.y][i] * b_tile[i][threadIdx.x];
+        }
         __syncthreads();
     }
     c[row * n + column] = sum;
@@ -49,9 +51,9 @@ __global__ void spin(unsigned long long ns)
 {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do
+    do {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    while (now - start < ns);
+    } while (now - start < ns);
 }
 
 __global__ void nothing() {}
@@ -82,8 +84,9 @@ static int run_multiply(size_t nr_blocks, int nr_rounds)
         CHECK(cudaEventRecord(end));
         CHECK(cudaEventSynchronize(end));
         CHECK(cudaEventElapsedTime(&ms, begin, end));
-        if (round >= 0)
+        if (round >= 0) {
             printf("%s%.9g", round ? ", " : "", ms / 1e3);
+        }
     }
     printf("]}\n");
     return 0;
@@ -109,8 +112,9 @@ static int run_spin(unsigned nr_blocks, unsigned long long block_us)
             fflush(stdout);
         }
         CHECK(cudaDeviceSynchronize());
-        if (nr_launches++ == 0)
+        if (nr_launches++ == 0) {
             first_s = now_s() - begin_s;
+        }
     } while (!is_input_closed());
     printf("{\"launches\": %lu, \"first_s\": %.9g}\n", nr_launches, first_s);
     return 0;
@@ -135,12 +139,15 @@ static int run_wake(int nr, unsigned sleep_us)
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "multiply") == 0)
+    if (argc == 4 && strcmp(argv[1], "multiply") == 0) {
         return run_multiply(strtoul(argv[2], NULL, 10), atoi(argv[3]));
-    if (argc == 4 && strcmp(argv[1], "spin") == 0)
+    }
+    if (argc == 4 && strcmp(argv[1], "spin") == 0) {
         return run_spin(strtoul(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
-    if (argc == 4 && strcmp(argv[1], "wake") == 0)
+    }
+    if (argc == 4 && strcmp(argv[1], "wake") == 0) {
         return run_wake(atoi(argv[2]), strtoul(argv[3], NULL, 10));
+    }
     fprintf(stderr, "large: multiply BLOCKS ROUNDS, spin NR_BLOCKS BLOCK_US, or wake NR SLEEP_US\n");
     return 2;
 }

@@ -2,14 +2,14 @@
  * lavaMD of Rodinia, written anew: one long kernel between the copies of its inputs and of its result. In single
  * precision, as the original's OpenCL version; its CUDA version is found in either.
  */
-#include "common.h"
 #include "lavaMD.h"
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 enum { NR_THREADS = 128 };
 
@@ -89,8 +89,9 @@ static void find_neighbours(struct lavamd_box *boxes, int edge, int x, int y, in
         bool is_in_cube =
             other_x >= 0 && other_x < edge && other_y >= 0 && other_y < edge && other_z >= 0 && other_z < edge;
         int other = (other_z * edge + other_y) * edge + other_x;
-        if (is_in_cube && boxes + other != home)
+        if (is_in_cube && boxes + other != home) {
             home->neighbours[home->nr_neighbours++] = other;
+        }
     }
 }
 
@@ -128,8 +129,9 @@ static void prepare_device(void)
 
 static double prepare(size_t size)
 {
-    if (size > 256)
+    if (size > 256) {
         benchmark_fail("at most 256 boxes along the edge");
+    }
     space.loops.nr_boxes = (int)(size * size * size);
     space.nr_particles = (size_t)space.loops.nr_boxes * LAVAMD_PARTICLES;
     struct lavamd_box *boxes = (struct lavamd_box *)benchmark_allocate(space.loops.nr_boxes, sizeof(*boxes));
@@ -142,8 +144,9 @@ static double prepare(size_t size)
     space.loops.particles = particles;
     space.loops.charges = charges;
     space.loops.forces = (struct lavamd_vector *)benchmark_allocate(space.nr_particles, sizeof(*space.loops.forces));
-    if (benchmark_uses_device())
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return (double)nr_box_pairs * LAVAMD_PARTICLES * LAVAMD_PARTICLES * 1e-6;
 }
 
@@ -175,8 +178,9 @@ static int check(char *why, size_t why_size)
     for (size_t at = 0; at < space.nr_particles; at++) {
         struct lavamd_vector device = space.device_forces[at], loops = space.loops.forces[at];
         if (is_close(device.v, loops.v, loops.v) && is_close(device.x, loops.x, loops.v) &&
-            is_close(device.y, loops.y, loops.v) && is_close(device.z, loops.z, loops.v))
+            is_close(device.y, loops.y, loops.v) && is_close(device.z, loops.z, loops.v)) {
             continue;
+        }
         snprintf(why, why_size, "the force on particle %zu is %g %g %g %g on the device and %g %g %g %g in the loops",
                  at, device.v, device.x, device.y, device.z, loops.v, loops.x, loops.y, loops.z);
         return 1;

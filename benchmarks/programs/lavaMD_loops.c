@@ -1,8 +1,8 @@
 /* The kernel of lavaMD.cu as plain loops, box for box. */
-#include "lavaMD.h"
-
 #include <math.h>
 #include <stddef.h>
+
+#include "lavaMD.h"
 
 static const float TWICE_ALPHA_SQUARED = 2 * LAVAMD_ALPHA * LAVAMD_ALPHA;
 
@@ -32,17 +32,20 @@ static void fill_box(const struct lavamd_space *space, int box)
     struct lavamd_vector forces[LAVAMD_PARTICLES] = {0};
     for (int neighbour = -1; neighbour < home->nr_neighbours; neighbour++) {
         size_t other = (size_t)(neighbour < 0 ? box : home->neighbours[neighbour]) * LAVAMD_PARTICLES;
-        for (int at = 0; at < LAVAMD_PARTICLES; at++)
+        for (int at = 0; at < LAVAMD_PARTICLES; at++) {
             act(space->particles + other, space->charges + other, space->particles + box * LAVAMD_PARTICLES + at,
                 forces + at);
+        }
     }
-    for (int at = 0; at < LAVAMD_PARTICLES; at++)
+    for (int at = 0; at < LAVAMD_PARTICLES; at++) {
         space->forces[box * LAVAMD_PARTICLES + at] = forces[at];
+    }
 }
 
 void lavamd_loops(const struct lavamd_space *space)
 {
 #pragma omp parallel for schedule(dynamic)
-    for (int box = 0; box < space->nr_boxes; box++)
+    for (int box = 0; box < space->nr_boxes; box++) {
         fill_box(space, box);
+    }
 }

@@ -2,13 +2,13 @@
  * matrixMul, after the CUDA SDK: the product of two square matrices from tiles in shared memory. Launches follow one
  * another without waiting; one wait ends the round.
  */
-#include <cuda_runtime.h>
+#include "matrixMul.h"
 
 #include <cmath>
 #include <cstdlib>
+#include <cuda_runtime.h>
 
 #include "common.h"
-#include "matrixMul.h"
 
 static const int nr_launches = 3;
 
@@ -29,8 +29,9 @@ __global__ void matrix_mul(float *c, const float *a, const float *b, int n)
         b_tile[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * n + column];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < TILE; i++)
+        for (int i = 0; i < TILE; i++) {
             sum += a_tile[threadIdx.y][i] * b_tile[i][threadIdx.x];
+        }
         __syncthreads();
     }
     c[row * n + column] = sum;
@@ -39,8 +40,9 @@ __global__ void matrix_mul(float *c, const float *a, const float *b, int n)
 static double prepare(size_t size)
 {
     uint64_t seed = 1;
-    if (size % TILE || size > 16384)
+    if (size % TILE || size > 16384) {
         benchmark_fail("the size %zu is not a multiple of %d up to 16384", size, TILE);
+    }
     n = size;
     a = (float *)benchmark_allocate(n * n, sizeof(float));
     b = (float *)benchmark_allocate(n * n, sizeof(float));
@@ -63,16 +65,18 @@ static double prepare(size_t size)
 static void device_round()
 {
     dim3 grid(n / TILE, n / TILE), block(TILE, TILE);
-    for (int i = 0; i < nr_launches; i++)
+    for (int i = 0; i < nr_launches; i++) {
         matrix_mul<<<grid, block>>>(d_c, d_a, d_b, n);
+    }
     BENCHMARK_CUDA(cudaGetLastError());
     BENCHMARK_CUDA(cudaDeviceSynchronize());
 }
 
 static void loops_round()
 {
-    for (int i = 0; i < nr_launches; i++)
+    for (int i = 0; i < nr_launches; i++) {
         matrix_mul_loops(loops_c, a, b, n);
+    }
 }
 
 static void fetch()

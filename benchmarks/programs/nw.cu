@@ -3,13 +3,13 @@
  * the scores are copied back. Within a tile, 16 threads go over its diagonals with a barrier after each. Integers only,
  * so the results must be equal.
  */
-#include "common.h"
 #include "nw.h"
 
 #include <cstdlib>
 #include <cstring>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 enum { NR_RESIDUES = 20 };
 
@@ -38,28 +38,34 @@ static __global__ void fill_tiles(struct nw_matrices matrices, struct nw_diagona
     int32_t *corner = matrices.scores + first_row * pitch + first_column;
     const int32_t *similarity_corner = matrices.similarity + (first_row + 1) * pitch + first_column + 1;
 
-    for (int row = 0; row < NW_TILE; row++)
+    for (int row = 0; row < NW_TILE; row++) {
         similarity[row][thread] = row < nr_rows && thread < nr_columns ? similarity_corner[row * pitch + thread] : 0;
-    if (thread == 0)
+    }
+    if (thread == 0) {
         scores[0][0] = corner[0];
+    }
     scores[thread + 1][0] = thread < nr_rows ? corner[(thread + 1) * pitch] : 0;
     scores[0][thread + 1] = thread < nr_columns ? corner[thread + 1] : 0;
     __syncthreads();
 
     for (int step = 0; step < NW_TILE; step++) {
-        if (thread <= step)
+        if (thread <= step) {
             fill_cell(scores, similarity, step - thread, thread);
+        }
         __syncthreads();
     }
     for (int step = NW_TILE - 2; step >= 0; step--) {
-        if (thread <= step)
+        if (thread <= step) {
             fill_cell(scores, similarity, NW_TILE - 1 - thread, NW_TILE - 1 - step + thread);
+        }
         __syncthreads();
     }
 
-    if (thread < nr_columns)
-        for (int row = 0; row < nr_rows; row++)
+    if (thread < nr_columns) {
+        for (int row = 0; row < nr_rows; row++) {
             corner[(row + 1) * pitch + thread + 1] = scores[row + 1][thread + 1];
+        }
+    }
 }
 
 static size_t nr_elements(void)
@@ -78,8 +84,9 @@ static size_t matrix_bytes(void)
 static void generate_substitutions(int32_t substitutions[NR_RESIDUES][NR_RESIDUES], uint64_t *random)
 {
     for (int one = 0; one < NR_RESIDUES; one++) {
-        for (int other = 0; other < one; other++)
+        for (int other = 0; other < one; other++) {
             substitutions[one][other] = substitutions[other][one] = (int32_t)(benchmark_random(random) % 8) - 4;
+        }
         substitutions[one][one] = 4 + (int32_t)(benchmark_random(random) % 8);
     }
 }
@@ -90,28 +97,33 @@ static int32_t *generate_similarity(int nr_cells)
     uint64_t random = 1;
     generate_substitutions(substitutions, &random);
     uint8_t *sequences = (uint8_t *)benchmark_allocate(2 * (size_t)nr_cells, 1);
-    for (size_t at = 0; at < 2 * (size_t)nr_cells; at++)
+    for (size_t at = 0; at < 2 * (size_t)nr_cells; at++) {
         sequences[at] = benchmark_random(&random) % NR_RESIDUES;
+    }
     int32_t *similarity = (int32_t *)benchmark_allocate(nr_elements(), sizeof(int32_t));
     size_t pitch = nr_cells + 1;
-    for (int row = 0; row < nr_cells; row++)
-        for (int column = 0; column < nr_cells; column++)
+    for (int row = 0; row < nr_cells; row++) {
+        for (int column = 0; column < nr_cells; column++) {
             similarity[(row + 1) * pitch + column + 1] = substitutions[sequences[row]][sequences[nr_cells + column]];
+        }
+    }
     free(sequences);
     return similarity;
 }
 
 static double prepare(size_t size)
 {
-    if (size > 65535)
+    if (size > 65535) {
         benchmark_fail("at most 65535 residues");
+    }
     struct nw_matrices *loops = &alignment.loops, *device = &alignment.device;
     loops->nr_cells = device->nr_cells = (int)size;
     loops->similarity = generate_similarity(loops->nr_cells);
     loops->scores = (int32_t *)benchmark_allocate(nr_elements(), sizeof(int32_t));
     alignment.initial_scores = (int32_t *)benchmark_allocate(nr_elements(), sizeof(int32_t));
-    for (size_t at = 0; at <= size; at++)
+    for (size_t at = 0; at <= size; at++) {
         alignment.initial_scores[at] = alignment.initial_scores[at * (size + 1)] = -(int32_t)at * NW_GAP;
+    }
     if (benchmark_uses_device()) {
         alignment.device_scores = (int32_t *)benchmark_allocate(nr_elements(), sizeof(int32_t));
         BENCHMARK_CUDA(cudaMalloc(&device->similarity, matrix_bytes()));

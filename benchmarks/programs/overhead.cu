@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda_runtime.h>
 #include <functional>
 #include <vector>
-
-#include <cuda_runtime.h>
 
 #include "check.h"
 
@@ -28,10 +27,12 @@ static double median_us(int nr_rounds, int nr_times, const std::function<void()>
     std::vector<double> rounds;
     for (int round = 0; round < nr_rounds + 1; round++) {
         double begin = now_us();
-        for (int time = 0; time < nr_times; time++)
+        for (int time = 0; time < nr_times; time++) {
             operation();
-        if (round > 0)
+        }
+        if (round > 0) {
             rounds.push_back((now_us() - begin) / nr_times);
+        }
         after();
     }
     std::sort(rounds.begin(), rounds.end());

@@ -2,13 +2,13 @@
  * pathfinder of Rodinia, written anew: few launches, each over the whole width, between the copies of one run.
  * Integers only, so the results must be equal.
  */
-#include "common.h"
 #include "pathfinder.h"
 
 #include <climits>
 #include <cstdlib>
-
 #include <cuda_runtime.h>
+
+#include "common.h"
 
 static struct {
     int nr_columns;
@@ -27,8 +27,9 @@ static __global__ void advance_rows(struct pathfinder_advance advance)
     int left = max(at - 1, first), right = min(at + 1, last);
     bool is_inside = at >= first && at <= last;
 
-    if (is_inside)
+    if (is_inside) {
         before[at] = advance.from[begin + at];
+    }
     __syncthreads();
     for (int row = 0; row < advance.nr_rows; row++) {
         bool is_computed = is_inside && at >= row + 1 && at <= PATHFINDER_BLOCK - 2 - row;
@@ -37,13 +38,15 @@ static __global__ void advance_rows(struct pathfinder_advance advance)
             after[at] = cheapest + advance.wall[(size_t)row * advance.nr_columns + begin + at];
         }
         __syncthreads();
-        if (is_computed)
+        if (is_computed) {
             before[at] = after[at];
+        }
         __syncthreads();
     }
     bool is_answer = at >= PATHFINDER_BLOCK_ROWS && at < PATHFINDER_BLOCK - PATHFINDER_BLOCK_ROWS;
-    if (is_inside && is_answer)
+    if (is_inside && is_answer) {
         advance.to[begin + at] = before[at];
+    }
 }
 
 static size_t wall_bytes(void)
@@ -60,23 +63,28 @@ static void prepare_device(void)
 {
     grid.device_costs = (int32_t *)benchmark_allocate(grid.nr_columns, sizeof(int32_t));
     BENCHMARK_CUDA(cudaMalloc(&grid.on_device_wall, wall_bytes()));
-    for (int32_t *&costs : grid.on_device_costs)
+    for (int32_t *&costs : grid.on_device_costs) {
         BENCHMARK_CUDA(cudaMalloc(&costs, row_bytes()));
+    }
 }
 
 static double prepare(size_t size)
 {
-    if (size > INT_MAX / 2 / PATHFINDER_ROWS)
+    if (size > INT_MAX / 2 / PATHFINDER_ROWS) {
         benchmark_fail("at most %d columns", INT_MAX / 2 / PATHFINDER_ROWS);
+    }
     grid.nr_columns = (int)size;
     grid.wall = (int32_t *)benchmark_allocate(size * PATHFINDER_ROWS, sizeof(int32_t));
     uint64_t random = 1;
-    for (size_t at = 0; at < size * PATHFINDER_ROWS; at++)
+    for (size_t at = 0; at < size * PATHFINDER_ROWS; at++) {
         grid.wall[at] = benchmark_random(&random) % 10;
-    for (int32_t *&costs : grid.loops_costs)
+    }
+    for (int32_t *&costs : grid.loops_costs) {
         costs = (int32_t *)benchmark_allocate(size, sizeof(int32_t));
-    if (benchmark_uses_device())
+    }
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return size * (PATHFINDER_ROWS - 1) * 1e-6;
 }
 
@@ -87,8 +95,9 @@ static int32_t *descend(const int32_t *wall, int32_t *const costs[2], void (*run
     for (int row = 1; row < PATHFINDER_ROWS; row += advance.nr_rows) {
         advance.wall = wall + (size_t)row * grid.nr_columns;
         advance.nr_rows = PATHFINDER_ROWS - row;
-        if (advance.nr_rows > PATHFINDER_BLOCK_ROWS)
+        if (advance.nr_rows > PATHFINDER_BLOCK_ROWS) {
             advance.nr_rows = PATHFINDER_BLOCK_ROWS;
+        }
         run(&advance);
         advance.from = advance.to;
         advance.to = costs[advance.to == costs[0]];
@@ -123,12 +132,14 @@ static int check(char *why, size_t why_size)
 static void release(void)
 {
     if (benchmark_uses_device()) {
-        for (int32_t *costs : grid.on_device_costs)
+        for (int32_t *costs : grid.on_device_costs) {
             BENCHMARK_CUDA(cudaFree(costs));
+        }
         BENCHMARK_CUDA(cudaFree(grid.on_device_wall));
     }
-    for (int32_t *costs : grid.loops_costs)
+    for (int32_t *costs : grid.loops_costs) {
         free(costs);
+    }
     free(grid.device_costs);
     free(grid.wall);
 }

@@ -1,7 +1,7 @@
 /* The kernel of pathfinder.cu as plain loops, block for block. */
-#include "pathfinder.h"
-
 #include <string.h>
+
+#include "pathfinder.h"
 
 static inline int32_t least(int32_t a, int32_t b)
 {
@@ -37,6 +37,7 @@ void pathfinder_loops(const struct pathfinder_advance *advance)
 {
     int nr_blocks = (advance->nr_columns + PATHFINDER_BLOCK_WIDTH - 1) / PATHFINDER_BLOCK_WIDTH;
 #pragma omp parallel for
-    for (int block = 0; block < nr_blocks; block++)
+    for (int block = 0; block < nr_blocks; block++) {
         advance_block(advance, block * PATHFINDER_BLOCK_WIDTH - PATHFINDER_BLOCK_ROWS);
+    }
 }

@@ -2,13 +2,13 @@
  * scan, after the CUDA SDK: exclusive sums of short arrays, which one block holds in shared memory, and of large ones,
  * whose pieces are scanned first, then the sums of the pieces, then both are added. Each scan is waited for.
  */
-#include <cuda_runtime.h>
+#include "scan.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <cuda_runtime.h>
 
 #include "common.h"
-#include "scan.h"
 
 #define BLOCK_SIZE 256
 static_assert(SHORT_LENGTH == 4 * BLOCK_SIZE, "a thread takes four elements");
@@ -68,8 +68,9 @@ __global__ void scan_sums(uint32_t *sums, const uint32_t *to, const uint32_t *fr
     uint32_t sum = piece < nr_pieces ? to[last] + from[last] : 0;
 
     sum = scan_exclusive(sum, room, size);
-    if (piece < nr_pieces)
+    if (piece < nr_pieces) {
         sums[piece] = sum;
+    }
 }
 
 __global__ void add_sums(uint4 *to, const uint32_t *sums)
@@ -77,8 +78,9 @@ __global__ void add_sums(uint4 *to, const uint32_t *sums)
     __shared__ uint32_t sum;
     uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         sum = sums[blockIdx.x];
+    }
     __syncthreads();
     uint4 elements = to[at];
     elements.x += sum;
@@ -97,19 +99,23 @@ static size_t choose_length(size_t nr)
 static double prepare(size_t size)
 {
     uint64_t seed = 5;
-    if (size % (2 * SHORT_LENGTH) || size > (1u << 30))
+    if (size % (2 * SHORT_LENGTH) || size > (1u << 30)) {
         benchmark_fail("the size %zu is not a multiple of %d up to 2^30", size, 2 * SHORT_LENGTH);
+    }
     nr_elements = size;
     large_length = choose_length(size);
     input = (uint32_t *)benchmark_allocate(size, sizeof(uint32_t));
     loops_sums = (uint32_t *)benchmark_allocate(size / SHORT_LENGTH, sizeof(uint32_t));
-    for (uint32_t **array : {&loops_short, &loops_large, &fetched_short, &fetched_large})
+    for (uint32_t **array : {&loops_short, &loops_large, &fetched_short, &fetched_large}) {
         *array = (uint32_t *)benchmark_allocate(size, sizeof(uint32_t));
-    for (size_t i = 0; i < size; i++)
+    }
+    for (size_t i = 0; i < size; i++) {
         input[i] = benchmark_random(&seed);
+    }
     if (benchmark_uses_device()) {
-        for (uint32_t **array : {&d_input, &d_short, &d_large})
+        for (uint32_t **array : {&d_input, &d_short, &d_large}) {
             BENCHMARK_CUDA(cudaMalloc(array, size * sizeof(uint32_t)));
+        }
         BENCHMARK_CUDA(cudaMalloc(&d_sums, size / SHORT_LENGTH * sizeof(uint32_t)));
         BENCHMARK_CUDA(cudaMemcpy(d_input, input, size * sizeof(uint32_t), cudaMemcpyHostToDevice));
     }
@@ -162,11 +168,14 @@ static int check(char *why, size_t why_size)
 
 static void release()
 {
-    if (benchmark_uses_device())
-        for (uint32_t *array : {d_input, d_sums, d_short, d_large})
+    if (benchmark_uses_device()) {
+        for (uint32_t *array : {d_input, d_sums, d_short, d_large}) {
             BENCHMARK_CUDA(cudaFree(array));
-    for (uint32_t *array : {input, loops_sums, loops_short, loops_large, fetched_short, fetched_large})
+        }
+    }
+    for (uint32_t *array : {input, loops_sums, loops_short, loops_large, fetched_short, fetched_large}) {
         free(array);
+    }
 }
 
 int main(int argc, char **argv)

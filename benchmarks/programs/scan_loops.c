@@ -10,20 +10,25 @@
 static void scan_by_doubling(uint32_t *elements, size_t nr)
 {
     uint32_t sums[SHORT_LENGTH / 4];
-    for (size_t i = 0; i < nr; i++)
+    for (size_t i = 0; i < nr; i++) {
         sums[i] = elements[i];
-    for (size_t offset = 1; offset < nr; offset *= 2)
-        for (size_t i = nr; i-- > offset;)
+    }
+    for (size_t offset = 1; offset < nr; offset *= 2) {
+        for (size_t i = nr; i-- > offset;) {
             sums[i] += sums[i - offset];
-    for (size_t i = 0; i < nr; i++)
+        }
+    }
+    for (size_t i = 0; i < nr; i++) {
         elements[i] = sums[i] - elements[i];
+    }
 }
 
 static void scan_piece(uint32_t *to, const uint32_t *from)
 {
     uint32_t before[SHORT_LENGTH / 4];
-    for (size_t i = 0; i < SHORT_LENGTH / 4; i++)
+    for (size_t i = 0; i < SHORT_LENGTH / 4; i++) {
         before[i] = from[4 * i] + from[4 * i + 1] + from[4 * i + 2] + from[4 * i + 3];
+    }
     scan_by_doubling(before, SHORT_LENGTH / 4);
     for (size_t i = 0; i < SHORT_LENGTH / 4; i++) {
         to[4 * i] = before[i];
@@ -36,8 +41,9 @@ static void scan_piece(uint32_t *to, const uint32_t *from)
 void scan_short_loops(uint32_t *to, const uint32_t *from, size_t nr_elements)
 {
 #pragma omp parallel for
-    for (size_t at = 0; at < nr_elements; at += SHORT_LENGTH)
+    for (size_t at = 0; at < nr_elements; at += SHORT_LENGTH) {
         scan_piece(to + at, from + at);
+    }
 }
 
 void scan_large_loops(uint32_t *to, uint32_t *sums, const uint32_t *from, size_t nr_elements, size_t length)
@@ -54,7 +60,9 @@ void scan_large_loops(uint32_t *to, uint32_t *sums, const uint32_t *from, size_t
         scan_by_doubling(sums + array, pieces_each);
     }
 #pragma omp parallel for
-    for (size_t piece = 0; piece < nr_pieces; piece++)
-        for (size_t i = 0; i < SHORT_LENGTH; i++)
+    for (size_t piece = 0; piece < nr_pieces; piece++) {
+        for (size_t i = 0; i < SHORT_LENGTH; i++) {
             to[piece * SHORT_LENGTH + i] += sums[piece];
+        }
+    }
 }

@@ -12,11 +12,10 @@
  * --log: when each kernel of the window began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
  * as this machine has them in memory.
  */
+#include <atomic>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <atomic>
 #include <thread>
 
 #include "check.h"
@@ -38,9 +37,9 @@ __global__ void spin(unsigned long long ns, volatile struct record *record, bool
 {
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do
+    do {
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    while (now - start < ns);
+    } while (now - start < ns);
     const unsigned long long nr_ended = record->nr_ended; /* kernels of one stream follow each other */
     if (is_logged) {
         volatile struct span *mine = &record->spans[nr_ended % nr_spans];
@@ -57,9 +56,10 @@ static void write_log(const char *path, const struct record *record, struct coun
         exit(2);
     }
     FILE *file = fopen(path, "wb");
-    for (unsigned long long i = counted.first; file != NULL && i < counted.last; i++)
+    for (unsigned long long i = counted.first; file && i < counted.last; i++) {
         fwrite(&record->spans[i % nr_spans], sizeof(struct span), 1, file);
-    if (file == NULL || fclose(file) != 0) {
+    }
+    if (!file || fclose(file) != 0) {
         perror(path);
         exit(2);
     }
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct record *record;
-    CHECK(cudaHostAlloc((void **)&record, sizeof(*record) + (log != NULL ? nr_spans * sizeof(struct span) : 0),
+    CHECK(cudaHostAlloc((void **)&record, sizeof(*record) + (log ? nr_spans * sizeof(struct span) : 0),
                         cudaHostAllocMapped));
     record->nr_ended = 0;
     const unsigned long long kernel_ns = (unsigned long long)(kernel_us * 1e3);
@@ -120,25 +120,31 @@ int main(int argc, char **argv)
     struct count counted;
     std::thread counter([&] {
         has_window = !is_together || ask(&window);
-        if (has_window)
+        if (has_window) {
             counted = count(window, &record->nr_ended);
-        if (is_together && has_window)
+        }
+        if (is_together && has_window) {
             wait_for_word();
+        }
         is_over = true;
     });
     while (!is_over) {
-        for (long i = 0; i < nr_queued; i++)
+        for (long i = 0; i < nr_queued; i++) {
             spin<<<1, 1>>>(kernel_ns, record, log != NULL);
+        }
         CHECK(cudaGetLastError());
         CHECK(cudaDeviceSynchronize());
-        if (nap_us > 0)
+        if (nap_us > 0) {
             sleep_us(nap_us);
+        }
     }
     counter.join();
-    if (!has_window)
+    if (!has_window) {
         return 2;
-    if (log != NULL)
+    }
+    if (log) {
         write_log(log, record, counted);
+    }
     printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us, counted_s(window));
     return 0;
 }

@@ -3,14 +3,14 @@
  * after column. Each iteration adds up all pixels and their squares by a tree of blocks, fetches both sums with a copy
  * that waits, and takes one step with what they say. A round brings the image to the device and back.
  */
-#include <cuda_runtime.h>
+#include "srad_v1.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <cuda_runtime.h>
 
 #include "common.h"
-#include "srad_v1.h"
 
 #define BLOCK_SIZE REDUCED_AT_ONCE
 
@@ -20,22 +20,25 @@ static struct srad loops, device;
 __global__ void extract(struct srad srad)
 {
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    if (i < srad.nr_pixels)
+    if (i < srad.nr_pixels) {
         srad.image[i] = expf(srad.image[i] / 255);
+    }
 }
 
 __global__ void compress(struct srad srad)
 {
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    if (i < srad.nr_pixels)
+    if (i < srad.nr_pixels) {
         srad.image[i] = logf(srad.image[i]) * 255;
+    }
 }
 
 __global__ void prepare_sums(struct srad srad)
 {
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    if (i >= srad.nr_pixels)
+    if (i >= srad.nr_pixels) {
         return;
+    }
     srad.sums[i] = srad.image[i];
     srad.squares[i] = srad.image[i] * srad.image[i];
 }
@@ -66,8 +69,9 @@ __global__ void differentiate(struct srad srad, float scale)
 {
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     int row = i % srad.nr_rows, column = i / srad.nr_rows;
-    if (i >= srad.nr_pixels)
+    if (i >= srad.nr_pixels) {
         return;
+    }
 
     float pixel = srad.image[i];
     float north = srad.image[srad.north[row] + srad.nr_rows * column] - pixel;
@@ -91,8 +95,9 @@ __global__ void diffuse(struct srad srad)
 {
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     int row = i % srad.nr_rows, column = i / srad.nr_rows;
-    if (i >= srad.nr_pixels)
+    if (i >= srad.nr_pixels) {
         return;
+    }
 
     float here = srad.coefficient[i];
     float south = srad.coefficient[srad.south[row] + srad.nr_rows * column];
@@ -122,10 +127,12 @@ static void prepare_loops(int size)
 {
     loops.nr_rows = loops.nr_columns = size;
     loops.nr_pixels = size * size;
-    for (int number = 0; number < nr_index_arrays; number++)
+    for (int number = 0; number < nr_index_arrays; number++) {
         *index_array(loops, number) = (int *)benchmark_allocate(size, sizeof(int));
-    for (int number = 0; number < nr_float_arrays; number++)
+    }
+    for (int number = 0; number < nr_float_arrays; number++) {
         *float_array(loops, number) = (float *)benchmark_allocate(loops.nr_pixels, sizeof(float));
+    }
     for (int i = 0; i < size; i++) {
         loops.north[i] = loops.west[i] = std::max(i - 1, 0);
         loops.south[i] = loops.east[i] = std::min(i + 1, size - 1);
@@ -141,22 +148,26 @@ static void prepare_device()
         BENCHMARK_CUDA(
             cudaMemcpy(*index_array(device, number), *index_array(loops, number), nr_bytes, cudaMemcpyHostToDevice));
     }
-    for (int number = 0; number < nr_float_arrays; number++)
+    for (int number = 0; number < nr_float_arrays; number++) {
         BENCHMARK_CUDA(cudaMalloc(float_array(device, number), loops.nr_pixels * sizeof(float)));
+    }
 }
 
 static double prepare(size_t size)
 {
     uint64_t seed = 6;
-    if (size < 2 || size > 16384)
+    if (size < 2 || size > 16384) {
         benchmark_fail("the size %zu is not between 2 and 16384", size);
+    }
     prepare_loops(size);
     input = (float *)benchmark_allocate(loops.nr_pixels, sizeof(float));
     fetched = (float *)benchmark_allocate(loops.nr_pixels, sizeof(float));
-    for (int i = 0; i < loops.nr_pixels; i++)
+    for (int i = 0; i < loops.nr_pixels; i++) {
         input[i] = 255 * benchmark_random_float(&seed);
-    if (benchmark_uses_device())
+    }
+    if (benchmark_uses_device()) {
         prepare_device();
+    }
     return 1e-6 * loops.nr_pixels * int(NR_ITERATIONS);
 }
 
@@ -164,8 +175,9 @@ static float scale_on_device(int nr_blocks)
 {
     float sum, sum_of_squares;
     prepare_sums<<<nr_blocks, BLOCK_SIZE>>>(device);
-    for (int nr = device.nr_pixels, stride = 1; nr > 1; nr = srad_nr_reduced(nr), stride *= REDUCED_AT_ONCE)
+    for (int nr = device.nr_pixels, stride = 1; nr > 1; nr = srad_nr_reduced(nr), stride *= REDUCED_AT_ONCE) {
         reduce<<<srad_nr_reduced(nr), BLOCK_SIZE>>>(device, nr, stride);
+    }
     BENCHMARK_CUDA(cudaGetLastError());
     BENCHMARK_CUDA(cudaMemcpy(&sum, device.sums, sizeof(sum), cudaMemcpyDeviceToHost));
     BENCHMARK_CUDA(cudaMemcpy(&sum_of_squares, device.squares, sizeof(sum_of_squares), cudaMemcpyDeviceToHost));
@@ -204,13 +216,15 @@ static int check(char *why, size_t why_size)
 static void release()
 {
     for (int number = 0; number < nr_index_arrays; number++) {
-        if (benchmark_uses_device())
+        if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaFree(*index_array(device, number)));
+        }
         free(*index_array(loops, number));
     }
     for (int number = 0; number < nr_float_arrays; number++) {
-        if (benchmark_uses_device())
+        if (benchmark_uses_device()) {
             BENCHMARK_CUDA(cudaFree(*float_array(device, number)));
+        }
         free(*float_array(loops, number));
     }
     free(input);

@@ -1,7 +1,7 @@
 /* srad_v1 in C: the kernels one after another, each a loop over the columns. */
-#include "srad_v1.h"
-
 #include <math.h>
+
+#include "srad_v1.h"
 
 float srad_scale(float sum, float sum_of_squares, int nr_pixels)
 {
@@ -13,15 +13,17 @@ float srad_scale(float sum, float sum_of_squares, int nr_pixels)
 static void extract(struct srad *srad)
 {
 #pragma omp parallel for
-    for (int i = 0; i < srad->nr_pixels; i++)
+    for (int i = 0; i < srad->nr_pixels; i++) {
         srad->image[i] = expf(srad->image[i] / 255);
+    }
 }
 
 static void compress(struct srad *srad)
 {
 #pragma omp parallel for
-    for (int i = 0; i < srad->nr_pixels; i++)
+    for (int i = 0; i < srad->nr_pixels; i++) {
         srad->image[i] = logf(srad->image[i]) * 255;
+    }
 }
 
 static void prepare_sums(struct srad *srad)
@@ -52,8 +54,9 @@ static void reduce(struct srad *srad, int nr, int stride)
 static float scale_of(struct srad *srad)
 {
     prepare_sums(srad);
-    for (int nr = srad->nr_pixels, stride = 1; nr > 1; nr = srad_nr_reduced(nr), stride *= REDUCED_AT_ONCE)
+    for (int nr = srad->nr_pixels, stride = 1; nr > 1; nr = srad_nr_reduced(nr), stride *= REDUCED_AT_ONCE) {
         reduce(srad, nr, stride);
+    }
     return srad_scale(srad->sums[0], srad->squares[0], srad->nr_pixels);
 }
 

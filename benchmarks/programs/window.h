@@ -36,8 +36,9 @@ static void sleep_us(double us)
 static void sleep_until(double at_s)
 {
     double left_s = at_s - seconds_now();
-    if (left_s > 0)
+    if (left_s > 0) {
         sleep_us(left_s * 1e6);
+    }
 }
 
 /* Where the window lies, asked from whoever started all programs; false when that was no window. */
@@ -47,7 +48,7 @@ static bool ask(struct window *window)
     char line[128];
     printf("ready\n");
     fflush(stdout);
-    if (fgets(line, sizeof(line), stdin) == NULL || sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) != 3 ||
+    if (!fgets(line, sizeof(line), stdin) || sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) != 3 ||
         !(lead_s >= 0 && lead_s <= longest_lead_s) || !(length_s > 0) || !(edge_s >= 0 && edge_s <= length_s / 2)) {
         fprintf(stderr,
                 "a window is three numbers on standard input: when it begins, in s from now, how long it lasts, and "

@@ -13,11 +13,13 @@ static uint32_t element_bytes(const CUDA_MEMCPY3D_BATCH_OP *op)
     for (int i = 0; i < 2; i++) {
         CUDA_ARRAY3D_DESCRIPTOR descriptor;
         struct fgv_texel texel;
-        if (sides[i]->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        if (sides[i]->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) {
             continue;
+        }
         if (cuArray3DGetDescriptor_v2(&descriptor, sides[i]->op.array.array) != CUDA_SUCCESS ||
-            !fgv_texel_of(descriptor.Format, descriptor.NumChannels, &texel) || (bytes != 0 && bytes != texel.bytes))
+            !fgv_texel_of(descriptor.Format, descriptor.NumChannels, &texel) || (bytes != 0 && bytes != texel.bytes)) {
             return 0;
+        }
         bytes = texel.bytes;
     }
     return bytes != 0 ? bytes : 1;
@@ -53,11 +55,13 @@ static CUresult copy(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
     if (bytes == 0 || op->extent.width == 0 || op->extent.height == 0 || op->extent.depth == 0 ||
         op->extent.width > SIZE_MAX / bytes || op->srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
         op->srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY || !side_of(&op->dst, &op->extent, bytes, &to) ||
-        !side_of(&op->src, &op->extent, bytes, &from))
+        !side_of(&op->src, &op->extent, bytes, &from)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = fgv_copy_box(&to, &from, &extent, stream, false);
-    if (result == CUDA_SUCCESS && op->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+    if (result == CUDA_SUCCESS && op->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
         result = cuStreamSynchronize(stream); /* the source may be gone when the call has returned */
+    }
     return result;
 }
 
@@ -66,14 +70,18 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, siz
 {
     CUresult result = CUDA_SUCCESS;
     size_t i;
-    if (failIdx != NULL)
+    if (failIdx) {
         *failIdx = SIZE_MAX; /* no single copy is to blame */
-    if (numOps == 0 || opList == NULL || flags != 0 || hStream == NULL || hStream == CU_STREAM_LEGACY)
+    }
+    if (numOps == 0 || !opList || flags != 0 || !hStream || hStream == CU_STREAM_LEGACY) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; i < numOps && result == CUDA_SUCCESS; i++)
+    }
+    for (i = 0; i < numOps && result == CUDA_SUCCESS; i++) {
         result = copy(&opList[i], hStream);
-    if (result != CUDA_SUCCESS && failIdx != NULL)
+    }
+    if (result != CUDA_SUCCESS && failIdx) {
         *failIdx = i - 1;
+    }
     return result;
 }
 

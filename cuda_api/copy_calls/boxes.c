@@ -1,16 +1,16 @@
 /* The calls that copy boxes, and rows of arrays: see cuda_api/copy_calls.h. */
-#include "cuda_api/copy_calls.h"
-
 #include <stddef.h>
 
+#include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
 
 /* ---- two dimensions ---- */
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *said, CUstream stream, bool waits)
 {
-    if (said == NULL)
+    if (!said) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const struct fgv_copy_side to = {.type = said->dstMemoryType,
                                      .host = (uint64_t)(uintptr_t)said->dstHost,
                                      .device = said->dstDevice,
@@ -48,8 +48,9 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *said, CUstream stream, bool waits)
 {
-    if (said == NULL || said->srcLOD != 0 || said->dstLOD != 0)
+    if (!said || said->srcLOD != 0 || said->dstLOD != 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const struct fgv_copy_side to = {.type = said->dstMemoryType,
                                      .host = (uint64_t)(uintptr_t)said->dstHost,
                                      .device = said->dstDevice,
@@ -86,10 +87,12 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 /* All memory is reached from one place, so a copy between two contexts is a copy. */
 static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *said, CUstream stream, bool waits)
 {
-    if (said == NULL)
+    if (!said) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!fgv_copy_is_context(said->srcContext) || !fgv_copy_is_context(said->dstContext))
+    }
+    if (!fgv_copy_is_context(said->srcContext) || !fgv_copy_is_context(said->dstContext)) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     const CUDA_MEMCPY3D plain = {.srcXInBytes = said->srcXInBytes,
                                  .srcY = said->srcY,
                                  .srcZ = said->srcZ,

@@ -40,8 +40,9 @@ CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 {
     CUgraphNodeParams params;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = kernel_params(nodeParams);
     return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, &params);
 }
@@ -52,8 +53,9 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAM
     CUresult result =
         nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *nodeParams = params.kernel;
+    }
     return result;
 }
 
@@ -78,8 +80,9 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PA
 {
     CUgraphNodeParams params;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = kernel_params(nodeParams);
     return cuGraphNodeSetParams(hNode, &params);
 }
@@ -95,8 +98,9 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 {
     CUgraphNodeParams params;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = kernel_params(nodeParams);
     return cuGraphExecNodeSetParams(hGraphExec, hNode, &params);
 }
@@ -104,8 +108,9 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                               size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-    if (!copyParams)
+    if (!copyParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return ADD(.type = CU_GRAPH_NODE_TYPE_MEMCPY, .memcpy = {.copyCtx = ctx, .copyParams = *copyParams});
 }
 
@@ -115,8 +120,9 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams
     CUresult result =
         nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *nodeParams = params.memcpy.copyParams;
+    }
     return result;
 }
 
@@ -129,8 +135,9 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *node
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams,
                                         CUcontext ctx)
 {
-    if (!copyParams)
+    if (!copyParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return SET_EXEC(.type = CU_GRAPH_NODE_TYPE_MEMCPY, .memcpy = {.copyCtx = ctx, .copyParams = *copyParams});
 }
 
@@ -139,8 +146,9 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 {
     CUgraphNodeParams params;
 
-    if (!memsetParams)
+    if (!memsetParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = memset_params(memsetParams, ctx);
     return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, &params);
 }
@@ -151,8 +159,9 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *
     CUresult result =
         nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         memcpy(nodeParams, &params.memset, sizeof(*nodeParams));
+    }
     return result;
 }
 
@@ -160,8 +169,9 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
 {
     CUgraphNodeParams params;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = memset_params(nodeParams, NULL);
     return cuGraphNodeSetParams(hNode, &params);
 }
@@ -171,8 +181,9 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 {
     CUgraphNodeParams params;
 
-    if (!memsetParams)
+    if (!memsetParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params = memset_params(memsetParams, ctx);
     return cuGraphExecNodeSetParams(hGraphExec, hNode, &params);
 }
@@ -189,8 +200,9 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *node
     CUresult result =
         nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_HOST, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *nodeParams = params.host;
+    }
     return result;
 }
 
@@ -216,8 +228,9 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
     CUgraphNodeParams params = {0};
     CUresult result = phGraph ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_GRAPH, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *phGraph = params.graph.graph;
+    }
     return result;
 }
 
@@ -249,8 +262,9 @@ static CUresult event_get(CUgraphNode node, CUgraphNodeType type, CUevent *event
     CUgraphNodeParams params = {0};
     CUresult result = event ? fgv_graph_node_get(node, type, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *event = params.eventWait.event;
+    }
     return result;
 }
 
@@ -290,12 +304,14 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     CUresult result;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     params.alloc = *nodeParams;
     result = cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, &params);
-    if (!result)
+    if (!result) {
         nodeParams->dptr = params.alloc.dptr;
+    }
     return result;
 }
 
@@ -305,8 +321,9 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
     CUresult result =
         params_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *params_out = params.alloc;
+    }
     return result;
 }
 
@@ -322,7 +339,8 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
     CUresult result =
         dptr_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, &params) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *dptr_out = params.free.dptr;
+    }
     return result;
 }

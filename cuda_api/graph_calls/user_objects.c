@@ -32,8 +32,9 @@ static struct reference *references;
 static struct CUuserObject_st **object_find(CUuserObject object)
 {
     struct CUuserObject_st **link = &objects;
-    while (*link != NULL && *link != object)
+    while (*link && *link != object) {
         link = &(*link)->next;
+    }
     return link;
 }
 
@@ -41,16 +42,18 @@ static struct CUuserObject_st **object_find(CUuserObject object)
 static CUuserObject object_release(CUuserObject object, uint64_t count)
 {
     object->nr_references -= count;
-    if (object->nr_references != 0)
+    if (object->nr_references != 0) {
         return NULL;
+    }
     *object_find(object) = object->next;
     return object;
 }
 
 static void object_destroy(CUuserObject object)
 {
-    if (object == NULL)
+    if (!object) {
         return;
+    }
     object->destroy(object->value);
     free(object);
 }
@@ -58,11 +61,13 @@ static void object_destroy(CUuserObject object)
 CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
                             unsigned int flags)
 {
-    if (object_out == NULL || destroy == NULL || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    if (!object_out || !destroy || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUuserObject object = malloc(sizeof(*object));
-    if (object == NULL)
+    if (!object) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *object = (struct CUuserObject_st){.value = ptr, .destroy = destroy, .nr_references = initialRefcount};
     pthread_mutex_lock(&lock);
     object->next = objects;
@@ -75,9 +80,10 @@ CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destro
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     pthread_mutex_lock(&lock);
-    bool is_good = count != 0 && *object_find(object) != NULL;
-    if (is_good)
+    bool is_good = count != 0 && *object_find(object);
+    if (is_good) {
         object->nr_references += count;
+    }
     pthread_mutex_unlock(&lock);
     return is_good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -86,9 +92,10 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     CUuserObject gone = NULL;
     pthread_mutex_lock(&lock);
-    bool is_good = count != 0 && *object_find(object) != NULL && object->nr_references >= count;
-    if (is_good)
+    bool is_good = count != 0 && *object_find(object) && object->nr_references >= count;
+    if (is_good) {
         gone = object_release(object, count);
+    }
     pthread_mutex_unlock(&lock);
     object_destroy(gone);
     return is_good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -97,8 +104,9 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 static struct reference *reference_find(uint64_t owner, CUuserObject object)
 {
     struct reference *reference = references;
-    while (reference != NULL && (reference->owner != owner || reference->object != object))
+    while (reference && (reference->owner != owner || reference->object != object)) {
         reference = reference->next;
+    }
     return reference;
 }
 
@@ -106,10 +114,11 @@ static struct reference *reference_find(uint64_t owner, CUuserObject object)
 static bool reference_add(uint64_t owner, CUuserObject object, uint64_t count)
 {
     struct reference *reference = reference_find(owner, object);
-    if (reference == NULL) {
+    if (!reference) {
         reference = malloc(sizeof(*reference));
-        if (reference == NULL)
+        if (!reference) {
             return false;
+        }
         *reference = (struct reference){.next = references, .owner = owner, .object = object};
         references = reference;
     }
@@ -121,11 +130,11 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    if (graph != NULL && count != 0 && (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) == 0 &&
-        *object_find(object) != NULL) {
+    if (graph && count != 0 && (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) == 0 && *object_find(object)) {
         result = reference_add((uint64_t)(uintptr_t)graph, object, count) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result == CUDA_SUCCESS && flags == 0)
+        if (result == CUDA_SUCCESS && flags == 0) {
             object->nr_references += count;
+        }
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -136,7 +145,7 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
     CUuserObject gone = NULL;
     pthread_mutex_lock(&lock);
     struct reference *reference = reference_find((uint64_t)(uintptr_t)graph, object);
-    bool is_good = reference != NULL && count != 0 && reference->count >= count;
+    bool is_good = reference && count != 0 && reference->count >= count;
     if (is_good) {
         reference->count -= count;
         gone = object_release(object, count);
@@ -149,9 +158,11 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
 void fgv_user_objects_copy(uint64_t from, uint64_t to)
 {
     pthread_mutex_lock(&lock);
-    for (struct reference *reference = references; reference != NULL; reference = reference->next)
-        if (reference->owner == from && reference->count != 0 && reference_add(to, reference->object, 1))
+    for (struct reference *reference = references; reference; reference = reference->next) {
+        if (reference->owner == from && reference->count != 0 && reference_add(to, reference->object, 1)) {
             reference->object->nr_references++;
+        }
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -159,8 +170,9 @@ bool fgv_user_objects_has(uint64_t owner)
 {
     pthread_mutex_lock(&lock);
     struct reference *reference = references;
-    while (reference != NULL && reference->owner != owner)
+    while (reference && reference->owner != owner) {
         reference = reference->next;
+    }
     pthread_mutex_unlock(&lock);
     return reference != NULL;
 }
@@ -169,9 +181,10 @@ bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value
 {
     pthread_mutex_lock(&lock);
     struct reference *reference = references;
-    while (reference != NULL && (reference->owner != owner || reference->count == 0 ||
-                                 reference->object->destroy != destroy || reference->object->value != value))
+    while (reference && (reference->owner != owner || reference->count == 0 || reference->object->destroy != destroy ||
+                         reference->object->value != value)) {
         reference = reference->next;
+    }
     pthread_mutex_unlock(&lock);
     return reference != NULL;
 }
@@ -182,13 +195,15 @@ static bool owner_release_one(uint64_t owner, CUuserObject *gone)
     *gone = NULL;
     pthread_mutex_lock(&lock);
     struct reference **link = &references;
-    while (*link != NULL && (*link)->owner != owner)
+    while (*link && (*link)->owner != owner) {
         link = &(*link)->next;
+    }
     struct reference *reference = *link;
-    if (reference != NULL) {
+    if (reference) {
         *link = reference->next;
-        if (reference->count != 0)
+        if (reference->count != 0) {
             *gone = object_release(reference->object, reference->count);
+        }
     }
     pthread_mutex_unlock(&lock);
     free(reference);
@@ -198,6 +213,7 @@ static bool owner_release_one(uint64_t owner, CUuserObject *gone)
 void fgv_user_objects_drop(uint64_t owner)
 {
     CUuserObject gone;
-    while (owner_release_one(owner, &gone))
+    while (owner_release_one(owner, &gone)) {
         object_destroy(gone);
+    }
 }

@@ -22,12 +22,14 @@ static CUresult device_hash(const struct fgv_handshake_ops *ops, int ordinal, st
 {
     CUuuid uuid;
     CUresult result = ops->device_uuid(ordinal, &uuid);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     int address[3];
     result = ops->device_pci(ordinal, address);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     int32_t domain_bus_device[3] = {address[0], address[1], address[2]};
     fgv_hmac_md2_update(hmac, uuid.bytes, sizeof(uuid.bytes));
     fgv_hmac_md2_update(hmac, domain_bus_device, sizeof(domain_bus_device));
@@ -49,8 +51,9 @@ CUresult fgv_integrity_hash(const struct fgv_handshake_ops *ops, const struct fg
     int nr_devices = ops->device_count();
     for (int ordinal = 0; ordinal < nr_devices; ordinal++) {
         CUresult error = device_hash(ops, ordinal, &hmac);
-        if (error != CUDA_SUCCESS)
+        if (error != CUDA_SUCCESS) {
             return error;
+        }
     }
     uint8_t digest[FGV_MD2_BLOCK_BYTES];
     fgv_hmac_md2_end(&hmac, digest);

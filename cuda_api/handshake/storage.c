@@ -71,8 +71,9 @@ static void fork_done(void)
 static void fork_handlers_register(void)
 {
     static atomic_flag is_registered = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&is_registered))
+    if (!atomic_flag_test_and_set(&is_registered)) {
         pthread_atfork(fork_prepare, fork_done, fork_done);
+    }
 }
 
 static void write_begin(void)
@@ -93,15 +94,17 @@ static void write_end(void)
 
 static struct fgv_storage_entry *entry_find(struct fgv_storage_array *array, CUcontext context, const void *key)
 {
-    if (array == NULL)
+    if (!array) {
         return NULL;
+    }
     /* acquire on each: keeps the reader's second look at the sequence behind them. */
     size_t nr_entries = atomic_load_explicit(&array->nr_entries, memory_order_acquire);
     for (size_t i = 0; i < nr_entries; i++) {
         struct fgv_storage_entry *entry = &array->entries[i];
         if (atomic_load_explicit(&entry->context, memory_order_acquire) == context &&
-            atomic_load_explicit(&entry->key, memory_order_acquire) == key)
+            atomic_load_explicit(&entry->key, memory_order_acquire) == key) {
             return entry;
+        }
     }
     return NULL;
 }
@@ -128,13 +131,15 @@ static void entry_remove(struct fgv_storage_array *array, struct fgv_storage_ent
 static struct fgv_storage_array *array_with_room(void)
 {
     struct fgv_storage_array *array = atomic_load_explicit(&storage_array, memory_order_relaxed);
-    size_t nr_entries = array == NULL ? 0 : atomic_load_explicit(&array->nr_entries, memory_order_relaxed);
-    if (array != NULL && nr_entries < array->capacity)
+    size_t nr_entries = !array ? 0 : atomic_load_explicit(&array->nr_entries, memory_order_relaxed);
+    if (array && nr_entries < array->capacity) {
         return array;
-    size_t capacity = array == NULL ? FGV_STORAGE_FIRST_CAPACITY : 2 * array->capacity;
+    }
+    size_t capacity = !array ? FGV_STORAGE_FIRST_CAPACITY : 2 * array->capacity;
     struct fgv_storage_array *larger = calloc(1, sizeof(*larger) + capacity * sizeof(larger->entries[0]));
-    if (larger == NULL)
+    if (!larger) {
         return NULL;
+    }
     larger->outgrown = array;
     larger->capacity = capacity;
     for (size_t i = 0; i < nr_entries; i++) {
@@ -148,23 +153,25 @@ static struct fgv_storage_array *array_with_room(void)
 
 static CUresult context_resolve(CUcontext *context)
 {
-    if (*context != NULL && *context != (CUcontext)(intptr_t)-1)
+    if (*context && *context != (CUcontext)(intptr_t)-1) {
         return CUDA_SUCCESS;
+    }
     return fgv_handshake_current(context);
 }
 
 CUresult fgv_storage_put(CUcontext context, void *key, void *value, fgv_storage_destructor destructor)
 {
     CUresult result = context_resolve(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     fork_handlers_register();
     write_begin();
     struct fgv_storage_array *array = atomic_load_explicit(&storage_array, memory_order_relaxed);
     struct fgv_storage_entry *entry = entry_find(array, context, key);
-    if (entry != NULL) {
+    if (entry) {
         entry_set(entry, context, key, value, destructor);
-    } else if ((array = array_with_room()) != NULL) {
+    } else if ((array = array_with_room())) {
         size_t nr_entries = atomic_load_explicit(&array->nr_entries, memory_order_relaxed);
         entry_set(&array->entries[nr_entries], context, key, value, destructor);
         atomic_store_explicit(&array->nr_entries, nr_entries + 1, memory_order_release);
@@ -179,13 +186,15 @@ CUresult fgv_storage_put(CUcontext context, void *key, void *value, fgv_storage_
 CUresult fgv_storage_delete(CUcontext context, void *key)
 {
     CUresult result = context_resolve(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     write_begin();
     struct fgv_storage_array *array = atomic_load_explicit(&storage_array, memory_order_relaxed);
     struct fgv_storage_entry *entry = entry_find(array, context, key);
-    if (entry != NULL)
+    if (entry) {
         entry_remove(array, entry);
+    }
     write_end();
     return CUDA_SUCCESS;
 }
@@ -195,20 +204,23 @@ static bool storage_search(CUcontext context, const void *key, void **value)
 {
     struct fgv_storage_entry *entry =
         entry_find(atomic_load_explicit(&storage_array, memory_order_acquire), context, key);
-    if (entry == NULL)
+    if (!entry) {
         return false;
+    }
     *value = atomic_load_explicit(&entry->value, memory_order_acquire);
     return true;
 }
 
 CUresult fgv_storage_get(void **value, CUcontext context, void *key)
 {
-    if (value == NULL)
+    if (!value) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *value = NULL;
     CUresult result = context_resolve(&context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
+    }
     struct fgv_storage_cached *cached = cache_slot(key);
     /* acquire: pairs with write_end. Read before the search, so that what is cached is never newer than it says. */
     uint64_t sequence = atomic_load_explicit(&storage_sequence, memory_order_acquire);
@@ -224,8 +236,9 @@ CUresult fgv_storage_get(void **value, CUcontext context, void *key)
         is_found = storage_search(context, key, &found);
         pthread_mutex_unlock(&storage_mutex);
     }
-    if (!is_found)
+    if (!is_found) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     *cached = (struct fgv_storage_cached){sequence, context, key, found};
     *value = found;
     return CUDA_SUCCESS;
@@ -237,11 +250,12 @@ static bool entry_take(CUcontext context, void **key, void **value, fgv_storage_
     bool is_taken = false;
     write_begin();
     struct fgv_storage_array *array = atomic_load_explicit(&storage_array, memory_order_relaxed);
-    size_t nr_entries = array == NULL ? 0 : atomic_load_explicit(&array->nr_entries, memory_order_relaxed);
+    size_t nr_entries = !array ? 0 : atomic_load_explicit(&array->nr_entries, memory_order_relaxed);
     for (size_t i = 0; i < nr_entries && !is_taken; i++) {
         struct fgv_storage_entry *entry = &array->entries[i];
-        if (entry->context != context)
+        if (entry->context != context) {
             continue;
+        }
         *key = entry->key;
         *value = entry->value;
         *destructor = entry->destructor;
@@ -255,18 +269,22 @@ static bool entry_take(CUcontext context, void **key, void **value, fgv_storage_
 void fgv_handshake_context_destroyed(CUcontext context)
 {
     struct fgv_storage_array *array = atomic_load_explicit(&storage_array, memory_order_acquire);
-    if (array == NULL)
+    if (!array) {
         return;
+    }
     void *key;
     void *value;
     fgv_storage_destructor destructor;
     /* A destructor may store again: that is destroyed too, but only so often, lest two keep each other alive. */
     for (size_t nr_left = 2 * atomic_load(&array->nr_entries); nr_left > 0; nr_left--) {
-        if (!entry_take(context, &key, &value, &destructor))
+        if (!entry_take(context, &key, &value, &destructor)) {
             return;
-        if (destructor != NULL)
+        }
+        if (destructor) {
             destructor(context, key, value);
+        }
     }
-    while (entry_take(context, &key, &value, &destructor))
+    while (entry_take(context, &key, &value, &destructor)) {
         continue;
+    }
 }

@@ -52,12 +52,14 @@ CUresult fgv_handshake_current(CUcontext *context)
 {
     *context = NULL;
     const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    if (ops == NULL)
+    if (!ops) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
     CUresult result = ops->current_context(context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    return *context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    }
+    return !*context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 struct fgv_handshake_statistics fgv_handshake_statistics(void)
@@ -74,10 +76,11 @@ struct fgv_handshake_statistics fgv_handshake_statistics(void)
 static bool is_logging(void)
 {
     const char *word = getenv("FAIRGV_LOG");
-    while (word != NULL && *word != '\0') {
+    while (word && *word != '\0') {
         size_t length = strcspn(word, ",");
-        if (length == strlen("handshake") && strncmp(word, "handshake", length) == 0)
+        if (length == strlen("handshake") && strncmp(word, "handshake", length) == 0) {
             return true;
+        }
         word += length + (word[length] == ',');
     }
     return false;
@@ -87,13 +90,15 @@ static bool is_logging(void)
 static void log_line(const char *what, const unsigned char uuid[16], const char *detail)
 {
     char digits[2 * 16 + 1];
-    for (size_t i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++) {
         snprintf(digits + 2 * i, 3, "%02x", uuid[i]);
+    }
     char line[128];
     int length = snprintf(line, sizeof(line), "fairgv: handshake: %s %.8s-%.4s-%.4s-%.4s-%.12s%s\n", what, digits,
                           digits + 8, digits + 12, digits + 16, digits + 20, detail);
-    if (length > 0 && (size_t)length < sizeof(line) && write(STDERR_FILENO, line, (size_t)length) < 0)
+    if (length > 0 && (size_t)length < sizeof(line) && write(STDERR_FILENO, line, (size_t)length) < 0) {
         return; /* stderr is closed: there is nobody to tell */
+    }
 }
 
 /* ---- the UUIDs ---- */
@@ -120,7 +125,7 @@ static const unsigned char uuid_identities[FGV_UUID_BYTES] = {0x21, 0x31, 0x8c, 
 static const union fgv_slot *shown(const union fgv_slot *table, const unsigned char uuid[FGV_UUID_BYTES])
 {
     const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    return ops == NULL || ops->table_shown == NULL ? table : ops->table_shown(table, uuid);
+    return !ops || !ops->table_shown ? table : ops->table_shown(table, uuid);
 }
 
 /* No names are known; cuBLASLt asks the one, whose first slots tell of multiprocessors, and cuFFT the other. */
@@ -158,35 +163,41 @@ FGV_IDENTITIES_STUBS(FGV_STUB)
 static CUresult cudart_module_load(CUmodule *module, const void *image)
 {
     const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    if (ops == NULL)
+    if (!ops) {
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (module == NULL || image == NULL)
+    }
+    if (!module || !image) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return ops->module_load(module, image);
 }
 
 static CUresult cudart_primary_context(CUcontext *context, CUdevice device)
 {
     const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    if (ops == NULL)
+    if (!ops) {
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (context == NULL)
+    }
+    if (!context) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return ops->primary_context(context, device);
 }
 
 /* The last three were zero whenever anybody looked; what they would mean is not known. */
 static CUresult cudart_module_load_with(CUmodule *module, const void *wrapper, void *a, void *b, uint32_t nr)
 {
-    if (a != NULL || b != NULL || nr != 0)
+    if (a || b || nr != 0) {
         return unknown_slot(uuid_cudart_interface, 6);
+    }
     return cudart_module_load(module, wrapper);
 }
 
 static CUresult cudart_module_load_header(const void *header, CUmodule *module, void *a, void *b, uint32_t nr)
 {
-    if (a != NULL || b != NULL || nr != 0)
+    if (a || b || nr != 0) {
         return unknown_slot(uuid_cudart_interface, 8);
+    }
     return cudart_module_load(module, header);
 }
 
@@ -235,8 +246,9 @@ static void tools_events(void **buffer, size_t *bytes)
 
 static CUresult tools_span(void *context, uint64_t *out)
 {
-    if (context == NULL && out != NULL)
+    if (!context && out) {
         *out = 0;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -254,7 +266,7 @@ static const union fgv_slot table_tools_hooks[7] = {
 
 static CUresult tools_current_context(CUcontext *context)
 {
-    return context == NULL ? CUDA_ERROR_INVALID_VALUE : fgv_handshake_current(context);
+    return !context ? CUDA_ERROR_INVALID_VALUE : fgv_handshake_current(context);
 }
 
 static const union fgv_slot table_tools_tls[3] = {
@@ -282,10 +294,12 @@ static const union fgv_slot table_integrity[3] = {
 static CUresult integrity_check(uint32_t version, uint64_t unix_seconds, uint64_t result[2])
 {
     const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    if (ops == NULL)
+    if (!ops) {
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (result == NULL)
+    }
+    if (!result) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     atomic_fetch_add_explicit(&nr_integrity_checks, 1, memory_order_relaxed);
     const union fgv_slot *shown_integrity = shown(table_integrity, uuid_integrity);
     struct fgv_integrity_subject subject = {
@@ -308,8 +322,9 @@ static CUresult context_is_wrapped(CUcontext context, uint32_t *is_wrapped, cons
 {
     (void)context;
     (void)inner;
-    if (is_wrapped == NULL)
+    if (!is_wrapped) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *is_wrapped = 0;
     return CUDA_SUCCESS;
 }
@@ -330,16 +345,18 @@ static const union fgv_slot table_context_checks[15] = {
 static CUresult identity_prepare(const struct fgv_handshake_ops **ops, CUcontext *context)
 {
     *ops = fgv_handshake_ops_get();
-    if (*ops == NULL)
+    if (!*ops) {
         return CUDA_ERROR_NOT_INITIALIZED;
-    return *context == NULL ? fgv_handshake_current(context) : CUDA_SUCCESS;
+    }
+    return !*context ? fgv_handshake_current(context) : CUDA_SUCCESS;
 }
 
 static CUresult identity_context(CUcontext context, uint64_t *id)
 {
     const struct fgv_handshake_ops *ops;
-    if (id == NULL)
+    if (!id) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = identity_prepare(&ops, &context);
     return result == CUDA_SUCCESS ? ops->context_id(context, id) : result;
 }
@@ -347,8 +364,9 @@ static CUresult identity_context(CUcontext context, uint64_t *id)
 static CUresult identity_stream(CUcontext context, void *object, uint64_t *id)
 {
     const struct fgv_handshake_ops *ops;
-    if (object == NULL || id == NULL)
+    if (!object || !id) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = identity_prepare(&ops, &context);
     return result == CUDA_SUCCESS ? ops->stream_object_id(context, object, id) : result;
 }
@@ -356,13 +374,16 @@ static CUresult identity_stream(CUcontext context, void *object, uint64_t *id)
 static CUresult identity_stream_object(CUcontext context, CUstream stream, void **object, int is_per_thread)
 {
     const struct fgv_handshake_ops *ops;
-    if (object == NULL)
+    if (!object) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = identity_prepare(&ops, &context);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         return result;
-    if (stream == NULL)
+    }
+    if (!stream) {
         stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    }
     return ops->stream_object(context, stream, object);
 }
 
@@ -389,8 +410,9 @@ FGV_MODULES_STUBS(FGV_STUB)
 static int module_functions(CUcontext context, CUmodule module, fgv_handshake_function_callback callback, void *user)
 {
     const struct fgv_handshake_ops *ops;
-    if (callback == NULL || identity_prepare(&ops, &context) != CUDA_SUCCESS || ops->module_functions == NULL)
+    if (!callback || identity_prepare(&ops, &context) != CUDA_SUCCESS || !ops->module_functions) {
         return 0;
+    }
     return ops->module_functions(module, callback, user) == CUDA_SUCCESS;
 }
 
@@ -418,8 +440,9 @@ static const struct {
 
 CUresult fgv_handshake_table(const void **table, const CUuuid *id)
 {
-    if (table == NULL || id == NULL)
+    if (!table || !id) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < sizeof(served_tables) / sizeof(served_tables[0]); i++) {
         if (memcmp(id->bytes, served_tables[i].uuid, FGV_UUID_BYTES) == 0) {
             atomic_fetch_add_explicit(&nr_tables_served, 1, memory_order_relaxed);

@@ -25,23 +25,26 @@ static uint32_t first_ending_after(const struct fgv_advice *advice, uint64_t add
     uint32_t low = 0, high = advice->nr;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (advice->ranges[middle].end <= address)
+        if (advice->ranges[middle].end <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
 
 static bool make_room(struct fgv_advice *advice, uint32_t nr_more)
 {
-    if (advice->nr + nr_more <= advice->room)
+    if (advice->nr + nr_more <= advice->room) {
         return true;
+    }
     uint32_t room = advice->room == 0 ? 16 : advice->room * 2;
     struct fgv_advice_range *grown =
         advice->nr + nr_more > MAX_RANGES ? NULL : realloc(advice->ranges, room * sizeof(*grown));
-    if (grown == NULL)
+    if (!grown) {
         return false;
+    }
     advice->ranges = grown;
     advice->room = room;
     return true;
@@ -58,8 +61,9 @@ static void insert_at(struct fgv_advice *advice, uint32_t i, struct fgv_advice_r
 static void split(struct fgv_advice *advice, uint64_t address)
 {
     uint32_t i = first_ending_after(advice, address);
-    if (i == advice->nr || advice->ranges[i].start >= address)
+    if (i == advice->nr || advice->ranges[i].start >= address) {
         return;
+    }
     struct fgv_advice_range behind = advice->ranges[i];
     behind.start = address;
     advice->ranges[i].end = address;
@@ -71,15 +75,17 @@ static CUresult change_all(struct fgv_advice *advice, uint64_t address, uint64_t
                            void (*change)(struct said *said, const void *with), const void *with)
 {
     const uint64_t end = address + bytes;
-    if (!make_room(advice, 2))
+    if (!make_room(advice, 2)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     split(advice, address);
     split(advice, end);
     for (uint32_t i = first_ending_after(advice, address); address < end; i++) {
         uint64_t next = i < advice->nr && advice->ranges[i].start < end ? advice->ranges[i].start : end;
         if (next > address) {
-            if (!make_room(advice, 1))
+            if (!make_room(advice, 1)) {
                 return CUDA_ERROR_OUT_OF_MEMORY;
+            }
             insert_at(advice, i, (struct fgv_advice_range){.start = address, .end = next});
         }
         change(&advice->ranges[i].said, with);
@@ -145,8 +151,9 @@ static bool needs_location(CUmem_advise what)
 CUresult fgv_advice_set(struct fgv_advice *advice, uint64_t address, uint64_t bytes, CUmem_advise what,
                         CUmemLocation location, int nr_devices)
 {
-    if (what < CU_MEM_ADVISE_SET_READ_MOSTLY || what > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    if (what < CU_MEM_ADVISE_SET_READ_MOSTLY || what > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = needs_location(what) ? check_location(location, nr_devices) : CUDA_SUCCESS;
     const struct advised advised = {.what = what, .location = location};
     return result == CUDA_SUCCESS ? change_all(advice, address, bytes, advise, &advised) : result;
@@ -175,12 +182,14 @@ static struct said common(const struct fgv_advice *advice, uint64_t address, uin
     const uint64_t end = address + bytes;
     const CUmemLocation nowhere = {.type = CU_MEM_LOCATION_TYPE_INVALID};
     uint32_t i = first_ending_after(advice, address);
-    if (i == advice->nr || advice->ranges[i].start > address)
+    if (i == advice->nr || advice->ranges[i].start > address) {
         return (struct said){0};
+    }
     struct said all = advice->ranges[i].said;
     for (uint64_t covered = advice->ranges[i].end; covered < end; covered = advice->ranges[i].end) {
-        if (++i == advice->nr || advice->ranges[i].start > covered)
+        if (++i == advice->nr || advice->ranges[i].start > covered) {
             return (struct said){0};
+        }
         const struct said *one = &advice->ranges[i].said;
         all.is_read_mostly &= one->is_read_mostly;
         all.accessed_by &= one->accessed_by;
@@ -206,8 +215,9 @@ static void list_accessed_by(uint64_t accessed_by, int *places, uint64_t nr)
             nr--;
         }
     }
-    while (nr-- > 0)
+    while (nr-- > 0) {
         *places++ = CU_DEVICE_INVALID;
+    }
 }
 
 CUresult fgv_advice_get(const struct fgv_advice *advice, uint64_t address, uint64_t bytes,
@@ -216,9 +226,9 @@ CUresult fgv_advice_get(const struct fgv_advice *advice, uint64_t address, uint6
     const struct said said = common(advice, address, bytes);
     int *value = data;
     const bool is_list = attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
-    if (data == NULL || data_bytes == 0 || data_bytes % sizeof(*value) != 0 ||
-        (!is_list && data_bytes != sizeof(*value)))
+    if (!data || data_bytes == 0 || data_bytes % sizeof(*value) != 0 || (!is_list && data_bytes != sizeof(*value))) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
         *value = said.is_read_mostly;
@@ -250,12 +260,14 @@ CUresult fgv_advice_get(const struct fgv_advice *advice, uint64_t address, uint6
 
 void fgv_advice_forget(struct fgv_advice *advice, uint64_t address, uint64_t bytes)
 {
-    if (advice->nr == 0)
+    if (advice->nr == 0) {
         return;
+    }
     uint32_t first = first_ending_after(advice, address);
     uint32_t last = first;
-    while (last < advice->nr && advice->ranges[last].start < address + bytes)
+    while (last < advice->nr && advice->ranges[last].start < address + bytes) {
         last++;
+    }
     memmove(&advice->ranges[first], &advice->ranges[last], (advice->nr - last) * sizeof(*advice->ranges));
     advice->nr -= last - first;
 }

@@ -73,10 +73,12 @@ static void fgv_memory_look(struct fgv_memory *memory)
 {
     u64 bytes = readq(memory->registers + FGV_AT_MAPPED);
 
-    if (bytes > memory->window_bytes || bytes % PAGE_SIZE)
+    if (bytes > memory->window_bytes || bytes % PAGE_SIZE) {
         bytes = 0;
-    if (bytes < memory->node.bytes)
+    }
+    if (bytes < memory->node.bytes) {
         fgv_node_unmap(&memory->node);
+    }
     memory->node.bytes = bytes;
 }
 
@@ -86,10 +88,11 @@ static int fgv_memory_refresh(struct fgv_memory *memory, u64 *mapped)
     int result = 0;
 
     mutex_lock(&memory->node.lock);
-    if (memory->node.is_gone)
+    if (memory->node.is_gone) {
         result = -ENODEV;
-    else
+    } else {
         fgv_memory_look(memory);
+    }
     *mapped = memory->node.bytes;
     mutex_unlock(&memory->node.lock);
     return result;
@@ -112,8 +115,9 @@ static long fgv_memory_tell(struct fgv_memory *memory, struct fgv_memory_info __
     };
     int error = fgv_memory_refresh(memory, &info.mapped_bytes);
 
-    if (error)
+    if (error) {
         return error;
+    }
     return copy_to_user(to, &info, sizeof(info)) ? -EFAULT : 0;
 }
 
@@ -156,13 +160,17 @@ static int fgv_memory_await_idle(struct fgv_memory *memory, u32 *error)
         u32 seen = READ_ONCE(memory->nr_interrupts);
         int result = fgv_memory_is_asking(memory, error);
 
-        if (result <= 0)
+        if (result <= 0) {
             return result;
-        if (time_after(jiffies, end))
+        }
+        if (time_after(jiffies, end)) {
             return -ETIME;
+        }
         if (wait_event_interruptible_timeout(
-                memory->waiters, READ_ONCE(memory->nr_interrupts) != seen || READ_ONCE(memory->node.is_gone), nap) < 0)
+                memory->waiters, READ_ONCE(memory->nr_interrupts) != seen || READ_ONCE(memory->node.is_gone), nap) <
+            0) {
             return -EINTR;
+        }
     }
 }
 
@@ -171,10 +179,11 @@ static int fgv_memory_ask(struct fgv_memory *memory, u64 bytes)
     int result = 0;
 
     mutex_lock(&memory->node.lock);
-    if (memory->node.is_gone)
+    if (memory->node.is_gone) {
         result = -ENODEV;
-    else
+    } else {
         writeq(bytes, memory->registers + FGV_AT_WANTED);
+    }
     mutex_unlock(&memory->node.lock);
     return result;
 }
@@ -186,15 +195,19 @@ static int fgv_memory_request(struct fgv_memory *memory, u64 bytes)
     u32 error;
     int result = fgv_memory_await_idle(memory, &error); /* who asked before may have been interrupted */
 
-    if (!result)
+    if (!result) {
         result = fgv_memory_refresh(memory, &mapped);
-    if (result || mapped >= bytes)
+    }
+    if (result || mapped >= bytes) {
         return result;
+    }
     result = fgv_memory_ask(memory, bytes);
-    if (!result)
+    if (!result) {
         result = fgv_memory_await_idle(memory, &error);
-    if (!result)
+    }
+    if (!result) {
         result = fgv_memory_refresh(memory, &mapped);
+    }
     return result || mapped >= bytes ? result : fgv_memory_error(error);
 }
 
@@ -203,12 +216,15 @@ static long fgv_memory_grow(struct fgv_memory *memory, const __u64 __user *from)
     u64 bytes;
     long result;
 
-    if (copy_from_user(&bytes, from, sizeof(bytes)))
+    if (copy_from_user(&bytes, from, sizeof(bytes))) {
         return -EFAULT;
-    if (bytes % PAGE_SIZE || bytes > memory->window_bytes)
+    }
+    if (bytes % PAGE_SIZE || bytes > memory->window_bytes) {
         return -EINVAL;
-    if (mutex_lock_interruptible(&memory->asking))
+    }
+    if (mutex_lock_interruptible(&memory->asking)) {
         return -EINTR;
+    }
     result = fgv_memory_request(memory, bytes);
     mutex_unlock(&memory->asking);
     return result;
@@ -278,8 +294,9 @@ static void fgv_memory_take_interrupt(struct fgv_memory *memory)
 
 static void fgv_memory_give_interrupt(struct fgv_memory *memory)
 {
-    if (memory->has_interrupt)
+    if (memory->has_interrupt) {
         free_irq(pci_irq_vector(memory->node.pdev, 0), memory);
+    }
     pci_free_irq_vectors(memory->node.pdev);
 }
 
@@ -289,18 +306,23 @@ static int fgv_memory_probe(struct pci_dev *pdev, const struct pci_device_id *id
     struct fgv_memory *memory;
     int error = pcim_enable_device(pdev);
 
-    if (error)
+    if (error) {
         return error;
-    if (pci_resource_len(pdev, FGV_BAR_REGISTERS) < FGV_AT_END)
+    }
+    if (pci_resource_len(pdev, FGV_BAR_REGISTERS) < FGV_AT_END) {
         return -ENODEV;
+    }
     registers = pcim_iomap(pdev, FGV_BAR_REGISTERS, 0);
-    if (!registers)
+    if (!registers) {
         return -ENOMEM;
-    if (!fgv_memory_is_ours(pdev, registers))
+    }
+    if (!fgv_memory_is_ours(pdev, registers)) {
         return -ENODEV;
+    }
     memory = fgv_memory_make(pdev, registers);
-    if (!memory)
+    if (!memory) {
         return -ENOMEM;
+    }
     pci_set_master(pdev);
     fgv_memory_take_interrupt(memory);
     pci_set_drvdata(pdev, memory);

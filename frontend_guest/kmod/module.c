@@ -13,11 +13,13 @@ static int __init fgv_module_begin(void)
 {
     int error = pci_register_driver(&fgv_region_driver);
 
-    if (error)
+    if (error) {
         return error;
+    }
     error = pci_register_driver(&fgv_memory_driver);
-    if (error)
+    if (error) {
         pci_unregister_driver(&fgv_region_driver);
+    }
     return error;
 }
 

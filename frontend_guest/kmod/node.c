@@ -22,16 +22,18 @@ static void fgv_node_free(struct kref *kref)
 {
     struct fgv_node *node = container_of(kref, struct fgv_node, kref);
 
-    if (node->inode)
+    if (node->inode) {
         iput(node->inode);
+    }
     node->kind->free(node);
 }
 
 int fgv_node_init(struct fgv_node *node, const struct fgv_node_kind *kind, struct pci_dev *pdev)
 {
     node->number = ida_alloc(kind->numbers, GFP_KERNEL);
-    if (node->number < 0)
+    if (node->number < 0) {
         return node->number;
+    }
     snprintf(node->name, sizeof(node->name), "%s%d", kind->prefix, node->number);
     node->kind = kind;
     node->pdev = pdev;
@@ -53,8 +55,9 @@ int fgv_node_publish(struct fgv_node *node)
 
 void fgv_node_unmap(struct fgv_node *node)
 {
-    if (node->inode)
+    if (node->inode) {
         unmap_mapping_range(node->inode->i_mapping, 0, 0, 1);
+    }
 }
 
 void fgv_node_withdraw(struct fgv_node *node)
@@ -78,11 +81,13 @@ int fgv_node_open(struct inode *inode, struct file *file)
     struct fgv_node *node = container_of(file->private_data, struct fgv_node, misc);
 
     mutex_lock(&node->lock);
-    if (!node->inode)
+    if (!node->inode) {
         node->inode = igrab(inode);
+    }
     mutex_unlock(&node->lock);
-    if (!node->inode)
+    if (!node->inode) {
         return -ENODEV;
+    }
     file->f_mapping = node->inode->i_mapping;
     file->private_data = node;
     kref_get(&node->kref);
@@ -132,10 +137,11 @@ static vm_fault_t fgv_fault(struct vm_fault *fault)
     vm_fault_t result = VM_FAULT_NOPAGE;
 
     mutex_lock(&node->lock);
-    if (node->is_gone || !fgv_has_pages(node, page, PHYS_PFN(end - first)))
+    if (node->is_gone || !fgv_has_pages(node, page, PHYS_PFN(end - first))) {
         result = VM_FAULT_SIGBUS;
-    else if (apply_to_page_range(vma->vm_mm, first, end - first, fgv_fill_entry, &filling))
+    } else if (apply_to_page_range(vma->vm_mm, first, end - first, fgv_fill_entry, &filling)) {
         result = VM_FAULT_OOM;
+    }
     mutex_unlock(&node->lock);
     return result;
 }
@@ -157,13 +163,15 @@ int fgv_node_map(struct fgv_node *node, struct vm_area_struct *vma)
 {
     bool is_there;
 
-    if (!(vma->vm_flags & VM_SHARED))
+    if (!(vma->vm_flags & VM_SHARED)) {
         return -EINVAL;
+    }
     mutex_lock(&node->lock);
     is_there = fgv_has_pages(node, vma->vm_pgoff, vma_pages(vma));
     mutex_unlock(&node->lock);
-    if (!is_there)
+    if (!is_there) {
         return -EINVAL;
+    }
     fgv_set_flags(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
     vma->vm_private_data = node;
     vma->vm_ops = &fgv_vm_operations;

@@ -80,8 +80,9 @@ static void fgv_clear_flags(struct vm_area_struct *vma, unsigned long flags)
 
 static int fgv_map_rung(struct fgv_region *region, struct vm_area_struct *vma)
 {
-    if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_WRITE || vma->vm_end - vma->vm_start != PAGE_SIZE)
+    if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_WRITE || vma->vm_end - vma->vm_start != PAGE_SIZE) {
         return -EINVAL;
+    }
     fgv_clear_flags(vma, VM_MAYWRITE);
     return vm_insert_page(vma, vma->vm_start, virt_to_page(region->rung));
 }
@@ -90,8 +91,9 @@ static int fgv_region_mmap(struct file *file, struct vm_area_struct *vma)
 {
     struct fgv_region *region = fgv_region_of(file);
 
-    if (vma->vm_pgoff == FGV_DEVICE_RUNG_OFFSET >> PAGE_SHIFT)
+    if (vma->vm_pgoff == FGV_DEVICE_RUNG_OFFSET >> PAGE_SHIFT) {
         return fgv_map_rung(region, vma);
+    }
     return fgv_node_map(&region->node, vma);
 }
 
@@ -113,16 +115,19 @@ static long fgv_wait(struct fgv_region *region, const struct fgv_device_wait __u
     struct fgv_vector *vector;
     long result;
 
-    if (copy_from_user(&wait, from, sizeof(wait)))
+    if (copy_from_user(&wait, from, sizeof(wait))) {
         return -EFAULT;
-    if (wait.vector >= region->nr_vectors)
+    }
+    if (wait.vector >= region->nr_vectors) {
         return -EINVAL;
+    }
     vector = &region->vectors[wait.vector];
     result = wait_event_interruptible_hrtimeout(
         vector->waiters, READ_ONCE(*vector->rung) != wait.seen || READ_ONCE(region->node.is_gone),
         ns_to_ktime(min_t(u64, wait.timeout_ns, FGV_MAX_WAIT_NS)));
-    if (READ_ONCE(region->node.is_gone))
+    if (READ_ONCE(region->node.is_gone)) {
         return -ENODEV;
+    }
     return result == -ERESTARTSYS ? -EINTR : result;
 }
 
@@ -130,15 +135,18 @@ static long fgv_ring(struct fgv_region *region, unsigned long peer)
 {
     long result = 0;
 
-    if (peer > U16_MAX)
+    if (peer > U16_MAX) {
         return -EINVAL;
-    if (region->nr_vectors == 0)
+    }
+    if (region->nr_vectors == 0) {
         return -EOPNOTSUPP;
+    }
     mutex_lock(&region->node.lock);
-    if (region->node.is_gone)
+    if (region->node.is_gone) {
         result = -ENODEV;
-    else
+    } else {
         writel((u32)peer << 16, region->registers + FGV_DOORBELL);
+    }
     mutex_unlock(&region->node.lock);
     return result;
 }
@@ -180,8 +188,9 @@ static bool fgv_has_magic(phys_addr_t start)
     void __iomem *header = ioremap(start, PAGE_SIZE);
     bool has_magic = header && readq(header) == FGV_MAGIC;
 
-    if (header)
+    if (header) {
         iounmap(header);
+    }
     return has_magic;
 }
 
@@ -195,16 +204,18 @@ static void fgv_take_interrupts(struct fgv_region *region)
 
         vector->rung = &region->rung[i];
         init_waitqueue_head(&vector->waiters);
-        if (request_irq(pci_irq_vector(region->node.pdev, i), fgv_interrupt, 0, region->node.name, vector))
+        if (request_irq(pci_irq_vector(region->node.pdev, i), fgv_interrupt, 0, region->node.name, vector)) {
             break;
+        }
         region->nr_vectors++;
     }
 }
 
 static void fgv_give_interrupts(struct fgv_region *region)
 {
-    for (unsigned int i = 0; i < region->nr_vectors; i++)
+    for (unsigned int i = 0; i < region->nr_vectors; i++) {
         free_irq(pci_irq_vector(region->node.pdev, i), &region->vectors[i]);
+    }
     pci_free_irq_vectors(region->node.pdev);
 }
 
@@ -212,8 +223,9 @@ static struct fgv_region *fgv_region_make(struct pci_dev *pdev)
 {
     struct fgv_region *region = kzalloc(sizeof(*region), GFP_KERNEL);
 
-    if (!region)
+    if (!region) {
         return NULL;
+    }
     region->rung = (u32 *)get_zeroed_page(GFP_KERNEL);
     if (!region->rung || fgv_node_init(&region->node, &fgv_region_kind, pdev)) {
         fgv_region_free(&region->node);
@@ -228,13 +240,17 @@ static int fgv_region_probe(struct pci_dev *pdev, const struct pci_device_id *id
     struct fgv_region *region;
     int error = pcim_enable_device(pdev);
 
-    if (error)
+    if (error) {
         return error;
-    if (pci_resource_len(pdev, FGV_BAR_MEMORY) < PAGE_SIZE || !fgv_has_magic(pci_resource_start(pdev, FGV_BAR_MEMORY)))
+    }
+    if (pci_resource_len(pdev, FGV_BAR_MEMORY) < PAGE_SIZE ||
+        !fgv_has_magic(pci_resource_start(pdev, FGV_BAR_MEMORY))) {
         return -ENODEV;
+    }
     region = fgv_region_make(pdev);
-    if (!region)
+    if (!region) {
         return -ENOMEM;
+    }
     region->registers = pcim_iomap(pdev, FGV_BAR_REGISTERS, 0);
     if (!region->registers) {
         error = -ENOMEM;
@@ -245,8 +261,9 @@ static int fgv_region_probe(struct pci_dev *pdev, const struct pci_device_id *id
     fgv_take_interrupts(region);
     pci_set_drvdata(pdev, region);
     error = fgv_node_publish(&region->node);
-    if (error)
+    if (error) {
         goto not_published;
+    }
     dev_info(&pdev->dev, "%s: region of %llu MiB, %u interrupts\n", region->node.name, region->node.bytes >> 20,
              region->nr_vectors);
     return 0;
@@ -264,8 +281,9 @@ static void fgv_region_remove(struct pci_dev *pdev)
     struct fgv_region *region = pci_get_drvdata(pdev);
 
     fgv_node_withdraw(&region->node);
-    for (unsigned int i = 0; i < region->nr_vectors; i++)
+    for (unsigned int i = 0; i < region->nr_vectors; i++) {
         wake_up_all(&region->vectors[i].waiters);
+    }
     fgv_give_interrupts(region);
     fgv_node_drop(&region->node);
 }

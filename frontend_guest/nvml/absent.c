@@ -9,7 +9,7 @@
     NVML_EXPORT nvmlReturn_t name(void);                                                                               \
     nvmlReturn_t name(void)                                                                                            \
     {                                                                                                                  \
-        return nvml_region() == NULL ? NVML_ERROR_UNINITIALIZED : NVML_ERROR_NOT_SUPPORTED;                            \
+        return !nvml_region() ? NVML_ERROR_UNINITIALIZED : NVML_ERROR_NOT_SUPPORTED;                                   \
     }
 
 ABSENT(nvmlDeviceGetTemperature)

@@ -8,10 +8,12 @@
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (count == NULL)
+    }
+    if (!count) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *count = nvml_nr_devices();
     return NVML_SUCCESS;
 }
@@ -23,10 +25,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (device == NULL || index >= nvml_nr_devices())
+    }
+    if (!device || index >= nvml_nr_devices()) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *device = nvml_device(index);
     return NVML_SUCCESS;
 }
@@ -40,10 +44,12 @@ typedef bool (*device_is)(const struct fgv_device_facts *facts, const char *text
 
 static nvmlReturn_t handle_find(const char *text, nvmlDevice_t *device, device_is is_it)
 {
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (text == NULL || device == NULL)
+    }
+    if (!text || !device) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     for (uint32_t i = 0; i < nvml_nr_devices(); i++) {
         struct fgv_device_facts facts;
         if (nvml_device_facts(nvml_device(i), &facts) == NVML_SUCCESS && is_it(&facts, text)) {
@@ -91,8 +97,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || index == NULL)
+    if (result != NVML_SUCCESS || !index) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *index = device->index;
     return NVML_SUCCESS;
 }
@@ -109,8 +116,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
     struct fgv_device_facts facts;
     char text[41];
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     nvml_uuid_text(facts.uuid, text);
     return nvml_text(uuid, length, text);
 }
@@ -121,10 +129,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
     struct fgv_device_facts facts;
     unsigned int address[3];
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || pci == NULL)
+    if (result != NVML_SUCCESS || !pci) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    if (!pci_parse(facts.pci_bus_id, address))
+    }
+    if (!pci_parse(facts.pci_bus_id, address)) {
         return NVML_ERROR_NOT_SUPPORTED;
+    }
     *pci = (nvmlPciInfo_t){.domain = address[0], .bus = address[1], .device = address[2]};
     snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0", address[0] & 0xffff, address[1] & 0xff,
              address[2] & 0xff);
@@ -136,8 +146,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInf
 {
     nvmlPciInfo_t newer;
     nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(device, &newer);
-    if (result != NVML_SUCCESS || pci == NULL)
+    if (result != NVML_SUCCESS || !pci) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *pci = (nvmlPciInfo_v2_t){.domain = newer.domain, .bus = newer.bus, .device = newer.device};
     memcpy(pci->busId, newer.busIdLegacy, sizeof(pci->busId));
     return NVML_SUCCESS;
@@ -148,10 +159,12 @@ static nvmlReturn_t attribute(nvmlDevice_t device, CUdevice_attribute number, in
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || value == NULL)
+    if (result != NVML_SUCCESS || !value) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    if (facts.attributes[number] == FGV_FACTS_NO_VALUE)
+    }
+    if (facts.attributes[number] == FGV_FACTS_NO_VALUE) {
         return NVML_ERROR_NOT_SUPPORTED;
+    }
     *value = facts.attributes[number];
     return NVML_SUCCESS;
 }
@@ -182,8 +195,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int 
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || mode == NULL || pending == NULL)
+    if (result != NVML_SUCCESS || !mode || !pending) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *mode = 0;
     *pending = 0;
     return NVML_SUCCESS;
@@ -195,10 +209,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         result = nvml_device_facts(peer, &facts);
-    if (result != NVML_SUCCESS || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
+    }
+    if (result != NVML_SUCCESS || !status || index >= NVML_P2P_CAPS_INDEX_UNKNOWN) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *status = NVML_P2P_STATUS_NOT_SUPPORTED;
     return NVML_SUCCESS;
 }
@@ -207,8 +223,9 @@ static nvmlReturn_t none(nvmlDevice_t device, unsigned int *value)
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || value == NULL)
+    if (result != NVML_SUCCESS || !value) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *value = 0;
     return NVML_SUCCESS;
 }

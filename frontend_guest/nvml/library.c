@@ -23,7 +23,7 @@ void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
 
 static nvmlReturn_t region_open(void)
 {
-    if (region.base == NULL) {
+    if (!region.base) {
         CUresult result = fgv_find_region(&region, NULL, NULL);
         if (result != CUDA_SUCCESS) {
             region.base = NULL;
@@ -32,11 +32,13 @@ static nvmlReturn_t region_open(void)
         }
     }
     struct fgv_facts facts;
-    if (region.facts_bytes < sizeof(facts))
+    if (region.facts_bytes < sizeof(facts)) {
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
     memcpy(&facts, region.facts, sizeof(facts));
-    if (facts.version != FGV_FACTS_VERSION || facts.nr_devices > FGV_FACTS_MAX_DEVICES)
+    if (facts.version != FGV_FACTS_VERSION || facts.nr_devices > FGV_FACTS_MAX_DEVICES) {
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
     return atomic_load_explicit(&region.header->host_state, memory_order_acquire) == FGV_HOST_UP
                ? NVML_SUCCESS
                : NVML_ERROR_DRIVER_NOT_LOADED;
@@ -46,8 +48,9 @@ static nvmlReturn_t library_start(void)
 {
     pthread_mutex_lock(&lock);
     nvmlReturn_t result = nr_inits == 0 ? region_open() : NVML_SUCCESS;
-    if (result == NVML_SUCCESS)
+    if (result == NVML_SUCCESS) {
         nr_inits++;
+    }
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -113,10 +116,12 @@ nvmlDevice_t nvml_device(uint32_t index)
 
 nvmlReturn_t nvml_device_facts(nvmlDevice_t device, struct fgv_device_facts *facts)
 {
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (device < devices || device >= devices + nvml_nr_devices())
+    }
+    if (device < devices || device >= devices + nvml_nr_devices()) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     memcpy(facts, &facts_shared()->devices[device->index], sizeof(*facts));
     facts->name[sizeof(facts->name) - 1] = '\0';
     facts->pci_bus_id[sizeof(facts->pci_bus_id) - 1] = '\0';
@@ -127,8 +132,9 @@ bool nvml_program_at(uint32_t index, struct nvml_program *program)
 {
     const struct fgv_client *client = &region.clients[index];
     /* acquire: the entry was filled before */
-    if (atomic_load_explicit(&client->state, memory_order_acquire) != FGV_CLIENT_READY)
+    if (atomic_load_explicit(&client->state, memory_order_acquire) != FGV_CLIENT_READY) {
         return false;
+    }
     *program = (struct nvml_program){
         .pid = client->pid,
         .gpu_permille = atomic_load_explicit(&client->gpu_permille, memory_order_relaxed),
@@ -140,11 +146,13 @@ bool nvml_program_at(uint32_t index, struct nvml_program *program)
 
 nvmlReturn_t nvml_text(char *to, unsigned int room, const char *text)
 {
-    if (to == NULL)
+    if (!to) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     size_t bytes = strlen(text) + 1;
-    if (room < bytes)
+    if (room < bytes) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     memcpy(to, text, bytes);
     return NVML_SUCCESS;
 }
@@ -152,25 +160,28 @@ nvmlReturn_t nvml_text(char *to, unsigned int room, const char *text)
 void nvml_uuid_text(const uint8_t uuid[16], char text[41])
 {
     char *at = text + sprintf(text, "GPU-");
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+    }
 }
 
 static void driver_version(char text[32])
 {
     uint32_t version = facts_shared()->kernel_driver;
     int cuda = facts_shared()->driver_version;
-    if (version == 0) /* a device library without a kernel module has one version, that of CUDA */
+    if (version == 0) { /* a device library without a kernel module has one version, that of CUDA */
         snprintf(text, 32, "%d.%d", cuda / 1000, cuda % 1000 / 10);
-    else
+    } else {
         snprintf(text, 32, "%u.%u.%02u", version / 100000, version / 100 % 1000, version % 100);
+    }
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     char text[32];
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     driver_version(text);
     return nvml_text(version, length, text);
 }
@@ -179,8 +190,9 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int le
 {
     char driver[32];
     char text[48];
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     driver_version(driver);
     snprintf(text, sizeof(text), "%d.%s", facts_shared()->driver_version / 1000, driver);
     return nvml_text(version, length, text);
@@ -188,10 +200,12 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int le
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (version == NULL)
+    }
+    if (!version) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *version = facts_shared()->driver_version;
     return NVML_SUCCESS;
 }
@@ -204,10 +218,13 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
 NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
     struct nvml_program program;
-    if (nvml_region() == NULL)
+    if (!nvml_region()) {
         return NVML_ERROR_UNINITIALIZED;
-    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++)
-        if (nvml_program_at(i, &program) && program.pid == pid)
+    }
+    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
+        if (nvml_program_at(i, &program) && program.pid == pid) {
             return nvml_text(name, length, program.name);
+        }
+    }
     return NVML_ERROR_NOT_FOUND;
 }

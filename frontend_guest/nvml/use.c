@@ -11,9 +11,11 @@ static uint64_t used_bytes(void)
 {
     uint64_t bytes = 0;
     struct nvml_program program;
-    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++)
-        if (nvml_program_at(i, &program))
+    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
+        if (nvml_program_at(i, &program)) {
             bytes += program.memory_bytes;
+        }
+    }
     return bytes;
 }
 
@@ -21,8 +23,9 @@ static nvmlReturn_t memory(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS)
+    if (result != NVML_SUCCESS) {
         return result;
+    }
     uint64_t used = used_bytes();
     *memory = (nvmlMemory_t){.total = facts.total_bytes, .used = used < facts.total_bytes ? used : facts.total_bytes};
     memory->free = memory->total - memory->used;
@@ -33,8 +36,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory
 {
     nvmlMemory_t found = {0};
     nvmlReturn_t result = memory(device, &found);
-    if (result != NVML_SUCCESS || info == NULL)
+    if (result != NVML_SUCCESS || !info) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *info = found;
     return NVML_SUCCESS;
 }
@@ -44,10 +48,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 {
     nvmlMemory_t found = {0};
     nvmlReturn_t result = memory(device, &found);
-    if (result != NVML_SUCCESS || info == NULL)
+    if (result != NVML_SUCCESS || !info) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    if (info->version != NVML_MEMORY_V2)
+    }
+    if (info->version != NVML_MEMORY_V2) {
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
     info->total = found.total;
     info->reserved = 0;
     info->free = found.free;
@@ -62,11 +68,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvml
     struct nvml_program program;
     uint32_t permille = 0;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || utilization == NULL)
+    if (result != NVML_SUCCESS || !utilization) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++)
-        if (nvml_program_at(i, &program))
+    }
+    for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
+        if (nvml_program_at(i, &program)) {
             permille += program.gpu_permille < MAX_PERMILLE ? program.gpu_permille : MAX_PERMILLE;
+        }
+    }
     permille = permille < MAX_PERMILLE ? permille : MAX_PERMILLE;
     *utilization = (nvmlUtilization_t){.gpu = permille / PERMILLE_PER_PERCENT};
     return NVML_SUCCESS;
@@ -79,14 +88,17 @@ static nvmlReturn_t programs(nvmlDevice_t device, unsigned int *count, void *to,
     struct fgv_device_facts facts;
     struct nvml_program program;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || count == NULL || (*count != 0 && to == NULL))
+    if (result != NVML_SUCCESS || !count || (*count != 0 && !to)) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     unsigned int nr = 0;
     for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
-        if (!nvml_program_at(i, &program))
+        if (!nvml_program_at(i, &program)) {
             continue;
-        if (nr < *count)
+        }
+        if (nr < *count) {
             take(to, nr, &program);
+        }
         nr++;
     }
     result = nr > *count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
@@ -131,8 +143,9 @@ static nvmlReturn_t no_programs(nvmlDevice_t device, unsigned int *count)
 {
     struct fgv_device_facts facts;
     nvmlReturn_t result = nvml_device_facts(device, &facts);
-    if (result != NVML_SUCCESS || count == NULL)
+    if (result != NVML_SUCCESS || !count) {
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    }
     *count = 0;
     return NVML_SUCCESS;
 }
@@ -167,7 +180,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nv
                                                          unsigned int *count, unsigned long long since)
 {
     (void)since;
-    if (samples == NULL && count != NULL)
+    if (!samples && count) {
         *count = 0; /* asks how many there are */
+    }
     return programs(device, count, samples, take_sample);
 }

@@ -37,8 +37,9 @@ static int region_status(const char *path)
     int file = open(path, O_RDONLY | O_CLOEXEC);
     struct fgv_region_header *header =
         file < 0 ? MAP_FAILED : mmap(NULL, FGV_PAGE_BYTES, PROT_READ, MAP_SHARED, file, 0);
-    if (header == MAP_FAILED)
+    if (header == MAP_FAILED) {
         return 2;
+    }
     return atomic_load_explicit(&header->magic, memory_order_relaxed) == FGV_REGION_MAGIC ? 0 : 1;
 }
 
@@ -47,15 +48,18 @@ __attribute__((noreturn, used)) void probe(void (*loader_end)(void *), void **st
 {
     int nr_devices = 0;
     __cxa_atexit(loader_end, NULL, NULL); /* atexit() itself is in the start files */
-    if ((uintptr_t)stack[0] > 1)
+    if ((uintptr_t)stack[0] > 1) {
         exit(region_status(stack[2]));
-    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&nr_devices) != CUDA_SUCCESS || nr_devices == 0)
+    }
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&nr_devices) != CUDA_SUCCESS || nr_devices == 0) {
         exit(1);
+    }
     for (int i = 0; i < nr_devices; i++) {
         char name[256] = "";
         size_t bytes = 0;
-        if (cuDeviceGetName(name, sizeof(name), i) != CUDA_SUCCESS || cuDeviceTotalMem_v2(&bytes, i) != CUDA_SUCCESS)
+        if (cuDeviceGetName(name, sizeof(name), i) != CUDA_SUCCESS || cuDeviceTotalMem_v2(&bytes, i) != CUDA_SUCCESS) {
             exit(1);
+        }
         printf("%s, %llu MiB\n", name, (unsigned long long)(bytes >> 20));
     }
     exit(0);

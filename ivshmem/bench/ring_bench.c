@@ -53,8 +53,9 @@ static void produce(struct fgv_producer *producer, uint32_t payload_bytes, uint6
 {
     uint64_t position;
     struct fgv_record *record = fgv_producer_reserve(producer, payload_bytes, &position);
-    if (record == NULL)
+    if (!record) {
         abort();
+    }
     memset(fgv_record_payload(record), (int)value, payload_bytes);
     record->response = response;
     fgv_producer_commit(producer, record, position);
@@ -73,8 +74,9 @@ static void consume(struct fgv_consumer *consumer, struct shared *shared, uint32
         }
         memcpy(copy, record.payload, record.payload_bytes);
         __asm__ volatile("" : : "r"(copy) : "memory");
-        if (record.response != FGV_NO_RESPONSE)
+        if (record.response != FGV_NO_RESPONSE) {
             fgv_slot_complete(&shared->response.state, &region);
+        }
         fgv_consumer_release(consumer);
         i++;
     }
@@ -105,15 +107,19 @@ static double run_producer(struct fgv_producer *producer, struct shared *shared,
     uint64_t begun = now_ns();
     for (uint64_t i = 0; i < nr; i++) {
         bool is_waiting = mode == ROUND_TRIP || (mode == BURSTS && i % BURST == BURST - 1);
-        if (mode == BURSTS && i % BURST == 0)
+        if (mode == BURSTS && i % BURST == 0) {
             begun = now_ns();
-        if (is_waiting)
+        }
+        if (is_waiting) {
             atomic_store_explicit(&shared->response.state, FGV_SLOT_WAITING, memory_order_relaxed);
+        }
         produce(producer, payload_bytes, i, is_waiting ? 0 : FGV_NO_RESPONSE);
-        if (mode == BURSTS && is_waiting)
+        if (mode == BURSTS && is_waiting) {
             spent += now_ns() - begun;
-        if (is_waiting)
+        }
+        if (is_waiting) {
             fgv_slot_wait(&shared->response.state, &region, &spin, NULL, NULL);
+        }
     }
     return (double)(mode == BURSTS ? spent : now_ns() - begun) / (double)nr;
 }
@@ -142,8 +148,9 @@ int main(int argc, char **argv)
     uint32_t payload_bytes = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 48;
     uint64_t nr = argc > 2 ? strtoull(argv[2], NULL, 10) : 2000000;
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED || payload_bytes > FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record))
+    if (shared == MAP_FAILED || payload_bytes > FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record)) {
         return 2;
+    }
     static const struct {
         const char *name;
         uint32_t wake;

@@ -17,15 +17,17 @@ static void give_up(const struct fgv_guest_bell *bell)
 
 void fgv_guest_bell_ring(const struct fgv_guest_bell *bell, uint32_t peer)
 {
-    if (ioctl(bell->device, FGV_DEVICE_RING, (unsigned long)peer) != 0)
+    if (ioctl(bell->device, FGV_DEVICE_RING, (unsigned long)peer) != 0) {
         give_up(bell);
+    }
 }
 
 void fgv_guest_bell_wait(const struct fgv_guest_bell *bell, uint32_t nr_rung, uint64_t timeout_ns)
 {
     struct fgv_device_wait wait = {.vector = bell->vector, .seen = nr_rung, .timeout_ns = timeout_ns};
-    if (ioctl(bell->device, FGV_DEVICE_WAIT, &wait) == 0 || errno == ETIME || errno == EINTR)
+    if (ioctl(bell->device, FGV_DEVICE_WAIT, &wait) == 0 || errno == ETIME || errno == EINTR) {
         return;
+    }
     give_up(bell);
     fgv_nap(FGV_NAP_MIN_NS);
 }

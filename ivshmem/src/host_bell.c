@@ -38,21 +38,25 @@ static int epoll_of(int eventfd)
 bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own)
 {
     *bell = (struct fgv_host_bell){.guest = guest, .own = epoll_of(own), .ready = -1};
-    if (bell->own < 0)
+    if (bell->own < 0) {
         return false;
+    }
     aio_context_t requests = 0;
     bell->ready = eventfd(1, EFD_CLOEXEC);
-    if (bell->ready >= 0 && syscall(SYS_io_setup, NR_REQUESTS, &requests) == 0)
+    if (bell->ready >= 0 && syscall(SYS_io_setup, NR_REQUESTS, &requests) == 0) {
         bell->requests = requests;
+    }
     return true;
 }
 
 void fgv_host_bell_close(struct fgv_host_bell *bell)
 {
-    if (bell->requests != 0)
+    if (bell->requests != 0) {
         syscall(SYS_io_destroy, bell->requests);
-    if (bell->ready >= 0)
+    }
+    if (bell->ready >= 0) {
         close(bell->ready);
+    }
     close(bell->own);
 }
 
@@ -82,8 +86,9 @@ void fgv_host_bell_ring(const struct fgv_host_bell *bell)
     if (bell->requests != 0) {
         bool is_rung = request(bell);
         reap(bell);
-        if (is_rung || request(bell))
+        if (is_rung || request(bell)) {
             return;
+        }
     }
     const uint64_t one = 1;
     /* One that is full is rung already. */
@@ -96,6 +101,7 @@ void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns)
     struct pollfd own = {.fd = bell->own, .events = POLLIN};
     struct timespec limit = fgv_timespec(timeout_ns);
     struct epoll_event rung;
-    if (ppoll(&own, 1, &limit, NULL) > 0)
+    if (ppoll(&own, 1, &limit, NULL) > 0) {
         epoll_wait(bell->own, &rung, 1, 0); /* takes the edge */
+    }
 }

@@ -39,9 +39,10 @@ static uint64_t round_up_page(uint64_t bytes)
 /* Fills `region` with the layout for this size; false when no region has this size or place. */
 static bool lay_out(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct fgv_region *region)
 {
-    if (base == NULL || (uintptr_t)base % FGV_PAGE_BYTES != 0 || bytes < FGV_REGION_MIN_BYTES ||
-        bytes % FGV_PAGE_BYTES != 0 || bytes > FGV_ADDRESS_END)
+    if (!base || (uintptr_t)base % FGV_PAGE_BYTES != 0 || bytes < FGV_REGION_MIN_BYTES || bytes % FGV_PAGE_BYTES != 0 ||
+        bytes > FGV_ADDRESS_END) {
         return false;
+    }
     const uint64_t facts = FGV_PAGE_BYTES;
     const uint64_t clients = facts + FGV_FACTS_BYTES;
     const uint64_t owners = clients + round_up_page(FGV_NR_CLIENTS * sizeof(struct fgv_client));
@@ -70,8 +71,9 @@ static uint64_t offset_of(const struct fgv_region *region, const void *place)
 bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum fgv_wake wake, const void *facts,
                        uint32_t facts_bytes, struct fgv_region *region)
 {
-    if (facts_bytes > FGV_FACTS_BYTES || !is_wake((uint32_t)wake) || !lay_out(base, bytes, table_hash, region))
+    if (facts_bytes > FGV_FACTS_BYTES || !is_wake((uint32_t)wake) || !lay_out(base, bytes, table_hash, region)) {
         return false;
+    }
     region->wake = (uint32_t)wake;
     region->facts_bytes = facts_bytes;
     struct fgv_region_header *header = region->header;
@@ -79,8 +81,9 @@ bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum 
      * layouts. */
     atomic_store_explicit(&header->magic, 0, memory_order_seq_cst);
     memset(base + sizeof(header->magic), 0, offset_of(region, region->heap) - sizeof(header->magic));
-    if (facts_bytes != 0)
+    if (facts_bytes != 0) {
         memcpy(region->facts, facts, facts_bytes);
+    }
     header->layout_version = FGV_LAYOUT_VERSION;
     header->wake = (uint32_t)wake;
     header->table_hash = table_hash;
@@ -100,16 +103,20 @@ bool fgv_region_format(uint8_t *base, uint64_t bytes, uint64_t table_hash, enum 
 enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t table_hash, struct fgv_region *region)
 {
     struct fgv_region expected;
-    if (!lay_out(base, bytes, table_hash, &expected))
+    if (!lay_out(base, bytes, table_hash, &expected)) {
         return FGV_REGION_DAMAGED;
+    }
     struct fgv_region_header *header = expected.header;
     /* Acquire: pairs with the release in fgv_region_format. */
-    if (atomic_load_explicit(&header->magic, memory_order_acquire) != FGV_REGION_MAGIC)
+    if (atomic_load_explicit(&header->magic, memory_order_acquire) != FGV_REGION_MAGIC) {
         return FGV_REGION_NO_MAGIC;
-    if (__atomic_load_n(&header->layout_version, __ATOMIC_RELAXED) != FGV_LAYOUT_VERSION)
+    }
+    if (__atomic_load_n(&header->layout_version, __ATOMIC_RELAXED) != FGV_LAYOUT_VERSION) {
         return FGV_REGION_WRONG_VERSION;
-    if (__atomic_load_n(&header->table_hash, __ATOMIC_RELAXED) != table_hash)
+    }
+    if (__atomic_load_n(&header->table_hash, __ATOMIC_RELAXED) != table_hash) {
         return FGV_REGION_WRONG_TABLE;
+    }
     expected.wake = __atomic_load_n(&header->wake, __ATOMIC_RELAXED);
     expected.facts_bytes = __atomic_load_n(&header->facts_bytes, __ATOMIC_RELAXED);
     if (!is_wake(expected.wake) || expected.facts_bytes > FGV_FACTS_BYTES ||
@@ -118,8 +125,9 @@ enum fgv_region_status fgv_region_check(uint8_t *base, uint64_t bytes, uint64_t 
         __atomic_load_n(&header->clients_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.clients) ||
         __atomic_load_n(&header->owners_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.owners) ||
         __atomic_load_n(&header->heap_offset, __ATOMIC_RELAXED) != offset_of(&expected, expected.heap) ||
-        __atomic_load_n(&header->nr_heap_pages, __ATOMIC_RELAXED) != expected.nr_heap_pages)
+        __atomic_load_n(&header->nr_heap_pages, __ATOMIC_RELAXED) != expected.nr_heap_pages) {
         return FGV_REGION_DAMAGED;
+    }
     *region = expected;
     return FGV_REGION_OK;
 }
@@ -156,14 +164,16 @@ bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes)
 
 struct fgv_heap_area fgv_region_area(const struct fgv_region *region, uint32_t number)
 {
-    if (number == 0)
+    if (number == 0) {
         return (struct fgv_heap_area){region->owners, region->nr_heap_pages, offset_of(region, region->heap)};
+    }
     const struct fgv_window *window = &region->window;
     /* Acquire: pairs with the release of whoever mapped it, the owners' place is set before. */
     const uint64_t mapped_bytes = atomic_load_explicit(&window->mapped_bytes, memory_order_acquire);
     const uint64_t front_bytes = fgv_window_front_bytes(window->bytes);
-    if (mapped_bytes <= front_bytes)
+    if (mapped_bytes <= front_bytes) {
         return (struct fgv_heap_area){0};
+    }
     return (struct fgv_heap_area){
         .owners = window->owners + front_bytes / FGV_PAGE_BYTES,
         .nr_pages = (mapped_bytes - front_bytes) / FGV_PAGE_BYTES,
@@ -177,8 +187,9 @@ bool fgv_region_find_area(const struct fgv_region *region, uint64_t offset, uint
         *area = fgv_region_area(region, i);
         const uint64_t area_bytes = area->nr_pages * FGV_PAGE_BYTES;
         if (area_bytes != 0 && offset >= area->offset && offset - area->offset <= area_bytes &&
-            bytes <= area_bytes - (offset - area->offset))
+            bytes <= area_bytes - (offset - area->offset)) {
             return true;
+        }
     }
     return false;
 }
@@ -192,12 +203,14 @@ bool fgv_region_in_heap(const struct fgv_region *region, uint64_t offset, uint64
 bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes)
 {
     struct fgv_heap_area area;
-    if (bytes == 0 || !fgv_region_find_area(region, offset, bytes, &area))
+    if (bytes == 0 || !fgv_region_find_area(region, offset, bytes, &area)) {
         return false;
+    }
     const uint64_t last = (offset + bytes - 1 - area.offset) / FGV_PAGE_BYTES;
     for (uint64_t page = (offset - area.offset) / FGV_PAGE_BYTES; page <= last; page++) {
-        if (atomic_load_explicit(&area.owners[page], memory_order_relaxed) != client_index + 1)
+        if (atomic_load_explicit(&area.owners[page], memory_order_relaxed) != client_index + 1) {
             return false;
+        }
     }
     return true;
 }
@@ -206,18 +219,20 @@ void fgv_announce(const struct fgv_region *region)
 {
     /* Release: pairs with the acquire in fgv_announce_wait; the state that changed was written before. */
     atomic_fetch_add_explicit(&region->header->announce, 1, memory_order_release);
-    if (region->wake == FGV_WAKE_FUTEX)
+    if (region->wake == FGV_WAKE_FUTEX) {
         fgv_futex_wake(&region->header->announce);
-    else if (region->wake == FGV_WAKE_BELL && region->guest_bell != NULL)
+    } else if (region->wake == FGV_WAKE_BELL && region->guest_bell) {
         fgv_guest_bell_ring(region->guest_bell, FGV_PEER_DAEMON);
+    }
 }
 
 uint32_t fgv_announce_wait(const struct fgv_region *region, uint32_t seen, uint64_t timeout_ns)
 {
     _Atomic uint32_t *word = &region->header->announce;
     uint32_t now = atomic_load_explicit(word, memory_order_acquire); /* pairs with the release in fgv_announce */
-    if (now != seen || timeout_ns == 0)
+    if (now != seen || timeout_ns == 0) {
         return now;
+    }
     if (region->wake == FGV_WAKE_FUTEX) {
         fgv_futex_wait(word, seen, timeout_ns);
         return atomic_load_explicit(word, memory_order_acquire);
@@ -228,8 +243,9 @@ uint32_t fgv_announce_wait(const struct fgv_region *region, uint32_t seen, uint6
         struct timespec spec = fgv_timespec(nap_ns < timeout_ns - passed_ns ? nap_ns : timeout_ns - passed_ns);
         bool is_interrupted = nanosleep(&spec, NULL) != 0;
         now = atomic_load_explicit(word, memory_order_acquire);
-        if (is_interrupted)
+        if (is_interrupted) {
             break;
+        }
         nap_ns = nap_ns * 2 < FGV_ANNOUNCE_NAP_MAX_NS ? nap_ns * 2 : FGV_ANNOUNCE_NAP_MAX_NS;
     }
     return now;
@@ -251,20 +267,24 @@ static bool are_spans_sound(const struct fgv_region *region, const struct fgv_cl
     const size_t nr_spans = sizeof(spans) / sizeof(spans[0]);
     for (size_t i = 0; i < nr_spans; i++) {
         if (!fgv_region_in_heap(region, spans[i].offset, spans[i].bytes) || spans[i].offset % FGV_SPAN_ALIGN != 0 ||
-            spans[i].offset >= region->region_bytes) /* the window may go while the client stays */
+            spans[i].offset >= region->region_bytes) { /* the window may go while the client stays */
             return false;
+        }
         for (size_t j = 0; j < i; j++) {
             if (spans[i].offset < spans[j].offset + spans[j].bytes &&
-                spans[j].offset < spans[i].offset + spans[i].bytes)
+                spans[j].offset < spans[i].offset + spans[i].bytes) {
                 return false;
+            }
         }
     }
     /* The driver pins the arena by pages. */
-    if (layout->arena.offset % FGV_PAGE_BYTES != 0)
+    if (layout->arena.offset % FGV_PAGE_BYTES != 0) {
         return false;
+    }
     for (size_t i = 0; i < nr_spans; i++) {
-        if (!fgv_region_is_owned(region, layout->index, spans[i].offset, spans[i].bytes))
+        if (!fgv_region_is_owned(region, layout->index, spans[i].offset, spans[i].bytes)) {
             return false;
+        }
     }
     return true;
 }
@@ -280,25 +300,29 @@ static bool are_sizes_sound(const struct fgv_client *entry)
 
 static void copy_program(const char *from, char *to)
 {
-    for (size_t i = 0; i < FGV_PROGRAM_BYTES; i++)
+    for (size_t i = 0; i < FGV_PROGRAM_BYTES; i++) {
         to[i] = from[i] == '\0' || (from[i] >= ' ' && from[i] <= '~') ? from[i] : '?';
+    }
     to[FGV_PROGRAM_BYTES - 1] = '\0';
 }
 
 bool fgv_client_read_layout(const struct fgv_region *region, uint32_t index, struct fgv_client_layout *layout)
 {
-    if (index >= FGV_NR_CLIENTS)
+    if (index >= FGV_NR_CLIENTS) {
         return false;
+    }
     struct fgv_client *shared = &region->clients[index];
     struct fgv_client entry;
     /* Acquire: pairs with the guest's release of HELLO, after which its fields stand still if it is honest. */
     (void)atomic_load_explicit(&shared->state, memory_order_acquire);
     copy_entry(shared, &entry);
-    if (!are_sizes_sound(&entry))
+    if (!are_sizes_sound(&entry)) {
         return false;
+    }
     if (entry.address % FGV_PAGE_BYTES != 0 || entry.address < FGV_ADDRESS_MIN ||
-        entry.address > FGV_ADDRESS_END - region->region_bytes)
+        entry.address > FGV_ADDRESS_END - region->region_bytes) {
         return false;
+    }
     *layout = (struct fgv_client_layout){
         .index = index,
         .address = entry.address,

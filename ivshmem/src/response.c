@@ -42,25 +42,29 @@ static int32_t take_from_word(_Atomic uint64_t *free_bits, uint32_t wanted)
         uint32_t bit = (bits >> wanted) & 1 ? wanted : (uint32_t)__builtin_ctzll(bits);
         /* Acquire: pairs with the release in fgv_pool_give; what the last owner did with the slot is done. */
         if (atomic_compare_exchange_weak_explicit(free_bits, &bits, bits & ~(UINT64_C(1) << bit), memory_order_acquire,
-                                                  memory_order_relaxed))
+                                                  memory_order_relaxed)) {
             return (int32_t)bit;
+        }
     }
     return -1;
 }
 
 int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint)
 {
-    if (pool->nr == 0)
+    if (pool->nr == 0) {
         return -1;
-    if (hint >= pool->nr)
+    }
+    if (hint >= pool->nr) {
         hint %= pool->nr;
+    }
     const uint32_t nr_words = (pool->nr + 63) / 64;
     uint32_t word = hint / 64;
     uint32_t wanted = hint % 64;
     for (uint32_t i = 0; i < nr_words; i++) {
         int32_t bit = take_from_word(&pool->free[word], wanted);
-        if (bit >= 0)
+        if (bit >= 0) {
             return (int32_t)(word * 64) + bit;
+        }
         word = word + 1 < nr_words ? word + 1 : 0;
         wanted = 0;
     }
@@ -69,8 +73,9 @@ int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint)
 
 void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
 {
-    if (index >= pool->nr)
+    if (index >= pool->nr) {
         return;
+    }
     /* Release: pairs with the acquire in take_from_word. */
     atomic_fetch_or_explicit(&pool->free[index / 64], UINT64_C(1) << (index % 64), memory_order_release);
 }
@@ -84,8 +89,9 @@ struct spins {
 
 static struct spins plan(const struct fgv_spin *spin, bool is_roused)
 {
-    if (spin->wait == NULL)
+    if (!spin->wait) {
         return (struct spins){.first_ns = spin->most_ns};
+    }
     const uint64_t sleep_ns = fgv_habit_most_ns(spin->oversleep, FGV_OVERSLEEP_NS);
     /* Roused in the middle of what it waits for: the end is near, and how near is not known. */
     struct spins spins = {.first_ns = is_roused || sleep_ns > spin->most_ns ? spin->most_ns : sleep_ns};
@@ -113,7 +119,7 @@ struct wait {
 static const struct fgv_guest_bell *working_bell(const struct fgv_region *region)
 {
     const struct fgv_guest_bell *bell = region->wake == FGV_WAKE_BELL ? region->guest_bell : NULL;
-    return bell != NULL && fgv_guest_bell_works(bell) ? bell : NULL;
+    return bell && fgv_guest_bell_works(bell) ? bell : NULL;
 }
 
 /* One sleep of a waiting owner that saw `seen` in the word. */
@@ -122,40 +128,43 @@ static void sleep_once(struct wait *wait, uint32_t seen, uint64_t timeout_ns)
     _Atomic uint32_t *state = wait->state;
     const struct fgv_guest_bell *bell = working_bell(wait->region);
     wait->is_parked = false;
-    if (wait->region->wake != FGV_WAKE_FUTEX && bell == NULL) {
+    if (wait->region->wake != FGV_WAKE_FUTEX && !bell) {
         fgv_nap(timeout_ns);
         return;
     }
     /* Before the word is parked: an interrupt for it counts from here on. */
-    const uint32_t nr_rung = bell != NULL ? fgv_guest_bell_rung(bell) : 0;
+    const uint32_t nr_rung = bell ? fgv_guest_bell_rung(bell) : 0;
     if (seen == FGV_SLOT_WAITING) {
         /* Relaxed: says nothing but that somebody sleeps. The host's exchange either comes before, and this fails, or
          * sees PARKED. */
         if (!atomic_compare_exchange_strong_explicit(state, &seen, FGV_SLOT_PARKED, memory_order_relaxed,
-                                                     memory_order_relaxed))
+                                                     memory_order_relaxed)) {
             return;
+        }
         seen = FGV_SLOT_PARKED;
     }
     wait->is_parked = seen == FGV_SLOT_PARKED;
-    if (bell == NULL)
+    if (!bell) {
         fgv_futex_wait(state, seen, timeout_ns);
-    else if (atomic_load_explicit(state, memory_order_relaxed) != FGV_SLOT_DONE)
+    } else if (atomic_load_explicit(state, memory_order_relaxed) != FGV_SLOT_DONE) {
         fgv_guest_bell_wait(bell, nr_rung, timeout_ns);
+    }
 }
 
 /* Sleeps until the next time to spin, and learns by how much that comes out longer. */
 static uint64_t sleep_until_spin(struct wait *wait, uint32_t seen, uint64_t now_ns)
 {
     const uint64_t waited_ns = now_ns - wait->begun_ns;
-    const bool is_woken = wait->region->wake == FGV_WAKE_FUTEX || working_bell(wait->region) != NULL;
+    const bool is_woken = wait->region->wake == FGV_WAKE_FUTEX || working_bell(wait->region);
     const uint64_t from_ns = wait->spins.from_ns;
     const uint64_t left_ns = waited_ns < from_ns ? from_ns - waited_ns : FGV_ASK_NS;
     const uint64_t most_ns = is_woken ? FGV_ASK_NS : fgv_nap_after(waited_ns);
     const uint64_t timeout_ns = left_ns < most_ns ? left_ns : most_ns;
     sleep_once(wait, seen, timeout_ns);
     const uint64_t slept_ns = fgv_now_ns() - now_ns;
-    if (wait->spin->oversleep != NULL && slept_ns > timeout_ns)
+    if (wait->spin->oversleep && slept_ns > timeout_ns) {
         fgv_habit_note(wait->spin->oversleep, slept_ns - timeout_ns);
+    }
     return now_ns + slept_ns;
 }
 
@@ -171,20 +180,23 @@ static bool spin_once(const _Atomic uint32_t *state, uint64_t waited_ns)
     for (uint32_t i = 0; i < FGV_PAUSES_PER_CLOCK; i++) {
         /* Acquire, here and below: pairs with the exchange in fgv_slot_complete; result and payload were written before
          * it. */
-        if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
+        if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE) {
             return true;
+        }
         fgv_cpu_pause();
     }
-    if (waited_ns >= FGV_YIELD_AFTER_NS)
+    if (waited_ns >= FGV_YIELD_AFTER_NS) {
         sched_yield();
+    }
     return false;
 }
 
 bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, const struct fgv_spin *spin,
                    bool (*keep_waiting)(void *, uint32_t), void *context)
 {
-    if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE)
+    if (atomic_load_explicit(state, memory_order_acquire) == FGV_SLOT_DONE) {
         return true;
+    }
     struct wait wait = {.state = state, .region = region, .spin = spin};
     uint64_t now_ns = fgv_now_ns();
     begin_wait(&wait, now_ns);
@@ -194,15 +206,17 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
         const struct spins *spins = &wait.spins;
         const bool is_spinning =
             waited_ns < spins->first_ns || (waited_ns >= spins->from_ns && waited_ns < spins->to_ns);
-        if (is_spinning && spin_once(state, waited_ns))
+        if (is_spinning && spin_once(state, waited_ns)) {
             break; /* the clock was read not long ago: who waits here is not kept for another look at it */
+        }
         const uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
         if (seen == FGV_SLOT_DONE) {
             now_ns = fgv_now_ns();
             break;
         }
-        if (!fgv_patience_lasts(&patience, now_ns))
+        if (!fgv_patience_lasts(&patience, now_ns)) {
             return false;
+        }
         if (wait.is_parked && seen == FGV_SLOT_WAITING) {
             wait.is_roused = true;
             begin_wait(&wait, now_ns);
@@ -211,25 +225,28 @@ bool fgv_slot_wait(_Atomic uint32_t *state, const struct fgv_region *region, con
         }
     }
     /* Nothing is learnt from a wait for a turn of the GPU: the device's switch is in it. */
-    if (spin->wait != NULL && !wait.is_roused)
+    if (spin->wait && !wait.is_roused) {
         fgv_habit_note_wait(spin->wait, now_ns - wait.begun_ns);
+    }
     return true;
 }
 
 static void wake(_Atomic uint32_t *state, const struct fgv_region *region)
 {
-    if (region->wake == FGV_WAKE_FUTEX)
+    if (region->wake == FGV_WAKE_FUTEX) {
         fgv_futex_wake(state);
-    else if (region->host_bell != NULL)
+    } else if (region->host_bell) {
         fgv_host_bell_ring(region->host_bell);
+    }
 }
 
 bool fgv_slot_complete(_Atomic uint32_t *state, const struct fgv_region *region)
 {
     /* Release: pairs with the acquires in fgv_slot_wait. */
     uint32_t before = atomic_exchange_explicit(state, FGV_SLOT_DONE, memory_order_release);
-    if (before != FGV_SLOT_PARKED || region->wake == FGV_WAKE_POLL)
+    if (before != FGV_SLOT_PARKED || region->wake == FGV_WAKE_POLL) {
         return false;
+    }
     wake(state, region);
     return true;
 }
@@ -240,8 +257,9 @@ bool fgv_slot_rouse(_Atomic uint32_t *state, const struct fgv_region *region)
     /* Relaxed: the word says nothing of other memory before it is DONE. */
     if (region->wake == FGV_WAKE_POLL ||
         !atomic_compare_exchange_strong_explicit(state, &before, FGV_SLOT_WAITING, memory_order_relaxed,
-                                                 memory_order_relaxed))
+                                                 memory_order_relaxed)) {
         return false;
+    }
     wake(state, region);
     return true;
 }
@@ -261,13 +279,15 @@ static struct fgv_chunk *chunk_at(const struct fgv_region *region, const struct 
 bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
                  uint32_t result, const void *payload, uint32_t payload_bytes)
 {
-    if (index >= layout->nr_responses || payload_bytes > FGV_RESPONSE_PAYLOAD_BYTES)
+    if (index >= layout->nr_responses || payload_bytes > FGV_RESPONSE_PAYLOAD_BYTES) {
         return false;
+    }
     struct fgv_response *slot = response_at(region, layout, index);
     slot->result = result;
     slot->payload_bytes = payload_bytes;
-    if (payload_bytes != 0)
+    if (payload_bytes != 0) {
         memcpy(slot->payload, payload, payload_bytes);
+    }
     fgv_slot_complete(&slot->state, region);
     return true;
 }
@@ -275,8 +295,9 @@ bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout
 bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
                         uint32_t result)
 {
-    if (index >= layout->nr_chunks)
+    if (index >= layout->nr_chunks) {
         return false;
+    }
     struct fgv_chunk *chunk = chunk_at(region, layout, index);
     chunk->result = result;
     fgv_slot_complete(&chunk->state, region);
@@ -285,12 +306,14 @@ bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client
 
 void fgv_respond_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index)
 {
-    if (index < layout->nr_responses)
+    if (index < layout->nr_responses) {
         fgv_slot_rouse(&response_at(region, layout, index)->state, region);
+    }
 }
 
 void fgv_chunk_complete_soon(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index)
 {
-    if (index < layout->nr_chunks)
+    if (index < layout->nr_chunks) {
         fgv_slot_rouse(&chunk_at(region, layout, index)->state, region);
+    }
 }

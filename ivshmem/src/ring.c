@@ -89,18 +89,23 @@ static bool wait_for_room(struct fgv_producer *producer, uint64_t bytes)
         /* Release: hands the acquired head on to the threads that read head_seen. It may step back, which only costs
          * them a look. */
         atomic_store_explicit(&producer->head_seen, head, memory_order_release);
-        if (tail + claim_bytes(tail, producer->mask, bytes) - head <= producer->mask + 1)
+        if (tail + claim_bytes(tail, producer->mask, bytes) - head <= producer->mask + 1) {
             return true;
+        }
         fgv_cpu_pause();
-        if ((nr_pauses & (FGV_PAUSES_PER_CLOCK - 1)) != 0)
+        if ((nr_pauses & (FGV_PAUSES_PER_CLOCK - 1)) != 0) {
             continue;
+        }
         uint64_t now_ns = fgv_now_ns();
-        if (begun_ns == 0)
+        if (begun_ns == 0) {
             begun_ns = now_ns;
-        if (now_ns - begun_ns < FGV_FULL_SPIN_NS)
+        }
+        if (now_ns - begun_ns < FGV_FULL_SPIN_NS) {
             continue;
-        if (!fgv_patience_lasts(&patience, now_ns))
+        }
+        if (!fgv_patience_lasts(&patience, now_ns)) {
             return false;
+        }
         fgv_nap(nap_ns);
         nap_ns = fgv_nap_longer(nap_ns);
         nr_pauses = UINT32_MAX; /* after a nap, look once and read the clock again */
@@ -119,8 +124,9 @@ static inline struct fgv_record *fill_header(struct fgv_producer *producer, uint
 
 struct fgv_record *fgv_producer_reserve(struct fgv_producer *producer, uint32_t payload_bytes, uint64_t *position)
 {
-    if (payload_bytes > FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record))
+    if (payload_bytes > FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record)) {
         return NULL;
+    }
     const uint64_t mask = producer->mask;
     const uint64_t bytes = record_bytes(payload_bytes);
     uint64_t tail = atomic_load_explicit(&producer->control->tail, memory_order_relaxed);
@@ -129,15 +135,17 @@ struct fgv_record *fgv_producer_reserve(struct fgv_producer *producer, uint32_t 
         /* Acquire: pairs with the release in wait_for_room, and through it with the consumer's. */
         uint64_t head = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
         if (__builtin_expect(tail + claim - head > mask + 1, 0)) {
-            if (!wait_for_room(producer, bytes))
+            if (!wait_for_room(producer, bytes)) {
                 return NULL;
+            }
             tail = atomic_load_explicit(&producer->control->tail, memory_order_relaxed);
             continue;
         }
         /* Relaxed, see above. A failure has loaded the new tail. */
         if (!atomic_compare_exchange_weak_explicit(&producer->control->tail, &tail, tail + claim, memory_order_relaxed,
-                                                   memory_order_relaxed))
+                                                   memory_order_relaxed)) {
             continue;
+        }
         if (__builtin_expect(claim == bytes, 1)) {
             *position = tail;
             prefetch_for_write(producer->data + ((tail + FGV_PREFETCH_BYTES) & mask));
@@ -154,12 +162,14 @@ static __attribute__((noinline)) void kick(struct fgv_producer *producer)
 {
     /* Relaxed: the system calls order by themselves, and the consumer, once awake, finds the records by their commit
      * words. */
-    if (atomic_exchange_explicit(&producer->control->parked, 0, memory_order_relaxed) == 0)
+    if (atomic_exchange_explicit(&producer->control->parked, 0, memory_order_relaxed) == 0) {
         return;
-    if (producer->wake == FGV_WAKE_FUTEX)
+    }
+    if (producer->wake == FGV_WAKE_FUTEX) {
         fgv_futex_wake(&producer->control->parked);
-    else if (producer->bell != NULL)
+    } else if (producer->bell) {
         fgv_guest_bell_ring(producer->bell, producer->bell->worker_peer);
+    }
 }
 
 void fgv_producer_commit(struct fgv_producer *producer, struct fgv_record *record, uint64_t position)
@@ -171,8 +181,9 @@ void fgv_producer_commit(struct fgv_producer *producer, struct fgv_record *recor
     }
     /* Sequentially consistent, both: pair with park_prepare, which writes `parked` and then reads the commit word. */
     atomic_exchange_explicit(&record->commit, commit, memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(&producer->control->parked, memory_order_seq_cst) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&producer->control->parked, memory_order_seq_cst) != 0, 0)) {
         kick(producer);
+    }
 }
 
 void fgv_consumer_init(struct fgv_consumer *consumer, uint8_t *ring, uint32_t ring_bytes, uint64_t commit_key,
@@ -212,8 +223,9 @@ enum fgv_consume_status fgv_consumer_peek(struct fgv_consumer *consumer, struct 
         const uint64_t expected = consumer->head ^ consumer->commit_key;
         /* Acquire: pairs with the producer's commit. */
         if (atomic_load_explicit(&record->commit, memory_order_acquire) != expected) {
-            if (consumer->released != consumer->head)
+            if (consumer->released != consumer->head) {
                 publish_head(consumer);
+            }
             return FGV_CONSUME_EMPTY;
         }
         /* Each read once, into private memory: the guest may rewrite them at any time. Relaxed: ordered by the commit
@@ -225,8 +237,9 @@ enum fgv_consume_status fgv_consumer_peek(struct fgv_consumer *consumer, struct 
         const uint64_t to_end = consumer->mask + 1 - offset;
         const uint64_t bytes = record_bytes(payload_bytes);
         if (__builtin_expect(kind == FGV_RECORD_MESSAGE, 1)) {
-            if (bytes > to_end || bytes > FGV_RECORD_MAX_BYTES)
+            if (bytes > to_end || bytes > FGV_RECORD_MAX_BYTES) {
                 return FGV_CONSUME_HOSTILE;
+            }
             consumer->peeked_bytes = bytes;
             *out = (struct fgv_consumed){
                 .payload = (const uint8_t *)(record + 1), .payload_bytes = payload_bytes, .response = response};
@@ -234,8 +247,9 @@ enum fgv_consume_status fgv_consumer_peek(struct fgv_consumer *consumer, struct 
         }
         /* A pad ends where the ring ends and is never needed at its start: two in a row cannot be, and nobody is kept
          * in this loop. */
-        if (kind != FGV_RECORD_PAD || bytes != to_end || offset == 0)
+        if (kind != FGV_RECORD_PAD || bytes != to_end || offset == 0) {
             return FGV_CONSUME_HOSTILE;
+        }
         consumer->head += bytes;
     }
 }
@@ -249,27 +263,31 @@ bool fgv_consumer_has(const struct fgv_consumer *consumer)
 
 void fgv_consumer_release(struct fgv_consumer *consumer)
 {
-    if (consumer->peeked_bytes == 0)
+    if (consumer->peeked_bytes == 0) {
         return;
+    }
     consumer->head += consumer->peeked_bytes;
     consumer->nr_bytes += consumer->peeked_bytes;
     consumer->nr_records++;
     consumer->peeked_bytes = 0;
     /* In steps: producers look at this cache line only when the head they know leaves no room. */
-    if (consumer->head - consumer->released > consumer->mask >> 3)
+    if (consumer->head - consumer->released > consumer->mask >> 3) {
         publish_head(consumer);
+    }
 }
 
 bool fgv_consumer_park_prepare(struct fgv_consumer *consumer)
 {
-    if (consumer->released != consumer->head)
+    if (consumer->released != consumer->head) {
         publish_head(consumer);
+    }
     /* Sequentially consistent, both: pair with fgv_producer_commit, which writes the commit word and then reads
      * `parked`. */
     atomic_exchange_explicit(&consumer->control->parked, 1, memory_order_seq_cst);
     uint64_t commit = atomic_load_explicit(&record_at_head(consumer)->commit, memory_order_seq_cst);
-    if (commit != (consumer->head ^ consumer->commit_key))
+    if (commit != (consumer->head ^ consumer->commit_key)) {
         return true;
+    }
     fgv_consumer_park_cancel(consumer);
     return false;
 }
@@ -277,12 +295,13 @@ bool fgv_consumer_park_prepare(struct fgv_consumer *consumer)
 void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
 {
     consumer->nr_parks++;
-    if (consumer->wake == FGV_WAKE_FUTEX)
+    if (consumer->wake == FGV_WAKE_FUTEX) {
         fgv_futex_wait(&consumer->control->parked, 1, timeout_ns);
-    else if (consumer->wake == FGV_WAKE_BELL && consumer->bell != NULL)
+    } else if (consumer->wake == FGV_WAKE_BELL && consumer->bell) {
         fgv_host_bell_wait(consumer->bell, timeout_ns);
-    else
+    } else {
         fgv_nap(timeout_ns);
+    }
     fgv_consumer_park_cancel(consumer);
 }
 

@@ -79,10 +79,11 @@ struct fgv_patience {
 
 static inline bool fgv_patience_lasts(struct fgv_patience *patience, uint64_t now_ns)
 {
-    if (now_ns - patience->asked_ns < FGV_ASK_NS)
+    if (now_ns - patience->asked_ns < FGV_ASK_NS) {
         return true;
+    }
     patience->asked_ns = now_ns;
-    return patience->keep_waiting == NULL || patience->keep_waiting(patience->context, patience->nr_rounds++);
+    return !patience->keep_waiting || patience->keep_waiting(patience->context, patience->nr_rounds++);
 }
 
 /* How long to nap where nobody wakes, after a wait of so long. */

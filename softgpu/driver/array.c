@@ -27,15 +27,19 @@ static bool is_shape(const CUDA_ARRAY3D_DESCRIPTOR *array)
 {
     bool is_layered = array->Flags & CUDA_ARRAY3D_LAYERED;
 
-    if (!array->Width)
+    if (!array->Width) {
         return false;
-    if (array->Flags & CUDA_ARRAY3D_CUBEMAP)
+    }
+    if (array->Flags & CUDA_ARRAY3D_CUBEMAP) {
         return array->Width == array->Height && array->Depth && array->Depth % FACES == 0 &&
                (is_layered || array->Depth == FACES) && is_within(array, 32768, 32768, 2046);
-    if (is_layered)
+    }
+    if (is_layered) {
         return array->Depth && is_within(array, 32768, 32768, 2048);
-    if (array->Depth)
+    }
+    if (array->Depth) {
         return array->Height && is_within(array, 16384, 16384, 16384);
+    }
     return array->Height ? is_within(array, 131072, 65536, 0) : is_within(array, 131072, 0, 0);
 }
 
@@ -43,8 +47,9 @@ static CUresult descriptor_check(const CUDA_ARRAY3D_DESCRIPTOR *array)
 {
     struct fgv_texel texel;
 
-    if (!fgv_texel_of(array->Format, array->NumChannels, &texel) || !is_shape(array))
+    if (!fgv_texel_of(array->Format, array->NumChannels, &texel) || !is_shape(array)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return texel.edge != 1 || (array->Flags & ~(unsigned int)SERVED_FLAGS) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
@@ -54,8 +59,9 @@ static CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR *whole, ui
 
     descriptor.Width = fgv_level_extent(whole->Width, level);
     descriptor.Height = fgv_level_extent(whole->Height, level);
-    if (!(whole->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)))
+    if (!(whole->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) {
         descriptor.Depth = fgv_level_extent(whole->Depth, level);
+    }
     return descriptor;
 }
 
@@ -101,8 +107,9 @@ static void memory_delete(const uint8_t *base)
 {
     struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)base);
 
-    if (allocation && allocation->start == (uintptr_t)base && allocation->kind == SGP_MEMORY_ARRAY)
+    if (allocation && allocation->start == (uintptr_t)base && allocation->kind == SGP_MEMORY_ARRAY) {
         sgp_memory_delete(allocation);
+    }
 }
 
 SGP_EXPORT CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
@@ -112,14 +119,17 @@ SGP_EXPORT CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESC
     void *memory;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = pHandle && pAllocateArray ? descriptor_check(pAllocateArray) : CUDA_ERROR_INVALID_VALUE;
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     array = record_new(context);
-    if (!array)
+    if (!array) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     result = sgp_memory_new(context, lay_out(array, pAllocateArray), SGP_MEMORY_ARRAY, &memory);
     if (result) {
         record_delete(array);
@@ -136,8 +146,9 @@ SGP_EXPORT CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPT
 {
     CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
 
-    if (!pAllocateArray)
+    if (!pAllocateArray) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     descriptor.Width = pAllocateArray->Width;
     descriptor.Height = pAllocateArray->Height;
     descriptor.Format = pAllocateArray->Format;
@@ -150,12 +161,15 @@ SGP_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDes
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(hArray, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hArray, SGP_ARRAY))
+    }
+    if (!sgp_object_is(hArray, SGP_ARRAY)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!pArrayDescriptor)
+    }
+    if (!pArrayDescriptor) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pArrayDescriptor = hArray->descriptor;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -165,9 +179,10 @@ SGP_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescrip
     CUDA_ARRAY3D_DESCRIPTOR whole;
     CUresult result = pArrayDescriptor ? cuArray3DGetDescriptor_v2(&whole, hArray) : CUDA_ERROR_INVALID_VALUE;
 
-    if (!result)
+    if (!result) {
         *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
             .Width = whole.Width, .Height = whole.Height, .Format = whole.Format, .NumChannels = whole.NumChannels};
+    }
     return result;
 }
 
@@ -176,20 +191,23 @@ SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(hArray, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hArray, SGP_ARRAY) || hArray->mipmap)
+    }
+    if (!sgp_object_is(hArray, SGP_ARRAY) || hArray->mipmap) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     context = hArray->context;
     sgp_object_hold(context);
     sgp_context_drain(context); /* a kernel may still read it; others run meanwhile */
-    for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next)
+    for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next) {
         if (*link == hArray) {
             *link = hArray->next;
             memory_delete(hArray->base);
             record_delete(hArray);
             break;
         }
+    }
     result = context->error;
     sgp_object_release(context);
     return sgp_leave(result);
@@ -204,8 +222,9 @@ SGP_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS 
 
     (void)memoryRequirements;
     (void)device;
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(sgp_object_is(array, SGP_ARRAY) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -213,9 +232,11 @@ SGP_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS 
 
 static void mipmap_records_delete(struct CUmipmappedArray_st *mipmap)
 {
-    for (uint32_t level = 0; level < mipmap->nr_levels; level++)
-        if (mipmap->levels[level])
+    for (uint32_t level = 0; level < mipmap->nr_levels; level++) {
+        if (mipmap->levels[level]) {
             record_delete(mipmap->levels[level]);
+        }
+    }
     record_delete(mipmap);
 }
 
@@ -227,8 +248,9 @@ static bool levels_new(struct CUmipmappedArray_st *mipmap, uint64_t offsets[SGP_
         CUDA_ARRAY3D_DESCRIPTOR descriptor = level_of(&mipmap->descriptor, level);
 
         mipmap->levels[level] = record_new(mipmap->context);
-        if (!mipmap->levels[level])
+        if (!mipmap->levels[level]) {
             return false;
+        }
         mipmap->levels[level]->mipmap = mipmap;
         offsets[level] = *bytes;
         *bytes += round_up(lay_out(mipmap->levels[level], &descriptor), LEVEL_ALIGNMENT_BYTES);
@@ -247,12 +269,14 @@ SGP_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     void *memory;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = pHandle && pMipmappedArrayDesc && numMipmapLevels ? descriptor_check(pMipmappedArrayDesc)
                                                                : CUDA_ERROR_INVALID_VALUE;
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     mipmap = calloc(1, sizeof(*mipmap));
     if (!mipmap || !sgp_object_add(mipmap, SGP_MIPMAPPED_ARRAY, record_destroy)) {
         free(mipmap);
@@ -269,8 +293,9 @@ SGP_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
         return sgp_leave(result);
     }
     mipmap->base = memory;
-    for (uint32_t level = 0; level < mipmap->nr_levels; level++)
+    for (uint32_t level = 0; level < mipmap->nr_levels; level++) {
         mipmap->levels[level]->base = mipmap->base + offsets[level];
+    }
     mipmap->next = context->mipmaps;
     context->mipmaps = mipmap;
     *pHandle = mipmap;
@@ -282,12 +307,15 @@ SGP_EXPORT CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedAr
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(hMipmappedArray, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hMipmappedArray, SGP_MIPMAPPED_ARRAY))
+    }
+    if (!sgp_object_is(hMipmappedArray, SGP_MIPMAPPED_ARRAY)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!pLevelArray || level >= hMipmappedArray->nr_levels)
+    }
+    if (!pLevelArray || level >= hMipmappedArray->nr_levels) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pLevelArray = hMipmappedArray->levels[level];
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -297,20 +325,23 @@ SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(hMipmappedArray, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hMipmappedArray, SGP_MIPMAPPED_ARRAY))
+    }
+    if (!sgp_object_is(hMipmappedArray, SGP_MIPMAPPED_ARRAY)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     context = hMipmappedArray->context;
     sgp_object_hold(context);
     sgp_context_drain(context);
-    for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next)
+    for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next) {
         if (*link == hMipmappedArray) {
             *link = hMipmappedArray->next;
             memory_delete(hMipmappedArray->base);
             mipmap_records_delete(hMipmappedArray);
             break;
         }
+    }
     result = context->error;
     sgp_object_release(context);
     return sgp_leave(result);
@@ -324,8 +355,9 @@ SGP_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQU
 
     (void)memoryRequirements;
     (void)device;
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(sgp_object_is(mipmap, SGP_MIPMAPPED_ARRAY) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
 }
 

@@ -105,11 +105,14 @@ static const int fixed[CU_DEVICE_ATTRIBUTE_MAX] = {
 
 int sgp_device_attribute(const struct sgp_device *device, CUdevice_attribute attribute)
 {
-    if ((unsigned int)attribute >= CU_DEVICE_ATTRIBUTE_MAX || !attribute)
+    if ((unsigned int)attribute >= CU_DEVICE_ATTRIBUTE_MAX || !attribute) {
         return INT_MIN;
-    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+    }
+    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
         return SGP_FIRST_PCI_BUS + device->physical;
-    if (attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID)
+    }
+    if (attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID) {
         return device->ordinal;
+    }
     return fixed[attribute];
 }

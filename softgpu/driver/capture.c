@@ -15,8 +15,9 @@ static __thread uint64_t thread_id;
 /* Of the calling thread, never used twice. With the lock. */
 static uint64_t own_thread(void)
 {
-    if (!thread_id)
+    if (!thread_id) {
         thread_id = sgp_new_id();
+    }
     return thread_id;
 }
 
@@ -32,12 +33,15 @@ bool sgp_nodes_add(struct sgp_nodes *nodes, struct CUgraphNode_st *node)
 {
     struct CUgraphNode_st **grown;
 
-    for (uint32_t i = 0; i < nodes->nr; i++)
-        if (nodes->items[i] == node)
+    for (uint32_t i = 0; i < nodes->nr; i++) {
+        if (nodes->items[i] == node) {
             return true;
+        }
+    }
     grown = realloc(nodes->items, (nodes->nr + 1) * sizeof(*grown));
-    if (!grown)
+    if (!grown) {
         return false;
+    }
     nodes->items = grown;
     nodes->items[nodes->nr++] = node;
     return true;
@@ -83,15 +87,19 @@ static void capture_end(struct sgp_capture *capture, bool keeps_graph)
 {
     struct sgp_capture **link = &sgp_driver.captures;
 
-    while (*link != capture)
+    while (*link != capture) {
         link = &(*link)->next;
+    }
     *link = capture->next;
     capture->is_over = true;
-    for (struct CUstream_st *stream = capture->context->streams; stream; stream = stream->next)
-        if (stream->capture == capture)
+    for (struct CUstream_st *stream = capture->context->streams; stream; stream = stream->next) {
+        if (stream->capture == capture) {
             stream_leave(stream);
-    if (!keeps_graph && !capture->is_into_graph)
+        }
+    }
+    if (!keeps_graph && !capture->is_into_graph) {
         sgp_graph_delete(capture->graph);
+    }
     capture->graph = NULL;
     capture_release(capture);
 }
@@ -100,20 +108,24 @@ void sgp_capture_stream_gone(struct CUstream_st *stream)
 {
     struct sgp_capture *capture = stream->capture;
 
-    if (!capture)
+    if (!capture) {
         return;
+    }
     capture->is_invalidated = true;
-    if (capture->origin == stream)
+    if (capture->origin == stream) {
         capture_end(capture, false);
-    else
+    } else {
         stream_leave(stream);
+    }
 }
 
 static struct sgp_capture *blocking_capture(const struct CUctx_st *context)
 {
-    for (const struct CUstream_st *stream = context->streams; stream; stream = stream->next)
-        if (stream->capture && stream->is_blocking)
+    for (const struct CUstream_st *stream = context->streams; stream; stream = stream->next) {
+        if (stream->capture && stream->is_blocking) {
             return stream->capture;
+        }
+    }
     return NULL;
 }
 
@@ -121,11 +133,13 @@ CUresult sgp_capture_gate(struct CUstream_st *stream)
 {
     struct sgp_capture *capture = stream->capture;
 
-    if (!sgp_driver.captures)
+    if (!sgp_driver.captures) {
         return CUDA_SUCCESS;
-    if (capture)
+    }
+    if (capture) {
         return capture->is_invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                                        : invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     capture = stream == stream->context->legacy ? blocking_capture(stream->context) : NULL;
     return capture ? invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) : CUDA_SUCCESS;
 }
@@ -134,15 +148,17 @@ CUresult sgp_capture_forbid_unsafe(void)
 {
     CUresult result = CUDA_SUCCESS;
 
-    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_SUCCESS;
+    }
     for (struct sgp_capture *capture = sgp_driver.captures; capture; capture = capture->next) {
         bool is_own = capture->thread == own_thread() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         bool is_everyones =
             capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-        if (is_own || is_everyones)
+        if (is_own || is_everyones) {
             result = invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
     }
     return result;
 }
@@ -151,9 +167,11 @@ CUresult sgp_capture_forbid_context(const struct CUctx_st *context)
 {
     CUresult result = CUDA_SUCCESS;
 
-    for (struct sgp_capture *capture = sgp_driver.captures; capture; capture = capture->next)
-        if (capture->context == context)
+    for (struct sgp_capture *capture = sgp_driver.captures; capture; capture = capture->next) {
+        if (capture->context == context) {
             result = invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
+    }
     return result;
 }
 
@@ -165,8 +183,9 @@ CUresult sgp_capture_work(struct CUstream_st *stream, struct sgp_work *work)
 
     if (!stream->capture->is_invalidated) {
         result = sgp_node_add(stream->capture->graph, stream->captured, stream->nr_captured, work, &node);
-        if (!result && !sgp_nodes_add(&behind, node))
+        if (!result && !sgp_nodes_add(&behind, node)) {
             return invalidate(stream->capture, CUDA_ERROR_OUT_OF_MEMORY);
+        }
     }
     if (result) {
         sgp_work_drop(work);
@@ -180,8 +199,9 @@ CUresult sgp_capture_work(struct CUstream_st *stream, struct sgp_work *work)
 
 void sgp_capture_event_forget(struct CUevent_st *event)
 {
-    if (!event->capture)
+    if (!event->capture) {
         return;
+    }
     capture_release(event->capture);
     event->capture = NULL;
     free(event->captured);
@@ -206,15 +226,18 @@ CUresult sgp_capture_event_record(struct CUstream_st *stream, struct CUevent_st 
 {
     struct sgp_nodes nodes = {0};
 
-    if (flags & CU_EVENT_RECORD_EXTERNAL)
+    if (flags & CU_EVENT_RECORD_EXTERNAL) {
         return event_node(stream, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
-    if (stream->capture->is_invalidated)
+    }
+    if (stream->capture->is_invalidated) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    for (uint32_t i = 0; i < stream->nr_captured; i++)
+    }
+    for (uint32_t i = 0; i < stream->nr_captured; i++) {
         if (!sgp_nodes_add(&nodes, stream->captured[i])) {
             sgp_nodes_clear(&nodes);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
+    }
     sgp_capture_event_forget(event);
     event->capture = stream->capture;
     event->capture->nr_references++;
@@ -227,28 +250,37 @@ CUresult sgp_capture_event_wait(struct CUstream_st *stream, struct CUevent_st *e
     struct sgp_capture *capture = event->capture;
     struct sgp_nodes nodes = {0};
 
-    if (stream->capture && stream->capture->is_invalidated)
+    if (stream->capture && stream->capture->is_invalidated) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL))
+    }
+    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL)) {
         return event_node(stream, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
-    if (!capture)
+    }
+    if (!capture) {
         return invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    if (capture->is_over)
+    }
+    if (capture->is_over) {
         return CUDA_ERROR_CAPTURED_EVENT;
-    if (capture->is_invalidated)
+    }
+    if (capture->is_invalidated) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (stream == stream->context->legacy)
+    }
+    if (stream == stream->context->legacy) {
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
     if (stream->capture && stream->capture != capture) {
         invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
-    for (uint32_t i = 0; i < stream->nr_captured; i++)
+    for (uint32_t i = 0; i < stream->nr_captured; i++) {
         sgp_nodes_add(&nodes, stream->captured[i]);
-    for (uint32_t i = 0; i < event->nr_captured; i++)
+    }
+    for (uint32_t i = 0; i < event->nr_captured; i++) {
         sgp_nodes_add(&nodes, event->captured[i]);
-    if (!stream->capture)
+    }
+    if (!stream->capture) {
         stream_join(stream, capture);
+    }
     replace(&stream->captured, &stream->nr_captured, &nodes);
     return CUDA_SUCCESS;
 }
@@ -257,11 +289,14 @@ CUresult sgp_capture_event_wait(struct CUstream_st *stream, struct CUevent_st *e
 
 static CUresult nodes_of_graph(const struct CUgraph_st *graph, const CUgraphNode *nodes, size_t nr)
 {
-    if (nr && !nodes)
+    if (nr && !nodes) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < nr; i++)
-        if (!sgp_object_is(nodes[i], SGP_NODE) || nodes[i]->graph != graph)
+    }
+    for (size_t i = 0; i < nr; i++) {
+        if (!sgp_object_is(nodes[i], SGP_NODE) || nodes[i]->graph != graph) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -271,8 +306,9 @@ static CUresult begin(struct CUstream_st *stream, struct CUgraph_st *graph, cons
     struct sgp_capture *capture = calloc(1, sizeof(*capture));
     struct sgp_nodes nodes = {0};
 
-    if (!capture)
+    if (!capture) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *capture = (struct sgp_capture){
         .nr_references = 1,
         .next = sgp_driver.captures,
@@ -288,8 +324,9 @@ static CUresult begin(struct CUstream_st *stream, struct CUgraph_st *graph, cons
         free(capture);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (size_t i = 0; i < nr; i++)
+    for (size_t i = 0; i < nr; i++) {
         sgp_nodes_add(&nodes, dependencies[i]);
+    }
     sgp_object_hold(capture->context);
     sgp_driver.captures = capture;
     stream_join(stream, capture);
@@ -305,16 +342,21 @@ SGP_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED || !sgp_object_is(hGraph, SGP_GRAPH))
+    }
+    if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED || !sgp_object_is(hGraph, SGP_GRAPH)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (stream == context->legacy)
+    }
+    if (stream == context->legacy) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    if (stream->capture)
+    }
+    if (stream->capture) {
         return sgp_leave(CUDA_ERROR_ILLEGAL_STATE);
-    if (!sgp_edges_are_plain(dependencyData, numDependencies))
+    }
+    if (!sgp_edges_are_plain(dependencyData, numDependencies)) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     result = nodes_of_graph(hGraph, dependencies, numDependencies);
     return sgp_leave(result ? result : begin(stream, hGraph, dependencies, numDependencies, mode));
 }
@@ -325,12 +367,15 @@ SGP_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMod
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    }
+    if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (stream == context->legacy)
+    }
+    if (stream == context->legacy) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     return sgp_leave(stream->capture ? CUDA_ERROR_ILLEGAL_STATE : begin(stream, NULL, NULL, 0, mode));
 }
 
@@ -342,24 +387,31 @@ SGP_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
 /* Marks everything that the node waits for, itself included. */
 static void mark_ancestors(struct CUgraphNode_st *node)
 {
-    if (node->mark)
+    if (node->mark) {
         return;
+    }
     node->mark = 1;
-    for (uint32_t i = 0; i < node->nr_dependencies; i++)
+    for (uint32_t i = 0; i < node->nr_dependencies; i++) {
         mark_ancestors(node->dependencies[i]);
+    }
 }
 
 /* Whether everything that other streams captured comes before what the first stream did last. */
 static bool is_joined(const struct sgp_capture *capture)
 {
-    for (struct CUgraphNode_st *node = capture->graph->first; node; node = node->next)
+    for (struct CUgraphNode_st *node = capture->graph->first; node; node = node->next) {
         node->mark = 0;
-    for (uint32_t i = 0; i < capture->origin->nr_captured; i++)
+    }
+    for (uint32_t i = 0; i < capture->origin->nr_captured; i++) {
         mark_ancestors(capture->origin->captured[i]);
-    for (const struct CUstream_st *stream = capture->context->streams; stream; stream = stream->next)
-        for (uint32_t i = 0; stream->capture == capture && i < stream->nr_captured; i++)
-            if (!stream->captured[i]->mark)
+    }
+    for (const struct CUstream_st *stream = capture->context->streams; stream; stream = stream->next) {
+        for (uint32_t i = 0; stream->capture == capture && i < stream->nr_captured; i++) {
+            if (!stream->captured[i]->mark) {
                 return false;
+            }
+        }
+    }
     return true;
 }
 
@@ -372,29 +424,36 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     bool is_gone;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     capture = stream->capture;
-    if (phGraph)
+    if (phGraph) {
         *phGraph = NULL;
-    if (!capture || !phGraph)
+    }
+    if (!capture || !phGraph) {
         return sgp_leave(capture ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE);
-    if (capture->origin != stream)
+    }
+    if (capture->origin != stream) {
         return sgp_leave(invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread())
+    }
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread()) {
         result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* which ends it all the same */
-    else if (capture->is_invalidated)
+    } else if (capture->is_invalidated) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (!is_joined(capture))
+    } else if (!is_joined(capture)) {
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    }
     graph = capture->graph;
     is_gone = result && !capture->is_into_graph;
     capture_end(capture, !result);
-    if (!result)
+    if (!result) {
         *phGraph = graph;
+    }
     sgp_unlock();
-    if (is_gone)
+    if (is_gone) {
         fgv_user_objects_drop((uintptr_t)graph);
+    }
     return result;
 }
 
@@ -408,28 +467,37 @@ SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureS
     struct sgp_capture *capture;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!captureStatus_out)
+    }
+    if (!captureStatus_out) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (stream == context->legacy && blocking_capture(context))
+    }
+    if (stream == context->legacy && blocking_capture(context)) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
     capture = stream->capture;
     *captureStatus_out = !capture                  ? CU_STREAM_CAPTURE_STATUS_NONE
                          : capture->is_invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                                    : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    if (*captureStatus_out != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (*captureStatus_out != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         return sgp_leave(CUDA_SUCCESS);
-    if (id_out)
+    }
+    if (id_out) {
         *id_out = capture->id;
-    if (graph_out)
+    }
+    if (graph_out) {
         *graph_out = capture->graph;
-    if (dependencies_out)
+    }
+    if (dependencies_out) {
         *dependencies_out = stream->captured;
-    if (edgeData_out)
+    }
+    if (edgeData_out) {
         *edgeData_out = NULL; /* none of them says anything */
-    if (numDependencies_out)
+    }
+    if (numDependencies_out) {
         *numDependencies_out = stream->nr_captured;
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -461,23 +529,31 @@ SGP_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgra
     struct sgp_nodes nodes = {0};
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+    }
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!stream->capture)
+    }
+    if (!stream->capture) {
         return sgp_leave(CUDA_ERROR_ILLEGAL_STATE);
-    if (stream->capture->is_invalidated)
+    }
+    if (stream->capture->is_invalidated) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    if (!sgp_edges_are_plain(dependencyData, numDependencies))
+    }
+    if (!sgp_edges_are_plain(dependencyData, numDependencies)) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
     result = nodes_of_graph(stream->capture->graph, dependencies, numDependencies);
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    for (uint32_t i = 0; flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && i < stream->nr_captured; i++)
+    }
+    for (uint32_t i = 0; flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && i < stream->nr_captured; i++) {
         sgp_nodes_add(&nodes, stream->captured[i]);
-    for (size_t i = 0; i < numDependencies; i++)
+    }
+    for (size_t i = 0; i < numDependencies; i++) {
         sgp_nodes_add(&nodes, dependencies[i]);
+    }
     replace(&stream->captured, &stream->nr_captured, &nodes);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -493,10 +569,12 @@ SGP_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     CUstreamCaptureMode before = thread_mode;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!mode) /* an unknown mode is taken; it is none of those that forgive */
+    }
+    if (!mode) { /* an unknown mode is taken; it is none of those that forgive */
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     thread_mode = *mode;
     *mode = before;
     return sgp_leave(CUDA_SUCCESS);

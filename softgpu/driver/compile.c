@@ -67,8 +67,9 @@ static void hash_mix(void *state, const void *data, size_t bytes)
     }
     uint64_t rest = bytes;
 
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         rest = rest << 8 | at[i];
+    }
     hash_word(hash, rest);
 }
 
@@ -81,16 +82,20 @@ static bool hash_chosen(struct hash *hash, const uint8_t *image, size_t bytes)
     const uint8_t *entries = image + sizeof(header);
     uint64_t next;
 
-    if (bytes < sizeof(header))
+    if (bytes < sizeof(header)) {
         return false;
+    }
     memcpy(&header, image, sizeof(header));
     if (header.magic != FGV_FATBIN_HEADER_MAGIC || header.header_bytes != sizeof(header) ||
         header.entries_bytes != bytes - sizeof(header) || !fgv_fatbin_choose(&choice, entries, header.entries_bytes) ||
-        !choice.devices[0].newest_ptx)
+        !choice.devices[0].newest_ptx) {
         return false;
-    for (uint64_t at = 0; fgv_fatbin_entry_at(entries, header.entries_bytes, at, &entry, &next); at = next)
-        if (entry.kind != FGV_FATBIN_ELF && fgv_fatbin_is_chosen(&choice, &entry))
+    }
+    for (uint64_t at = 0; fgv_fatbin_entry_at(entries, header.entries_bytes, at, &entry, &next); at = next) {
+        if (entry.kind != FGV_FATBIN_ELF && fgv_fatbin_is_chosen(&choice, &entry)) {
             hash_mix(hash, entries + at, next - at);
+        }
+    }
     return true;
 }
 
@@ -101,8 +106,9 @@ static void key_of(const void *image, size_t bytes, char key[KEY_CHARACTERS])
 
     hash_mix(&hash, &abi, sizeof(abi));
     sgp_compiler_identify(hash_mix, &hash);
-    if (!hash_chosen(&hash, image, bytes))
+    if (!hash_chosen(&hash, image, bytes)) {
         hash_mix(&hash, image, bytes);
+    }
     hash_word(&hash, hash.length);
     hash_word(&hash, 0);
     snprintf(key, KEY_CHARACTERS, "%016llx%016llx", (unsigned long long)hash.high, (unsigned long long)hash.low);
@@ -121,16 +127,19 @@ static bool make_directory(const char *path)
 {
     char partial[PATH_MAX];
 
-    if (snprintf(partial, sizeof(partial), "%s", path) >= (int)sizeof(partial))
+    if (snprintf(partial, sizeof(partial), "%s", path) >= (int)sizeof(partial)) {
         return false;
+    }
     for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(partial, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES)
+        if (mkdir(partial, 0700) && errno != EEXIST && errno != EROFS && errno != EACCES) {
             return false;
+        }
         *slash = '/';
     }
-    if (mkdir(partial, 0700) && errno != EEXIST)
+    if (mkdir(partial, 0700) && errno != EEXIST) {
         return false;
+    }
     return is_private_directory(partial) && access(partial, W_OK | X_OK) == 0;
 }
 
@@ -143,11 +152,13 @@ static bool cache_directory(char path[PATH_MAX])
 {
     const char *wanted = getenv("FAIRGV_SOFTGPU_CACHE");
 
-    if (wanted && *wanted)
+    if (wanted && *wanted) {
         return try_directory(path, wanted, "");
+    }
     if (try_directory(path, getenv("XDG_CACHE_HOME"), "/fairgv/softgpu") ||
-        try_directory(path, getenv("HOME"), "/.cache/fairgv/softgpu"))
+        try_directory(path, getenv("HOME"), "/.cache/fairgv/softgpu")) {
         return true;
+    }
     snprintf(path, PATH_MAX, "/tmp/fairgv-softgpu-%u", (unsigned int)geteuid());
     return make_directory(path);
 }
@@ -189,13 +200,16 @@ static void sweep_folder(int parent, const char *name)
     struct dirent *entry;
 
     if (!folder) {
-        if (fd >= 0)
+        if (fd >= 0) {
             close(fd);
+        }
         return;
     }
-    while ((entry = readdir(folder)))
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+    while ((entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
             unlinkat(fd, entry->d_name, 0);
+        }
+    }
     closedir(folder);
     unlinkat(parent, name, AT_REMOVEDIR);
 }
@@ -205,10 +219,11 @@ static bool sweep(int directory, const char *name, const struct stat *status)
 {
     bool is_old = time(NULL) - status->st_mtime > ABANDONED_SECONDS;
 
-    if (S_ISDIR(status->st_mode) && !strncmp(name, ".softgpu-", 9) && is_old)
+    if (S_ISDIR(status->st_mode) && !strncmp(name, ".softgpu-", 9) && is_old) {
         sweep_folder(directory, name);
-    else if (S_ISREG(status->st_mode) && !strncmp(name, "tmp.", 4) && is_old)
+    } else if (S_ISREG(status->st_mode) && !strncmp(name, "tmp.", 4) && is_old) {
         unlinkat(directory, name, 0);
+    }
     return !S_ISREG(status->st_mode) || !strncmp(name, "tmp.", 4);
 }
 
@@ -224,15 +239,18 @@ static size_t cache_list(DIR *directory, struct cached_file **files, uint64_t *b
 
         if (length >= sizeof((*files)->name) ||
             fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
-            sweep(dirfd(directory), entry->d_name, &status))
+            sweep(dirfd(directory), entry->d_name, &status)) {
             continue;
-        if (length < 4 || strcmp(entry->d_name + length - 3, ".so"))
+        }
+        if (length < 4 || strcmp(entry->d_name + length - 3, ".so")) {
             continue;
+        }
         if (nr == max) {
             struct cached_file *grown = realloc(*files, (max = max ? 2 * max : 64) * sizeof(*grown));
 
-            if (!grown)
+            if (!grown) {
                 break;
+            }
             *files = grown;
         }
         memcpy((*files)[nr].name, entry->d_name, length + 1);
@@ -250,14 +268,17 @@ static void cache_bound(const char *path, const char *keep)
     uint64_t bytes = 0, bound = cache_bound_bytes();
     size_t nr;
 
-    if (!directory)
+    if (!directory) {
         return;
+    }
     nr = cache_list(directory, &files, &bytes);
     if (bytes > bound) {
         qsort(files, nr, sizeof(*files), by_age);
-        for (size_t i = 0; i < nr && bytes > bound; i++)
-            if (strncmp(files[i].name, keep, KEY_CHARACTERS - 1) && unlinkat(dirfd(directory), files[i].name, 0) == 0)
+        for (size_t i = 0; i < nr && bytes > bound; i++) {
+            if (strncmp(files[i].name, keep, KEY_CHARACTERS - 1) && unlinkat(dirfd(directory), files[i].name, 0) == 0) {
                 bytes -= files[i].bytes;
+            }
+        }
     }
     free(files);
     closedir(directory);
@@ -268,10 +289,12 @@ static bool write_all(int fd, const uint8_t *data, size_t bytes)
     while (bytes) {
         ssize_t written = write(fd, data, bytes);
 
-        if (written < 0 && errno == EINTR)
+        if (written < 0 && errno == EINTR) {
             continue;
-        if (written <= 0)
+        }
+        if (written <= 0) {
             return false;
+        }
         data += written;
         bytes -= (size_t)written;
     }
@@ -284,8 +307,9 @@ static CUresult input_new(const char *directory, const void *image, size_t bytes
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
     int fd;
 
-    if (snprintf(input, PATH_MAX, "%s/tmp.XXXXXX", directory) >= PATH_MAX)
+    if (snprintf(input, PATH_MAX, "%s/tmp.XXXXXX", directory) >= PATH_MAX) {
         return result;
+    }
     fd = mkostemp(input, O_CLOEXEC);
     if (fd < 0) {
         sgp_log("compile", "cannot write into %s: %s", directory, strerror(errno));
@@ -305,9 +329,10 @@ static bool find_directory(char directory[PATH_MAX])
 {
     bool is_found = cache_directory(directory);
 
-    if (!is_found)
+    if (!is_found) {
         sgp_log("compile",
                 "no directory for compiled kernels that belongs to this user alone; FAIRGV_SOFTGPU_CACHE may name one");
+    }
     return is_found;
 }
 
@@ -319,15 +344,18 @@ static CUresult run_on_set(const char *mode, const struct sgp_image_set *set, ch
     struct sgp_compiler_task task = {.input = input, .output = output, .mode = mode};
     CUresult result;
 
-    if (!find_directory(directory))
+    if (!find_directory(directory)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     result = input_new(directory, set->start, set->bytes, input);
-    if (result)
+    if (result) {
         return result;
-    if (snprintf(output, PATH_MAX, "%s.so", input) < PATH_MAX)
+    }
+    if (snprintf(output, PATH_MAX, "%s.so", input) < PATH_MAX) {
         result = sgp_compiler_run(&task, error_text, error_text_bytes);
-    else
+    } else {
         result = CUDA_ERROR_OPERATING_SYSTEM;
+    }
     unlink(input);
     return result;
 }
@@ -344,8 +372,9 @@ CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text
     char output[PATH_MAX] = "";
     CUresult result = run_on_set("--link", set, output, error_text, error_text_bytes);
 
-    if (!result)
+    if (!result) {
         result = sgp_file_read(output, text, NULL);
+    }
     unlink(output);
     return result;
 }
@@ -360,12 +389,14 @@ struct cached_image {
 
 static CUresult cached_image_of(const void *image, size_t bytes, struct cached_image *cached)
 {
-    if (!find_directory(cached->directory))
+    if (!find_directory(cached->directory)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     key_of(image, bytes, cached->key);
     if (snprintf(cached->optimised, PATH_MAX, "%s/%s.so", cached->directory, cached->key) >= PATH_MAX ||
-        snprintf(cached->quick, PATH_MAX, "%s/%s.quick.so", cached->directory, cached->key) >= PATH_MAX)
+        snprintf(cached->quick, PATH_MAX, "%s/%s.quick.so", cached->directory, cached->key) >= PATH_MAX) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -384,8 +415,9 @@ static bool find(const struct cached_image *cached, struct sgp_compiled *compile
     if (!is_trusted_file(found)) {
         optimised = found;
         found = cached->quick;
-        if (!has_two_tiers() || !is_trusted_file(found))
+        if (!has_two_tiers() || !is_trusted_file(found)) {
             return false;
+        }
     }
     strcpy(compiled->path, found);
     strcpy(compiled->optimised, optimised);
@@ -399,8 +431,9 @@ static bool is_locked(const char *path)
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     bool is_locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
 
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+    }
     return is_locked;
 }
 
@@ -417,10 +450,12 @@ static CUresult compile_into(const struct cached_image *cached, const char *mode
     struct stat status;
     CUresult result = input_new(cached->directory, image, bytes, input);
 
-    if (result)
+    if (result) {
         return result;
-    if (lstat(cached->quick, &status) == 0 && !is_trusted_file(cached->quick))
+    }
+    if (lstat(cached->quick, &status) == 0 && !is_trusted_file(cached->quick)) {
         unlink(cached->quick);
+    }
     result = sgp_compiler_run(&task, error_text, error_text_bytes);
     unlink(input);
     return result;
@@ -433,19 +468,23 @@ CUresult sgp_compile(const void *image, size_t bytes, struct sgp_compiled *compi
     struct cached_image cached;
     CUresult result = cached_image_of(image, bytes, &cached);
 
-    if (result)
+    if (result) {
         return result;
+    }
     /* Twice: between the two names that it looks at, one may have taken the other's place. */
     if (find(&cached, compiled) || find(&cached, compiled)) {
-        if (*compiled->optimised && !is_locked(compiled->path))
+        if (*compiled->optimised && !is_locked(compiled->path)) {
             compile_into(&cached, "--finish", image, bytes, ignored_text, sizeof(ignored_text));
+        }
         return CUDA_SUCCESS;
     }
     result = compile_into(&cached, NULL, image, bytes, error_text, error_text_bytes);
-    if (!result && !find(&cached, compiled))
+    if (!result && !find(&cached, compiled)) {
         result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (!result)
+    }
+    if (!result) {
         cache_bound(cached.directory, cached.key);
+    }
     return result;
 }
 
@@ -454,8 +493,9 @@ bool sgp_compiled_look(const char *optimised)
     const char *name = strrchr(optimised, '/') + 1;
     char directory[PATH_MAX];
 
-    if (!is_trusted_file(optimised))
+    if (!is_trusted_file(optimised)) {
         return false;
+    }
     snprintf(directory, sizeof(directory), "%.*s", (int)(name - optimised), optimised);
     cache_bound(directory, name);
     return true;

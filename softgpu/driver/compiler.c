@@ -44,8 +44,9 @@ static size_t words_of(char *text, char *words[MAX_WORDS])
     char *rest = NULL;
 
     for (char *word = strtok_r(text, " ", &rest); word && nr < MAX_WORDS - MAX_OPTIONS;
-         word = strtok_r(NULL, " ", &rest))
+         word = strtok_r(NULL, " ", &rest)) {
         words[nr++] = word;
+    }
     return nr;
 }
 
@@ -53,9 +54,11 @@ static bool is_kept(const char *variable)
 {
     static const char *const dropped[] = {"LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "PYTHON"};
 
-    for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
-        if (!strncmp(variable, dropped[i], strlen(dropped[i])))
+    for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++) {
+        if (!strncmp(variable, dropped[i], strlen(dropped[i]))) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -65,14 +68,18 @@ static char **environment_new(void)
     size_t nr = 0, kept = 0;
     char **variables;
 
-    while (environ[nr])
+    while (environ[nr]) {
         nr++;
+    }
     variables = calloc(nr + 2, sizeof(*variables));
-    if (!variables)
+    if (!variables) {
         return NULL;
-    for (size_t i = 0; i < nr; i++)
-        if (is_kept(environ[i]))
+    }
+    for (size_t i = 0; i < nr; i++) {
+        if (is_kept(environ[i])) {
             variables[kept++] = environ[i];
+        }
+    }
     variables[kept] = python_path;
     return variables;
 }
@@ -85,8 +92,9 @@ static int spawn(pid_t *child, char *const words[], int error_fd)
     sigset_t none, all;
     int failed;
 
-    if (!variables)
+    if (!variables) {
         return ENOMEM;
+    }
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&actions);
@@ -113,10 +121,12 @@ static void read_text(int fd, char *text, size_t bytes)
     ssize_t got;
 
     while ((got = read(fd, chunk, sizeof(chunk))) != 0) {
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EINTR) {
             continue;
-        if (got < 0)
+        }
+        if (got < 0) {
             break;
+        }
         if ((size_t)got >= bytes - used) {
             size_t keep = (bytes - 1) / 2 < used ? (bytes - 1) / 2 : used;
 
@@ -128,8 +138,9 @@ static void read_text(int fd, char *text, size_t bytes)
         memcpy(text + used, chunk, take);
         used += take;
     }
-    while (used && (text[used - 1] == '\n' || text[used - 1] == ' '))
+    while (used && (text[used - 1] == '\n' || text[used - 1] == ' ')) {
         used--;
+    }
     text[used] = '\0';
 }
 
@@ -138,9 +149,9 @@ static int wait_for(pid_t child)
     int status;
     pid_t ended;
 
-    do
+    do {
         ended = waitpid(child, &status, 0);
-    while (ended < 0 && errno == EINTR);
+    } while (ended < 0 && errno == EINTR);
     /* A program that ignores SIGCHLD, or waits for any child, takes the status away: the object tells then. */
     return ended == child ? status : 0;
 }
@@ -175,8 +186,9 @@ static void append_options(char **words, const struct sgp_compiler_task *task)
         task->quick ? task->mode : NULL,
     };
 
-    for (size_t i = 0; i < MAX_OPTIONS; i++)
+    for (size_t i = 0; i < MAX_OPTIONS; i++) {
         words[i] = (char *)options[i];
+    }
 }
 
 static bool is_made(const struct sgp_compiler_task *task)
@@ -196,11 +208,13 @@ CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text
     pid_t child;
 
     if (snprintf(command, sizeof(command), "%s", command_text()) >= (int)sizeof(command) ||
-        !(nr = words_of(command, words)))
+        !(nr = words_of(command, words))) {
         return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    }
     append_options(&words[nr], task);
-    if (pipe2(pipe_fds, O_CLOEXEC))
+    if (pipe2(pipe_fds, O_CLOEXEC)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     failed = spawn(&child, words, pipe_fds[1]);
     close(pipe_fds[1]);
     if (failed) {
@@ -212,10 +226,12 @@ CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text
     read_text(pipe_fds[0], text, sizeof(text));
     close(pipe_fds[0]);
     status = wait_for(child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task)) {
         return CUDA_SUCCESS;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text)
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text) {
         snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: %s", words[0]);
+    }
     snprintf(error_text, error_text_bytes, "%s", text);
     sgp_log("compile", "%s", text);
     return result_named_in(text);
@@ -234,16 +250,19 @@ static uint64_t directory_state(const char *path)
         size_t length = strlen(entry->d_name);
 
         if (length < 4 || strcmp(entry->d_name + length - 3, ".py") ||
-            fstatat(dirfd(directory), entry->d_name, &status, 0))
+            fstatat(dirfd(directory), entry->d_name, &status, 0)) {
             continue;
-        for (size_t i = 0; i < length; i++)
+        }
+        for (size_t i = 0; i < length; i++) {
             one = one * 31 + (uint8_t)entry->d_name[i];
+        }
         one = (one ^ (uint64_t)status.st_size) * 0x9e3779b97f4a7c15ull;
         one = (one ^ (uint64_t)status.st_mtim.tv_sec) * 0x9e3779b97f4a7c15ull;
         sum += (one ^ (uint64_t)status.st_mtim.tv_nsec) * 0x9e3779b97f4a7c15ull;
     }
-    if (directory)
+    if (directory) {
         closedir(directory);
+    }
     return sum;
 }
 

@@ -40,8 +40,9 @@ static struct CUctx_st *context_new(struct sgp_device *device)
 {
     struct CUctx_st *context = calloc(1, sizeof(*context));
 
-    if (!context)
+    if (!context) {
         return NULL;
+    }
     if (!sgp_object_add(context, SGP_CONTEXT, context_destroy)) {
         free(context);
         return NULL;
@@ -56,18 +57,21 @@ struct CUctx_st *sgp_context_primary(struct sgp_device *device)
 {
     if (!device->primary) {
         device->primary = context_new(device);
-        if (device->primary)
+        if (device->primary) {
             device->primary->is_primary = true;
+        }
     }
     return device->primary;
 }
 
 static CUresult context_activate(struct CUctx_st *context, unsigned int flags, unsigned int api_version)
 {
-    if (context->device->fault)
+    if (context->device->fault) {
         return context->device->fault;
-    if (!sgp_queue_start())
+    }
+    if (!sgp_queue_start()) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     context->id = sgp_new_id();
     context->flags = flags;
     context->api_version = api_version;
@@ -77,20 +81,24 @@ static CUresult context_activate(struct CUctx_st *context, unsigned int flags, u
     context->device_heap_bytes = 0;
     context->printf_buffer = sgp_printf_new(context->limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
     context->legacy = sgp_stream_new(context, CU_STREAM_DEFAULT, 0);
-    if (!context->legacy || !context->printf_buffer)
+    if (!context->legacy || !context->printf_buffer) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     context->is_active = true;
     return CUDA_SUCCESS;
 }
 
 void sgp_device_fail(struct sgp_device *device, CUresult fault)
 {
-    if (device->fault)
+    if (device->fault) {
         return;
+    }
     device->fault = fault;
-    for (struct CUctx_st *context = sgp_driver.contexts; context; context = context->next)
-        if (context->device == device)
+    for (struct CUctx_st *context = sgp_driver.contexts; context; context = context->next) {
+        if (context->device == device) {
             context->error = fault;
+        }
+    }
 }
 
 void sgp_context_drain(struct CUctx_st *context)
@@ -120,8 +128,9 @@ static void context_empty(struct CUctx_st *context)
     sgp_context_drain(context);
     context->is_active = false;
     context->is_ending = false;
-    while (context->modules)
+    while (context->modules) {
         sgp_module_delete(context->modules);
+    }
     sgp_texture_delete_context(context);
     sgp_array_delete_context(context);
     while (context->events) {
@@ -149,8 +158,9 @@ static CUresult enter_device(CUdevice dev, struct sgp_device **device)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *device = sgp_device_find(dev);
     return *device ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
 }
@@ -168,15 +178,19 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     struct CUctx_st *context;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pctx)
+    }
+    if (!pctx) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     context = sgp_context_primary(device);
-    if (!context)
+    if (!context) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (!context->is_active)
+    }
+    if (!context->is_active) {
         result = context_activate(context, device->primary_flags, DEFAULT_API_VERSION);
+    }
     if (!result) {
         device->nr_primary_retains++;
         *pctx = context;
@@ -189,12 +203,15 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!device->nr_primary_retains)
+    }
+    if (!device->nr_primary_retains) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (--device->nr_primary_retains == 0 && device->primary->is_active)
+    }
+    if (--device->nr_primary_retains == 0 && device->primary->is_active) {
         context_empty(device->primary);
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -203,11 +220,13 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     /* Whoever retained the context still has to release it; it comes back when it is retained again. */
-    if (device->primary && device->primary->is_active)
+    if (device->primary && device->primary->is_active) {
         context_empty(device->primary);
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -216,13 +235,16 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int fla
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags_are_ok(flags) || (flags & CU_CTX_MAP_HOST)) /* it has that anyway */
+    }
+    if (!flags_are_ok(flags) || (flags & CU_CTX_MAP_HOST)) { /* it has that anyway */
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     device->primary_flags = flags;
-    if (device->primary)
+    if (device->primary) {
         device->primary->flags = flags;
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -231,10 +253,12 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags || !active)
+    }
+    if (!flags || !active) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = device->primary_flags;
     *active = device->primary && device->primary->is_active;
     return sgp_leave(CUDA_SUCCESS);
@@ -246,20 +270,26 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
     struct CUctx_st *context;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pctx || !flags_are_ok(flags))
+    }
+    if (!pctx || !flags_are_ok(flags)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     context = context_new(device);
-    if (!context)
+    if (!context) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    if (flags & CU_CTX_USER_COREDUMP_ENABLE) /* told as the flag for all dumps, as by NVIDIA's driver */
+    }
+    if (flags & CU_CTX_USER_COREDUMP_ENABLE) { /* told as the flag for all dumps, as by NVIDIA's driver */
         flags = (flags & ~(unsigned int)CU_CTX_USER_COREDUMP_ENABLE) | CU_CTX_COREDUMP_ENABLE;
+    }
     result = context_activate(context, flags, api_version);
-    if (!result)
+    if (!result) {
         result = sgp_context_push(context);
-    if (!result)
+    }
+    if (!result) {
         *pctx = context;
+    }
     return sgp_leave(result);
 }
 
@@ -278,10 +308,12 @@ SGP_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsA
 SGP_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
                                    CUdevice dev)
 {
-    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    if (ctxCreateParams && ctxCreateParams->cigParams)
+    }
+    if (ctxCreateParams && ctxCreateParams->cigParams) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return create(pctx, flags, dev, DEFAULT_API_VERSION);
 }
 
@@ -289,21 +321,26 @@ SGP_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!ctx)
+    }
+    if (!ctx) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(ctx, SGP_CONTEXT) || ctx->is_primary || !ctx->is_active)
+    }
+    if (!sgp_object_is(ctx, SGP_CONTEXT) || ctx->is_primary || !ctx->is_active) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     context_empty(ctx);
-    for (struct CUctx_st **link = &sgp_driver.contexts; *link; link = &(*link)->next)
+    for (struct CUctx_st **link = &sgp_driver.contexts; *link; link = &(*link)->next) {
         if (*link == ctx) {
             *link = ctx->next;
             break;
         }
+    }
     sgp_object_remove(ctx);
-    if (sgp_context_current() == ctx)
+    if (sgp_context_current() == ctx) {
         sgp_context_pop();
+    }
     sgp_object_release(ctx);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -313,11 +350,13 @@ static CUresult enter_context(CUcontext ctx, struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *context = ctx ? ctx : sgp_context_current();
-    if (!*context || (ctx && !sgp_object_is(ctx, SGP_CONTEXT)))
+    if (!*context || (ctx && !sgp_object_is(ctx, SGP_CONTEXT))) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -326,10 +365,12 @@ SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     struct CUctx_st *context;
     CUresult result = enter_context(ctx, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!device)
+    }
+    if (!device) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *device = context->device->ordinal; /* of one that was destroyed, too */
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -344,10 +385,12 @@ SGP_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags)
+    }
+    if (!flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -357,10 +400,12 @@ SGP_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags_are_ok(flags))
+    }
+    if (!flags_are_ok(flags)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     context->flags = flags & (CU_CTX_SCHED_MASK | CU_CTX_LMEM_RESIZE_TO_MAX); /* the others are for cuCtxCreate */
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -370,12 +415,15 @@ SGP_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     struct CUctx_st *context;
     CUresult result = enter_context(ctx, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!ctxId)
+    }
+    if (!ctxId) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!context->is_active)
+    }
+    if (!context->is_active) {
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
     *ctxId = context->id;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -385,12 +433,15 @@ SGP_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     struct CUctx_st *context;
     CUresult result = enter_context(ctx, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!version)
+    }
+    if (!version) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!context->is_active)
+    }
+    if (!context->is_active) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     *version = context->api_version;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -400,12 +451,15 @@ SGP_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greates
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (leastPriority)
+    }
+    if (leastPriority) {
         *leastPriority = SGP_LEAST_PRIORITY;
-    if (greatestPriority)
+    }
+    if (greatestPriority) {
         *greatestPriority = SGP_GREATEST_PRIORITY;
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -414,13 +468,16 @@ SGP_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     struct CUctx_st *context;
     CUresult result = enter_context(ctx, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!context->is_active)
+    }
+    if (!context->is_active) {
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
     result = sgp_capture_forbid_context(context);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     sgp_object_hold(context);
     sgp_context_drain(context);
     result = context->error;

@@ -4,10 +4,11 @@
  * Pageable host memory belongs to the caller again when the call returns, even an asynchronous one: small sources are
  * staged, large ones and pageable destinations are waited for, as CUDA does.
  */
+#include "copy.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "memory.h"
@@ -35,10 +36,12 @@ static CUresult copy_run(struct sgp_command *command)
 {
     const struct sgp_box *box = &((struct copy_command *)command)->box;
 
-    for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y++)
+    for (size_t z = 0; z < box->depth; z++) {
+        for (size_t y = 0; y < box->height; y++) {
             memmove((void *)(box->destination + z * box->destination_slice + y * box->destination_pitch),
                     (const void *)(box->source + z * box->source_slice + y * box->source_pitch), box->width);
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -47,8 +50,9 @@ static bool box_span(size_t width, size_t height, size_t depth, size_t pitch, si
 {
     uint64_t rows, slices;
 
-    if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices))
+    if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices)) {
         return false;
+    }
     return !__builtin_add_overflow(rows, slices, bytes) && !__builtin_add_overflow(*bytes, width, bytes);
 }
 
@@ -61,14 +65,16 @@ CUresult sgp_box_check(const struct sgp_box *box)
 {
     uint64_t source_bytes, destination_bytes;
 
-    if (!box->width || !box->height || !box->depth)
+    if (!box->width || !box->height || !box->depth) {
         return CUDA_SUCCESS;
+    }
     if (!box_span(box->width, box->height, box->depth, box->source_pitch, box->source_slice, &source_bytes) ||
         !box_span(box->width, box->height, box->depth, box->destination_pitch, box->destination_slice,
                   &destination_bytes) ||
         !sgp_memory_range_ok(box->source, source_bytes, box->source_is_device) ||
-        !sgp_memory_range_ok(box->destination, destination_bytes, box->destination_is_device))
+        !sgp_memory_range_ok(box->destination, destination_bytes, box->destination_is_device)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -108,22 +114,26 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
     bool is_staged, waits;
     CUresult result = sgp_box_check(box);
 
-    if (result || !box->width || !box->height || !box->depth)
+    if (result || !box->width || !box->height || !box->depth) {
         return result;
-    if (stream->capture && is_async)
+    }
+    if (stream->capture && is_async) {
         return copy_capture(context, stream, box);
+    }
     box_span(box->width, box->height, box->depth, box->source_pitch, box->source_slice, &source_bytes);
     is_staged = is_async && is_pageable(box->source) && source_bytes <= MAX_STAGED_BYTES;
     waits = !is_async || is_pageable(box->destination) || (is_pageable(box->source) && !is_staged);
     copy = copy_new(box, is_staged ? source_bytes : 0);
-    if (!copy)
+    if (!copy) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (is_staged) {
         memcpy(copy->staged, (const void *)box->source, source_bytes);
         copy->box.source = (uintptr_t)copy->staged;
     }
-    if (!waits)
+    if (!waits) {
         return sgp_queue_submit(stream, &copy->command, NULL);
+    }
     sgp_object_hold(context);
     result = sgp_queue_submit_and_wait(stream, &copy->command);
     sgp_printf_flush(context);
@@ -147,8 +157,9 @@ static CUresult linear(CUdeviceptr destination, bool destination_is_device, CUde
     struct CUstream_st *stream;
     CUresult result = sgp_enter_by(handle, &context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_stream_resolve(context, handle, &stream);
     return sgp_leave(result ? result : sgp_copy(stream->context, stream, &box, is_async));
 }
@@ -205,11 +216,13 @@ static CUresult peer(CUdeviceptr destination, CUcontext destination_context, CUd
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     if ((destination_context && !sgp_object_is(destination_context, SGP_CONTEXT)) ||
-        (source_context && !sgp_object_is(source_context, SGP_CONTEXT)))
+        (source_context && !sgp_object_is(source_context, SGP_CONTEXT))) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     sgp_unlock();
     return linear(destination, true, source, true, bytes, handle, is_async);
 }
@@ -233,14 +246,17 @@ static CUresult set_run(struct sgp_command *command)
     for (size_t y = 0; y < set->height; y++) {
         uint8_t *row = (uint8_t *)(uintptr_t)set->dst + y * set->pitch;
 
-        if (set->elementSize == 1)
+        if (set->elementSize == 1) {
             memset(row, (int)set->value, set->width);
-        else if (set->elementSize == 2)
-            for (size_t x = 0; x < set->width; x++)
+        } else if (set->elementSize == 2) {
+            for (size_t x = 0; x < set->width; x++) {
                 ((uint16_t *)row)[x] = (uint16_t)set->value;
-        else
-            for (size_t x = 0; x < set->width; x++)
+            }
+        } else {
+            for (size_t x = 0; x < set->width; x++) {
                 ((uint32_t *)row)[x] = set->value;
+            }
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -250,15 +266,18 @@ CUresult sgp_set_check(const CUDA_MEMSET_NODE_PARAMS *set)
     uint32_t element_bytes = set->elementSize;
     uint64_t row_bytes, bytes;
 
-    if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4)
+    if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!set->width || !set->height)
+    }
+    if (!set->width || !set->height) {
         return CUDA_SUCCESS;
+    }
     if (__builtin_mul_overflow(set->width, element_bytes, &row_bytes) ||
         !box_span(row_bytes, set->height, 1, set->pitch, 0, &bytes) || (set->height > 1 && set->pitch < row_bytes) ||
         set->dst % element_bytes || (set->height > 1 && set->pitch % element_bytes) ||
-        !sgp_memory_range_ok(set->dst, bytes, true))
+        !sgp_memory_range_ok(set->dst, bytes, true)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -266,8 +285,9 @@ static struct set_command *set_new(const CUDA_MEMSET_NODE_PARAMS *set)
 {
     struct set_command *command = calloc(1, sizeof(*command));
 
-    if (command)
+    if (command) {
         *command = (struct set_command){.command = {.run = set_run, .finish = finish}, .set = *set};
+    }
     return command;
 }
 
@@ -302,19 +322,25 @@ CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t
     struct set_command *command;
     CUresult result = sgp_enter_by(handle, &context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_stream_resolve(context, handle, &stream);
-    if (!result)
+    if (!result) {
         result = sgp_set_check(&set);
-    if (result || !width || !height)
+    }
+    if (result || !width || !height) {
         return sgp_leave(result);
-    if (stream->capture && is_async)
+    }
+    if (stream->capture && is_async) {
         return sgp_leave(set_capture(context, stream, &set));
-    if (is_async)
+    }
+    if (is_async) {
         return sgp_leave(sgp_set_submit(stream, &set));
+    }
     command = set_new(&set);
-    if (!command)
+    if (!command) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     return sgp_leave(sgp_queue_submit_and_wait(stream, &command->command));
 }

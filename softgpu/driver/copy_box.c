@@ -20,11 +20,13 @@ static CUresult side_of_array(struct side *side, const struct fgv_copy_side *sai
 {
     const struct CUarray_st *array = said->array;
 
-    if (!sgp_object_is(array, SGP_ARRAY))
+    if (!sgp_object_is(array, SGP_ARRAY)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     if (!fits(said->x_bytes, extent->width_bytes, array->box.row_bytes) ||
-        !fits(said->y, extent->height, array->box.rows) || !fits(said->z, extent->depth, array->box.slices))
+        !fits(said->y, extent->height, array->box.rows) || !fits(said->z, extent->depth, array->box.slices)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *side = (struct side){
         .address = (uintptr_t)array->base + said->z * array->slice_bytes + said->y * array->pitch_bytes + said->x_bytes,
         .is_device = true,
@@ -49,8 +51,9 @@ static CUresult side_of_memory(struct side *side, const struct fgv_copy_side *sa
         __builtin_mul_overflow(said->z, said->height, &row) || __builtin_add_overflow(row, said->y, &row) ||
         __builtin_mul_overflow(row, said->pitch_bytes, &offset) ||
         __builtin_add_overflow(offset, said->x_bytes, &offset) ||
-        __builtin_add_overflow(side->address, offset, &side->address))
+        __builtin_add_overflow(side->address, offset, &side->address)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -76,15 +79,19 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(handle, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!extent->width_bytes || !extent->height || !extent->depth)
+    }
+    if (!extent->width_bytes || !extent->height || !extent->depth) {
         return sgp_leave(CUDA_SUCCESS);
+    }
     result = side_of(&destination, to, extent);
-    if (!result)
+    if (!result) {
         result = side_of(&source, from, extent);
-    if (result)
+    }
+    if (result) {
         return sgp_leave(result);
+    }
     struct sgp_box box = {
         .destination = destination.address,
         .source = source.address,
@@ -103,8 +110,9 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
 
 bool fgv_copy_is_context(CUcontext context)
 {
-    if (sgp_enter_driver())
+    if (sgp_enter_driver()) {
         return false;
+    }
     bool is_context = sgp_object_is(context, SGP_CONTEXT);
 
     sgp_leave(CUDA_SUCCESS);

@@ -24,12 +24,15 @@ static void thread_ended(void *value)
 {
     struct thread_contexts *contexts = value;
 
-    if (sgp_driver.is_forked)
+    if (sgp_driver.is_forked) {
         return;
+    }
     sgp_lock();
-    for (uint32_t i = 0; i < contexts->depth; i++)
-        if (contexts->stack[i])
+    for (uint32_t i = 0; i < contexts->depth; i++) {
+        if (contexts->stack[i]) {
             sgp_object_release(contexts->stack[i]);
+        }
+    }
     sgp_unlock();
     free(contexts->stack);
     memset(contexts, 0, sizeof(*contexts));
@@ -37,8 +40,9 @@ static void thread_ended(void *value)
 
 static void make_own_key(void)
 {
-    if (pthread_key_create(&own_key, thread_ended))
+    if (pthread_key_create(&own_key, thread_ended)) {
         abort();
+    }
 }
 
 struct CUctx_st *sgp_context_current(void)
@@ -53,17 +57,20 @@ CUresult sgp_context_push(struct CUctx_st *context)
         uint32_t grown = own.max_depth ? 2 * own.max_depth : 4;
         struct CUctx_st **stack;
 
-        if (grown > MAX_DEPTH)
+        if (grown > MAX_DEPTH) {
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         stack = realloc(own.stack, grown * sizeof(*stack));
-        if (!stack)
+        if (!stack) {
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         own.stack = stack;
         own.max_depth = grown;
         pthread_setspecific(own_key, &own);
     }
-    if (context)
+    if (context) {
         sgp_object_hold(context);
+    }
     own.stack[own.depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -72,18 +79,21 @@ void sgp_context_pop(void)
 {
     struct CUctx_st *context = own.stack[--own.depth];
 
-    if (context)
+    if (context) {
         sgp_object_release(context);
+    }
 }
 
 SGP_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(ctx, SGP_CONTEXT))
+    }
+    if (!sgp_object_is(ctx, SGP_CONTEXT)) {
         return sgp_leave(ctx ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(sgp_context_push(ctx));
 }
 
@@ -91,12 +101,15 @@ SGP_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!own.depth)
+    }
+    if (!own.depth) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (pctx)
+    }
+    if (pctx) {
         *pctx = sgp_context_current();
+    }
     sgp_context_pop();
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -105,12 +118,15 @@ SGP_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (ctx && !sgp_object_is(ctx, SGP_CONTEXT))
+    }
+    if (ctx && !sgp_object_is(ctx, SGP_CONTEXT)) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (own.depth)
+    }
+    if (own.depth) {
         sgp_context_pop();
+    }
     return sgp_leave(ctx ? sgp_context_push(ctx) : CUDA_SUCCESS);
 }
 
@@ -118,10 +134,12 @@ SGP_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!pctx)
+    }
+    if (!pctx) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pctx = sgp_context_current();
     return sgp_leave(CUDA_SUCCESS);
 }

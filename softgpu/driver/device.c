@@ -24,8 +24,9 @@ static int nr_devices(void)
     char *end;
     long value;
 
-    if (!text || !*text)
+    if (!text || !*text) {
         return 1;
+    }
     value = strtol(text, &end, 10);
     if (*end || value < 0 || value > SGP_MAX_DEVICES) {
         sgp_log("device", "FAIRGV_SOFTGPU_DEVICES=%s is not a number from 0 to %d; there is 1 device", text,
@@ -43,18 +44,21 @@ static uint64_t memory_bytes(void)
     unsigned int shift = 0;
     char *end;
 
-    if (!text || !*text)
+    if (!text || !*text) {
         return DEFAULT_MEMORY_BYTES;
+    }
     value = strtoull(text, &end, 10);
-    if (*end == 'K' || *end == 'k')
+    if (*end == 'K' || *end == 'k') {
         shift = 10;
-    else if (*end == 'M' || *end == 'm')
+    } else if (*end == 'M' || *end == 'm') {
         shift = 20;
-    else if (*end == 'G' || *end == 'g')
+    } else if (*end == 'G' || *end == 'g') {
         shift = 30;
+    }
     end += shift != 0;
-    if (!strcmp(end, "iB"))
+    if (!strcmp(end, "iB")) {
         end += 2;
+    }
     if (*end || !value || value > (1ull << 44 >> shift)) {
         sgp_log("device", "FAIRGV_SOFTGPU_MEMORY=%s is not a size such as 4G; the device has 4 GiB", text);
         return DEFAULT_MEMORY_BYTES;
@@ -67,12 +71,14 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
     const char *prefix = getenv("FAIRGV_SOFTGPU_STATE");
     char path[PATH_MAX];
 
-    if (device->reservation)
+    if (device->reservation) {
         return CUDA_SUCCESS; /* an earlier cuInit got this far */
+    }
     *device = (struct sgp_device){.ordinal = ordinal, .physical = physical, .memory_bytes = memory_bytes()};
     if (snprintf(path, sizeof(path), "%s.%d", prefix && *prefix ? prefix : DEFAULT_STATE_PATH, physical) >=
-        (int)sizeof(path))
+        (int)sizeof(path)) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     device->state = sgp_state_open(path);
     if (!device->state) {
         sgp_log("device", "cannot open the device's shared file %s: %s", path, strerror(errno));
@@ -89,11 +95,13 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
 
 static void forked_child(void)
 {
-    if (!sgp_driver.is_initialised)
+    if (!sgp_driver.is_initialised) {
         return;
+    }
     sgp_driver.is_forked = true;
-    for (int i = 0; i < sgp_driver.nr_devices; i++)
+    for (int i = 0; i < sgp_driver.nr_devices; i++) {
         sgp_state_close_in_child(sgp_driver.devices[i].state);
+    }
 }
 
 static void physical_uuid(int physical, uint8_t uuid[16])
@@ -125,15 +133,18 @@ static CUresult initialise(void)
     uint32_t physical[SGP_MAX_DEVICES], nr;
     CUresult result = visible_devices(physical, &nr);
 
-    if (result || !nr)
+    if (result || !nr) {
         return result ? result : CUDA_ERROR_NO_DEVICE;
+    }
     for (uint32_t i = 0; i < nr; i++) {
         result = device_open(&sgp_driver.devices[i], (int)i, (int)physical[i]);
-        if (result)
+        if (result) {
             return result;
+        }
     }
-    if (pthread_atfork(NULL, NULL, forked_child))
+    if (pthread_atfork(NULL, NULL, forked_child)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sgp_driver.nr_devices = (int)nr;
     sgp_driver.is_initialised = true;
     return CUDA_SUCCESS;
@@ -143,20 +154,24 @@ SGP_EXPORT CUresult cuInit(unsigned int Flags)
 {
     CUresult result = CUDA_SUCCESS;
 
-    if (Flags)
+    if (Flags) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (sgp_driver.is_forked)
+    }
+    if (sgp_driver.is_forked) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
     sgp_lock();
-    if (!sgp_driver.is_initialised)
+    if (!sgp_driver.is_initialised) {
         result = initialise();
+    }
     return sgp_leave(result);
 }
 
 SGP_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
 {
-    if (!driverVersion)
+    if (!driverVersion) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *driverVersion = SGP_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }
@@ -170,8 +185,9 @@ static CUresult enter_device(CUdevice dev, struct sgp_device **device)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *device = sgp_device_find(dev);
     return *device ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
 }
@@ -180,10 +196,12 @@ SGP_EXPORT CUresult cuDeviceGetCount(int *count)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!count)
+    }
+    if (!count) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *count = sgp_driver.nr_devices;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -193,10 +211,12 @@ SGP_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
     struct sgp_device *found;
     CUresult result = enter_device(ordinal, &found);
 
-    if (result)
+    if (result) {
         return result;
-    if (!device)
+    }
+    if (!device) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *device = ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -206,10 +226,12 @@ SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!name || !len)
+    }
+    if (!name || !len) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     snprintf(name, len < 0 ? sizeof(DEVICE_NAME) : (size_t)len, "%s", DEVICE_NAME);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -224,10 +246,12 @@ SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!uuid)
+    }
+    if (!uuid) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     sgp_device_uuid(dev, uuid);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -237,8 +261,9 @@ SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CU
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(luid && deviceNodeMask ? CUDA_ERROR_NOT_SUPPORTED
                                             : CUDA_ERROR_INVALID_VALUE); /* Windows' affair */
 }
@@ -248,10 +273,12 @@ SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!bytes)
+    }
+    if (!bytes) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *bytes = device->memory_bytes;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -262,11 +289,13 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
     int value;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     value = sgp_device_attribute(device, attrib);
-    if (!pi || value == INT_MIN)
+    if (!pi || value == INT_MIN) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pi = value;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -276,10 +305,12 @@ SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!prop)
+    }
+    if (!prop) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *prop = (CUdevprop){
         .maxThreadsPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
         .sharedMemPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
@@ -304,10 +335,12 @@ SGP_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!major || !minor)
+    }
+    if (!major || !minor) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *major = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     *minor = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     return sgp_leave(CUDA_SUCCESS);
@@ -318,10 +351,12 @@ SGP_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pciBusId || len < PCI_BUS_ID_BYTES)
+    }
+    if (!pciBusId || len < PCI_BUS_ID_BYTES) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", SGP_FIRST_PCI_BUS + device->physical);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -331,20 +366,24 @@ SGP_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     unsigned int domain = 0, bus, slot, function = 0;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!dev || !pciBusId)
+    }
+    if (!dev || !pciBusId) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
         domain = function = 0;
-        if (sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) < 2)
+        if (sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) < 2) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
     }
-    for (int i = 0; i < sgp_driver.nr_devices; i++)
+    for (int i = 0; i < sgp_driver.nr_devices; i++) {
         if (!domain && !slot && !function && bus == SGP_FIRST_PCI_BUS + (unsigned int)sgp_driver.devices[i].physical) {
             *dev = i;
             return sgp_leave(CUDA_SUCCESS);
         }
+    }
     return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
@@ -353,13 +392,16 @@ SGP_EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUde
     struct sgp_device *device, *other;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     other = sgp_device_find(peerDev);
-    if (!other)
+    if (!other) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-    if (!canAccessPeer)
+    }
+    if (!canAccessPeer) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *canAccessPeer = other != device;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -370,16 +412,20 @@ SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
     struct sgp_device *device, *other;
     CUresult result = enter_device(srcDevice, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     other = sgp_device_find(dstDevice);
-    if (!other)
+    if (!other) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-    if (value && other == device)
+    }
+    if (value && other == device) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     if (!value || (unsigned int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
-        attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+        attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *value =
         attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED || attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return sgp_leave(CUDA_SUCCESS);
@@ -390,11 +436,13 @@ SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType t
     struct sgp_device *device;
     CUresult result = enter_device(dev, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     (void)type; /* an unknown one is not supported either */
-    if (!pi)
+    if (!pi) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pi = 0;
     return sgp_leave(CUDA_SUCCESS);
 }

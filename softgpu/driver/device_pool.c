@@ -7,11 +7,13 @@ static CUresult enter(CUdevice dev, const void *pointer, struct sgp_device **dev
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *device = sgp_device_find(dev);
-    if (!*device)
+    if (!*device) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     return pointer ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -20,8 +22,9 @@ SGP_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice d
     struct sgp_device *device;
     CUresult result = enter(dev, pool_out, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     *pool_out = &device->default_pool;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -31,8 +34,9 @@ SGP_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
     struct sgp_device *device;
     CUresult result = enter(dev, pool, &device);
 
-    if (result)
+    if (result) {
         return result;
+    }
     *pool = device->pool ? device->pool : &device->default_pool;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -42,10 +46,12 @@ SGP_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     struct sgp_device *device;
     CUresult result = enter(dev, pool, &device);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(pool, SGP_MEMORY_POOL) || pool->device != device)
+    }
+    if (!sgp_object_is(pool, SGP_MEMORY_POOL) || pool->device != device) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     device->pool = pool;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -53,10 +59,12 @@ SGP_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 /* Of a host, and of managed memory, there are no pools. */
 static CUresult device_of(const CUmemLocation *location, CUmemAllocationType type, CUdevice *dev)
 {
-    if (!location)
+    if (!location) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    }
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     *dev = location->id;
     return CUDA_SUCCESS;
 }

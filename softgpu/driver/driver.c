@@ -31,28 +31,33 @@ void sgp_wait(void)
 
 void sgp_notify(void)
 {
-    if (sgp_driver.nr_waiting)
+    if (sgp_driver.nr_waiting) {
         pthread_cond_broadcast(&sgp_driver.changed);
+    }
 }
 
 CUresult sgp_enter_driver(void)
 {
     /* Before the lock: in a forked child some other thread of the parent may hold it for ever. */
-    if (sgp_driver.is_forked)
+    if (sgp_driver.is_forked) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
     sgp_lock();
-    if (sgp_driver.is_initialised)
+    if (sgp_driver.is_initialised) {
         return CUDA_SUCCESS;
+    }
     sgp_unlock();
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
 static CUresult enter_context(struct CUctx_st *context)
 {
-    if (!context)
+    if (!context) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (!sgp_context_is_alive(context))
+    }
+    if (!sgp_context_is_alive(context)) {
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
     return context->error ? sgp_leave(context->error) : CUDA_SUCCESS;
 }
 
@@ -60,26 +65,33 @@ CUresult sgp_enter(struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *context = sgp_context_current();
     return enter_context(*context);
 }
 
 static struct CUctx_st *context_of(const void *handle)
 {
-    if (sgp_object_is(handle, SGP_STREAM))
+    if (sgp_object_is(handle, SGP_STREAM)) {
         return ((const struct CUstream_st *)handle)->context;
-    if (sgp_object_is(handle, SGP_EVENT))
+    }
+    if (sgp_object_is(handle, SGP_EVENT)) {
         return ((const struct CUevent_st *)handle)->context;
-    if (sgp_object_is(handle, SGP_MODULE))
+    }
+    if (sgp_object_is(handle, SGP_MODULE)) {
         return ((const struct CUmod_st *)handle)->context;
-    if (sgp_object_is(handle, SGP_FUNCTION))
+    }
+    if (sgp_object_is(handle, SGP_FUNCTION)) {
         return ((const struct CUfunc_st *)handle)->module->context;
-    if (sgp_object_is(handle, SGP_ARRAY))
+    }
+    if (sgp_object_is(handle, SGP_ARRAY)) {
         return ((const struct CUarray_st *)handle)->context;
-    if (sgp_object_is(handle, SGP_MIPMAPPED_ARRAY))
+    }
+    if (sgp_object_is(handle, SGP_MIPMAPPED_ARRAY)) {
         return ((const struct CUmipmappedArray_st *)handle)->context;
+    }
     return NULL;
 }
 
@@ -87,11 +99,13 @@ CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *context = sgp_context_current();
-    if (!*context)
+    if (!*context) {
         *context = context_of(handle);
+    }
     return enter_context(*context);
 }
 
@@ -129,15 +143,18 @@ void sgp_log(const char *area, const char *format, ...)
     va_list arguments;
     int length;
 
-    if (!log_wants(area))
+    if (!log_wants(area)) {
         return;
+    }
     length = snprintf(line, sizeof(line), "softgpu[%d] ", (int)getpid());
     va_start(arguments, format);
     length += vsnprintf(line + length, sizeof(line) - (size_t)length - 1, format, arguments);
     va_end(arguments);
-    if (length > (int)sizeof(line) - 2)
+    if (length > (int)sizeof(line) - 2) {
         length = sizeof(line) - 2;
+    }
     line[length++] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)length) < 0)
+    if (write(STDERR_FILENO, line, (size_t)length) < 0) {
         return;
+    }
 }

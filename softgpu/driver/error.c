@@ -16,9 +16,11 @@ static const struct error_words words[] = {FGV_RESULTS(WORDS)};
 
 static const struct error_words *find(CUresult error)
 {
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (words[i].error == error)
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (words[i].error == error) {
             return &words[i];
+        }
+    }
     return NULL;
 }
 
@@ -26,8 +28,9 @@ SGP_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
     const struct error_words *found = find(error);
 
-    if (!pStr)
+    if (!pStr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pStr = found ? found->name : NULL;
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -36,8 +39,9 @@ SGP_EXPORT CUresult cuGetErrorString(CUresult error, const char **pStr)
 {
     const struct error_words *found = find(error);
 
-    if (!pStr)
+    if (!pStr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pStr = found ? found->text : NULL;
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -19,8 +19,9 @@ static void event_destroy(void *object)
     struct CUevent_st *event = object;
 
     sgp_capture_event_forget(event);
-    if (event->stream)
+    if (event->stream) {
         sgp_object_release(event->stream);
+    }
     sgp_object_release(event->context);
     free(event);
 }
@@ -29,10 +30,12 @@ static CUresult enter_event(CUevent handle)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(handle, SGP_EVENT))
+    }
+    if (!sgp_object_is(handle, SGP_EVENT)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     return handle->context->error ? sgp_leave(handle->context->error) : CUDA_SUCCESS;
 }
 
@@ -42,12 +45,15 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     struct CUevent_st *event;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!phEvent || (Flags & ~(unsigned int)ALL_EVENT_FLAGS))
+    }
+    if (!phEvent || (Flags & ~(unsigned int)ALL_EVENT_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (Flags & CU_EVENT_INTERPROCESS)
+    }
+    if (Flags & CU_EVENT_INTERPROCESS) {
         return sgp_leave(Flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+    }
     event = calloc(1, sizeof(*event));
     if (!event || !sgp_object_add(event, SGP_EVENT, event_destroy)) {
         free(event);
@@ -67,15 +73,18 @@ SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hEvent, SGP_EVENT))
+    }
+    if (!sgp_object_is(hEvent, SGP_EVENT)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    for (struct CUevent_st **link = &hEvent->context->events; *link; link = &(*link)->next)
+    }
+    for (struct CUevent_st **link = &hEvent->context->events; *link; link = &(*link)->next) {
         if (*link == hEvent) {
             *link = hEvent->next;
             break;
         }
+    }
     result = hEvent->context->error;
     sgp_object_remove(hEvent);
     sgp_object_release(hEvent);
@@ -86,8 +95,9 @@ static void record_finish(struct sgp_command *command)
 {
     struct record_command *record = (struct record_command *)command;
 
-    if (record->event->stream == record->stream && record->event->sequence == command->sequence)
+    if (record->event->stream == record->stream && record->event->sequence == command->sequence) {
         record->event->time_ns = sgp_now_ns();
+    }
     sgp_object_release(record->event);
     free(record);
 }
@@ -104,19 +114,23 @@ CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
     struct record_command *command;
     CUresult result = sgp_capture_gate(stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     command = calloc(1, sizeof(*command));
-    if (!command)
+    if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sgp_capture_event_forget(event);
     *command = (struct record_command){.command = {.finish = record_finish}, .event = event, .stream = stream};
-    if (!(event->flags & CU_EVENT_DISABLE_TIMING))
+    if (!(event->flags & CU_EVENT_DISABLE_TIMING)) {
         command->command.run = nothing;
+    }
     sgp_object_hold(event);
     sgp_object_hold(stream);
-    if (event->stream)
+    if (event->stream) {
         sgp_object_release(event->stream);
+    }
     event->stream = stream;
     event->sequence = stream->nr_submitted + 1;
     return sgp_queue_submit(stream, &command->command, NULL);
@@ -128,19 +142,24 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
     struct CUstream_st *stream;
     CUresult result = sgp_enter_by(hStream, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
+    }
+    if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(hEvent, SGP_EVENT))
+    }
+    if (!sgp_object_is(hEvent, SGP_EVENT)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     result = sgp_stream_resolve(context, hStream, &stream);
-    if (!result && hEvent->context != stream->context)
+    if (!result && hEvent->context != stream->context) {
         result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
-    if (!result)
+    }
+    if (!result) {
         result = stream->capture                    ? sgp_capture_event_record(stream, hEvent, flags)
                  : flags & CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_ILLEGAL_STATE /* external to a capture */
                                                     : sgp_event_record(hEvent, stream);
+    }
     return sgp_leave(result);
 }
 
@@ -158,13 +177,16 @@ SGP_EXPORT CUresult cuEventQuery(CUevent hEvent)
 {
     CUresult result = enter_event(hEvent);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_event_check(hEvent);
-    if (!result)
+    if (!result) {
         result = sgp_capture_forbid_unsafe();
-    if (!result)
+    }
+    if (!result) {
         result = is_complete(hEvent) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    }
     return sgp_leave(result);
 }
 
@@ -173,15 +195,18 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
     struct CUctx_st *context;
     CUresult result = enter_event(hEvent);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_event_check(hEvent);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     context = hEvent->context;
     sgp_object_hold(context);
-    if (!is_complete(hEvent))
+    if (!is_complete(hEvent)) {
         sgp_queue_wait(hEvent->stream, hEvent->sequence);
+    }
     result = context->error;
     sgp_printf_flush(context);
     sgp_object_release(context);
@@ -192,19 +217,25 @@ SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
 {
     CUresult result = enter_event(hStart);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pMilliseconds || !sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context)
+    }
+    if (!pMilliseconds || !sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     result = sgp_capture_event_check(hStart);
-    if (!result)
+    if (!result) {
         result = sgp_capture_event_check(hEnd);
-    if (result)
+    }
+    if (result) {
         return sgp_leave(result);
-    if (!hStart->stream || !hEnd->stream || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING))
+    }
+    if (!hStart->stream || !hEnd->stream || ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!is_complete(hStart) || !is_complete(hEnd))
+    }
+    if (!is_complete(hStart) || !is_complete(hEnd)) {
         return sgp_leave(CUDA_ERROR_NOT_READY);
+    }
     *pMilliseconds = (float)((double)(int64_t)(hEnd->time_ns - hStart->time_ns) / 1e6);
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -19,8 +19,9 @@ CUresult sgp_function_resolve(struct CUctx_st *context, CUfunction handle, struc
         return handle->module->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     /* A kernel of a library may stand where a function does. */
-    if (!sgp_object_is(handle, SGP_KERNEL))
+    if (!sgp_object_is(handle, SGP_KERNEL)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     result = sgp_library_module(context, kernel->library, &module);
     if (!result) {
         *function = &module->functions[kernel->index];
@@ -33,8 +34,9 @@ CUresult sgp_function_attribute_get(const struct sgp_image *image, const struct 
                                     const struct sgp_function_settings *settings, CUfunction_attribute attribute,
                                     int *value)
 {
-    if (!value)
+    if (!value) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = (int)(kernel->max_threads && kernel->max_threads < SGP_MAX_BLOCK_THREADS ? kernel->max_threads
@@ -45,8 +47,9 @@ CUresult sgp_function_attribute_get(const struct sgp_image *image, const struct 
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
         *value = 0;
-        for (uint32_t i = 0; i < image->module->nr_globals; i++)
+        for (uint32_t i = 0; i < image->module->nr_globals; i++) {
             *value += image->module->globals[i].is_constant ? (int)image->module->globals[i].size_bytes : 0;
+        }
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
         *value = (int)kernel->local_bytes;
@@ -89,13 +92,15 @@ CUresult sgp_function_attribute_set(const struct sgp_kernel *kernel, struct sgp_
 {
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        if (value < 0 || (uint32_t)value > SGP_MAX_SHARED_BYTES - kernel->static_shared_bytes)
+        if (value < 0 || (uint32_t)value > SGP_MAX_SHARED_BYTES - kernel->static_shared_bytes) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         settings->max_dynamic_shared_bytes = value;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        if (value < CU_SHAREDMEM_CARVEOUT_DEFAULT || value > CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
+        if (value < CU_SHAREDMEM_CARVEOUT_DEFAULT || value > CU_SHAREDMEM_CARVEOUT_MAX_SHARED) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         settings->shared_carveout = value;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
@@ -108,11 +113,13 @@ CUresult sgp_function_attribute_set(const struct sgp_kernel *kernel, struct sgp_
 
 CUresult sgp_parameter_info(const struct sgp_kernel *kernel, size_t index, size_t *offset, size_t *bytes)
 {
-    if (!offset || index >= kernel->nr_parameters)
+    if (!offset || index >= kernel->nr_parameters) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *offset = kernel->parameters[index].offset_bytes;
-    if (bytes)
+    if (bytes) {
         *bytes = kernel->parameters[index].size_bytes;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -121,10 +128,12 @@ static CUresult enter_function(CUfunction handle, struct CUfunc_st **function, s
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(handle, &context);
 
-    if (result == CUDA_ERROR_INVALID_CONTEXT && handle)
+    if (result == CUDA_ERROR_INVALID_CONTEXT && handle) {
         return CUDA_ERROR_INVALID_HANDLE; /* a kernel, which is of no context */
-    if (result)
+    }
+    if (result) {
         return result;
+    }
     result = sgp_function_resolve(context, handle, function, settings);
     return result ? sgp_leave(result) : CUDA_SUCCESS;
 }
@@ -136,10 +145,12 @@ static CUresult enter_given_function(CUfunction handle, struct CUfunc_st **funct
     struct CUctx_st *context;
     CUresult result = sgp_enter_by(handle, &context);
 
-    if (!result && !handle)
+    if (!result && !handle) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!result)
+    }
+    if (!result) {
         sgp_unlock();
+    }
     return result ? result : enter_function(handle, function, settings);
 }
 
@@ -149,8 +160,9 @@ SGP_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUf
     struct sgp_function_settings *settings;
     CUresult result = enter_function(hfunc, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(sgp_function_attribute_get(function->module->image, function->kernel, settings, attrib, pi));
 }
 
@@ -169,8 +181,9 @@ SGP_EXPORT CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     struct sgp_function_settings *settings;
     CUresult result = enter_function(hfunc, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE
                                                                        : CUDA_SUCCESS); /* a hint */
 }
@@ -181,8 +194,9 @@ SGP_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig co
     struct sgp_function_settings *settings;
     CUresult result = enter_function(hfunc, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE
                                                                                       : CUDA_SUCCESS);
 }
@@ -193,10 +207,12 @@ SGP_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
     struct sgp_function_settings *settings;
     CUresult result = enter_given_function(hfunc, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
-    if (!hmod)
+    }
+    if (!hmod) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *hmod = function->module;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -207,10 +223,12 @@ SGP_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
     struct sgp_function_settings *settings;
     CUresult result = enter_given_function(hfunc, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
-    if (!name)
+    }
+    if (!name) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *name = function->kernel->name;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -230,10 +248,12 @@ SGP_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fun
     struct sgp_function_settings *settings;
     CUresult result = enter_function(func, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
-    if (!state)
+    }
+    if (!state) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *state = CU_FUNCTION_LOADING_STATE_LOADED;
     return sgp_leave(CUDA_SUCCESS);
 }

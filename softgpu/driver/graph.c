@@ -5,13 +5,13 @@
  * this device have no ports but their end.
  */
 #include "graph.h"
-#include "graph_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
+#include "graph_memory.h"
 
 /* Handles of graphs and nodes are gone when the program says so; nothing in a queue refers to them. */
 static void object_free(void *object)
@@ -27,8 +27,9 @@ struct CUgraph_st *sgp_graph_new(void)
         free(graph);
         return NULL;
     }
-    if (graph)
+    if (graph) {
         graph->id = sgp_new_id();
+    }
     return graph;
 }
 
@@ -56,14 +57,18 @@ CUresult sgp_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
 {
     struct CUgraphNode_st **grown;
 
-    if (node == on || node->graph != on->graph)
+    if (node == on || node->graph != on->graph) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (uint32_t i = 0; i < node->nr_dependencies; i++)
-        if (node->dependencies[i] == on)
+    }
+    for (uint32_t i = 0; i < node->nr_dependencies; i++) {
+        if (node->dependencies[i] == on) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     grown = realloc(node->dependencies, (node->nr_dependencies + 1) * sizeof(*grown));
-    if (!grown)
+    if (!grown) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     node->dependencies = grown;
     node->dependencies[node->nr_dependencies++] = on;
     return CUDA_SUCCESS;
@@ -82,19 +87,22 @@ CUresult sgp_node_add(struct CUgraph_st *graph, struct CUgraphNode_st *const *de
     node->graph = graph;
     node->id = sgp_new_id();
     node->work.type = CU_GRAPH_NODE_TYPE_EMPTY;
-    for (size_t i = 0; i < nr_dependencies && !result; i++)
+    for (size_t i = 0; i < nr_dependencies && !result; i++) {
         result = sgp_node_depend(node, dependencies[i]);
+    }
     if (result) {
         node_delete(node);
         return result;
     }
     node->work = *work;
-    if (work->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    if (work->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         work->child->owner = node;
-    if (graph->last)
+    }
+    if (graph->last) {
         graph->last->next = node;
-    else
+    } else {
         graph->first = node;
+    }
     graph->last = node;
     graph->nr_nodes++;
     *added = node;
@@ -108,20 +116,23 @@ static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph
     struct sgp_work work;
     CUresult result = sgp_work_copy(&work, &original->work);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_node_add(clone, NULL, 0, &work, twin);
-    if (result)
+    if (result) {
         sgp_work_drop(&work);
-    else
+    } else {
         (*twin)->origin_id = original->id;
+    }
     return result;
 }
 
 CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **clone)
 {
-    if (sgp_graph_has_memory(original))
+    if (sgp_graph_has_memory(original)) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
 
     struct CUgraph_st *graph = sgp_graph_new();
     struct CUgraphNode_st **twins = calloc(original->nr_nodes + 1, sizeof(*twins));
@@ -132,22 +143,27 @@ CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **
         node->mark = nr;
         result = node_clone(node, graph, &twins[nr++]);
     }
-    for (const struct CUgraphNode_st *node = original->first; node && !result; node = node->next)
-        for (uint32_t i = 0; i < node->nr_dependencies && !result; i++)
+    for (const struct CUgraphNode_st *node = original->first; node && !result; node = node->next) {
+        for (uint32_t i = 0; i < node->nr_dependencies && !result; i++) {
             result = sgp_node_depend(twins[node->mark], twins[node->dependencies[i]->mark]);
+        }
+    }
     free(twins);
-    if (result && graph)
+    if (result && graph) {
         sgp_graph_delete(graph);
-    else
+    } else {
         *clone = graph;
+    }
     return result;
 }
 
 static bool is_placed_after_all(const struct CUgraphNode_st *node)
 {
-    for (uint32_t i = 0; i < node->nr_dependencies; i++)
-        if (!node->dependencies[i]->mark)
+    for (uint32_t i = 0; i < node->nr_dependencies; i++) {
+        if (!node->dependencies[i]->mark) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -156,17 +172,20 @@ CUresult sgp_graph_order(struct CUgraph_st *graph, struct CUgraphNode_st ***orde
     struct CUgraphNode_st **placed = calloc(graph->nr_nodes + 1, sizeof(*placed));
     uint32_t nr = 0, before;
 
-    if (!placed)
+    if (!placed) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (struct CUgraphNode_st *node = graph->first; node; node = node->next)
+    }
+    for (struct CUgraphNode_st *node = graph->first; node; node = node->next) {
         node->mark = 0;
+    }
     do { /* nodes are added behind what they depend on, as a rule: once is enough */
         before = nr;
-        for (struct CUgraphNode_st *node = graph->first; node; node = node->next)
+        for (struct CUgraphNode_st *node = graph->first; node; node = node->next) {
             if (!node->mark && is_placed_after_all(node)) {
                 placed[nr++] = node;
                 node->mark = nr;
             }
+        }
     } while (nr != before && nr < graph->nr_nodes);
     if (nr < graph->nr_nodes) {
         free(placed);
@@ -180,9 +199,11 @@ bool sgp_edges_are_plain(const CUgraphEdgeData *edges, size_t nr)
 {
     const CUgraphEdgeData plain = {0};
 
-    for (size_t i = 0; edges && i < nr; i++)
-        if (memcmp(&edges[i], &plain, sizeof(plain)))
+    for (size_t i = 0; edges && i < nr; i++) {
+        if (memcmp(&edges[i], &plain, sizeof(plain))) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -192,8 +213,9 @@ static CUresult enter_graph(CUgraph graph)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(graph, SGP_GRAPH) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -201,8 +223,9 @@ static CUresult enter_node(CUgraphNode node)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(node, SGP_NODE) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -210,19 +233,23 @@ SGP_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!phGraph || flags)
+    }
+    if (!phGraph || flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *phGraph = sgp_graph_new();
     return sgp_leave(*phGraph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static bool is_being_captured(const struct CUgraph_st *graph)
 {
-    for (const struct sgp_capture *capture = sgp_driver.captures; capture; capture = capture->next)
-        if (capture->graph == graph)
+    for (const struct sgp_capture *capture = sgp_driver.captures; capture; capture = capture->next) {
+        if (capture->graph == graph) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -230,10 +257,12 @@ SGP_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
 {
     CUresult result = enter_graph(hGraph);
 
-    if (result)
+    if (result) {
         return result;
-    if (hGraph->owner || is_being_captured(hGraph))
+    }
+    if (hGraph->owner || is_being_captured(hGraph)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     sgp_graph_delete(hGraph);
     sgp_unlock();
     fgv_user_objects_drop((uintptr_t)hGraph);
@@ -244,11 +273,13 @@ SGP_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     CUresult result = enter_graph(originalGraph);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = phGraphClone ? sgp_graph_clone(originalGraph, phGraphClone) : CUDA_ERROR_INVALID_VALUE;
-    if (!result)
+    if (!result) {
         fgv_user_objects_copy((uintptr_t)originalGraph, (uintptr_t)*phGraphClone);
+    }
     return sgp_leave(result);
 }
 
@@ -256,13 +287,16 @@ SGP_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOri
 {
     CUresult result = enter_graph(hClonedGraph);
 
-    if (result)
+    if (result) {
         return result;
-    if (!phNode || !sgp_object_is(hOriginalNode, SGP_NODE))
+    }
+    if (!phNode || !sgp_object_is(hOriginalNode, SGP_NODE)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *phNode = hClonedGraph->first;
-    while (*phNode && (*phNode)->origin_id != hOriginalNode->id)
+    while (*phNode && (*phNode)->origin_id != hOriginalNode->id) {
         *phNode = (*phNode)->next;
+    }
     return sgp_leave(*phNode ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -270,10 +304,12 @@ SGP_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
     CUresult result = enter_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (!type)
+    }
+    if (!type) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *type = hNode->work.type;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -282,9 +318,11 @@ static void depend_not(struct CUgraphNode_st *node, const struct CUgraphNode_st 
 {
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < node->nr_dependencies; i++)
-        if (node->dependencies[i] != on)
+    for (uint32_t i = 0; i < node->nr_dependencies; i++) {
+        if (node->dependencies[i] != on) {
             node->dependencies[kept++] = node->dependencies[i];
+        }
+    }
     node->nr_dependencies = kept;
 }
 
@@ -293,20 +331,26 @@ SGP_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode)
     struct CUgraphNode_st **link, *last = NULL;
     CUresult result = enter_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (is_being_captured(hNode->graph))
+    }
+    if (is_being_captured(hNode->graph)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (sgp_graph_has_memory(hNode->graph))
+    }
+    if (sgp_graph_has_memory(hNode->graph)) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    for (link = &hNode->graph->first; *link != hNode; link = &(*link)->next)
+    }
+    for (link = &hNode->graph->first; *link != hNode; link = &(*link)->next) {
         last = *link;
+    }
     *link = hNode->next;
-    if (!hNode->next)
+    if (!hNode->next) {
         hNode->graph->last = last;
+    }
     hNode->graph->nr_nodes--;
-    for (struct CUgraphNode_st *node = hNode->graph->first; node; node = node->next)
+    for (struct CUgraphNode_st *node = hNode->graph->first; node; node = node->next) {
         depend_not(node, hNode);
+    }
     node_delete(hNode);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -316,21 +360,27 @@ static CUresult edit(CUgraph graph, const CUgraphNode *from, const CUgraphNode *
 {
     CUresult result = enter_graph(graph);
 
-    if (result)
+    if (result) {
         return result;
-    if (nr && (!from || !to))
+    }
+    if (nr && (!from || !to)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_edges_are_plain(edges, nr) || (is_removal && sgp_graph_has_memory(graph)))
+    }
+    if (!sgp_edges_are_plain(edges, nr) || (is_removal && sgp_graph_has_memory(graph))) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    for (size_t i = 0; i < nr; i++)
+    }
+    for (size_t i = 0; i < nr; i++) {
         if (!sgp_object_is(from[i], SGP_NODE) || !sgp_object_is(to[i], SGP_NODE) || from[i]->graph != graph ||
-            to[i]->graph != graph)
+            to[i]->graph != graph) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
     for (size_t i = 0; i < nr && !result; i++) {
-        if (is_removal)
+        if (is_removal) {
             depend_not(to[i], from[i]);
-        else
+        } else {
             result = sgp_node_depend(to[i], from[i]);
+        }
     }
     return sgp_leave(result);
 }
@@ -374,10 +424,12 @@ static void answer_add(struct answer *answer, CUgraphNode node, CUgraphNode end)
 {
     if (answer->nodes && answer->nr < answer->room) {
         answer->nodes[answer->nr] = node;
-        if (answer->ends)
+        if (answer->ends) {
             answer->ends[answer->nr] = end;
-        if (answer->edges)
+        }
+        if (answer->edges) {
             memset(&answer->edges[answer->nr], 0, sizeof(*answer->edges));
+        }
     }
     answer->nr++;
 }
@@ -391,8 +443,9 @@ static CUresult answer_end(struct answer *answer, size_t *nr)
     }
     for (size_t i = answer->nr; i < answer->room; i++) {
         answer->nodes[i] = NULL;
-        if (answer->ends)
+        if (answer->ends) {
             answer->ends[i] = NULL;
+        }
     }
     *nr = answer->nr < answer->room ? answer->nr : answer->room;
     return sgp_leave(CUDA_SUCCESS);
@@ -403,13 +456,17 @@ static CUresult list_nodes(CUgraph graph, CUgraphNode *nodes, size_t *nr, bool o
     struct answer answer = {.nodes = nodes, .room = nr && nodes ? *nr : 0};
     CUresult result = enter_graph(graph);
 
-    if (result)
+    if (result) {
         return result;
-    if (!nr)
+    }
+    if (!nr) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (struct CUgraphNode_st *node = graph->first; node; node = node->next)
-        if (!only_roots || !node->nr_dependencies)
+    }
+    for (struct CUgraphNode_st *node = graph->first; node; node = node->next) {
+        if (!only_roots || !node->nr_dependencies) {
             answer_add(&answer, node, NULL);
+        }
+    }
     return answer_end(&answer, nr);
 }
 
@@ -429,13 +486,17 @@ SGP_EXPORT CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgrap
     struct answer answer = {.nodes = from, .ends = to, .edges = edgeData, .room = numEdges && from ? *numEdges : 0};
     CUresult result = enter_graph(hGraph);
 
-    if (result)
+    if (result) {
         return result;
-    if (!numEdges || !from != !to)
+    }
+    if (!numEdges || !from != !to) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (struct CUgraphNode_st *node = hGraph->first; node; node = node->next)
-        for (uint32_t i = 0; i < node->nr_dependencies; i++)
+    }
+    for (struct CUgraphNode_st *node = hGraph->first; node; node = node->next) {
+        for (uint32_t i = 0; i < node->nr_dependencies; i++) {
             answer_add(&answer, node->dependencies[i], node);
+        }
+    }
     return answer_end(&answer, numEdges);
 }
 
@@ -451,12 +512,15 @@ SGP_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode
         .nodes = dependencies, .edges = edgeData, .room = numDependencies && dependencies ? *numDependencies : 0};
     CUresult result = enter_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (!numDependencies)
+    }
+    if (!numDependencies) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (uint32_t i = 0; i < hNode->nr_dependencies; i++)
+    }
+    for (uint32_t i = 0; i < hNode->nr_dependencies; i++) {
         answer_add(&answer, hNode->dependencies[i], NULL);
+    }
     return answer_end(&answer, numDependencies);
 }
 
@@ -473,14 +537,19 @@ SGP_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNo
                             .room = numDependentNodes && dependentNodes ? *numDependentNodes : 0};
     CUresult result = enter_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (!numDependentNodes)
+    }
+    if (!numDependentNodes) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (struct CUgraphNode_st *node = hNode->graph->first; node; node = node->next)
-        for (uint32_t i = 0; i < node->nr_dependencies; i++)
-            if (node->dependencies[i] == hNode)
+    }
+    for (struct CUgraphNode_st *node = hNode->graph->first; node; node = node->next) {
+        for (uint32_t i = 0; i < node->nr_dependencies; i++) {
+            if (node->dependencies[i] == hNode) {
                 answer_add(&answer, node, NULL);
+            }
+        }
+    }
     return answer_end(&answer, numDependentNodes);
 }
 

@@ -31,18 +31,21 @@ struct CUgraphExec_st {
 static void exec_delete(struct CUgraphExec_st *exec)
 {
     for (uint32_t i = 0; i < exec->nr_nodes; i++) {
-        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
             sgp_graph_memory_forget_exec(exec->nodes[i].work.memory);
+        }
         sgp_work_drop(&exec->nodes[i].work);
         free(exec->nodes[i].dependencies);
-        if (exec->nodes[i].child)
+        if (exec->nodes[i].child) {
             exec_delete(exec->nodes[i].child);
+        }
     }
     free(exec->nodes);
     exec->nodes = NULL;
     exec->nr_nodes = 0;
-    if (exec->last)
+    if (exec->last) {
         sgp_object_release(exec->last);
+    }
     sgp_object_remove(exec);
     sgp_object_release(exec);
 }
@@ -63,13 +66,16 @@ static CUresult node_fill(struct exec_node *to, const struct CUgraphNode_st *nod
     to->is_enabled = true;
     to->work.type = CU_GRAPH_NODE_TYPE_EMPTY;
     to->dependencies = calloc(node->nr_dependencies + 1, sizeof(*to->dependencies));
-    if (!to->dependencies)
+    if (!to->dependencies) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < node->nr_dependencies; i++)
+    }
+    for (uint32_t i = 0; i < node->nr_dependencies; i++) {
         to->dependencies[i] = node->dependencies[i]->mark - 1;
+    }
     to->nr_dependencies = node->nr_dependencies;
-    if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && (result = sgp_graph_memory_instantiate(node->work.memory)))
+    if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && (result = sgp_graph_memory_instantiate(node->work.memory))) {
         return result;
+    }
     result = sgp_work_copy(&to->work, &node->work);
     if (result) {
         to->work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_EMPTY};
@@ -89,17 +95,19 @@ static CUresult exec_make(struct CUgraph_st *graph, struct CUgraphExec_st **made
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = sgp_graph_order(graph, &order);
-    if (!result && !(exec->nodes = calloc(graph->nr_nodes + 1, sizeof(*exec->nodes))))
+    if (!result && !(exec->nodes = calloc(graph->nr_nodes + 1, sizeof(*exec->nodes)))) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     for (uint32_t i = 0; i < graph->nr_nodes && !result; i++) {
         exec->nr_nodes++;
         result = node_fill(&exec->nodes[i], order[i]);
     }
     free(order);
-    if (result)
+    if (result) {
         exec_delete(exec);
-    else
+    } else {
         *made = exec;
+    }
     return result;
 }
 
@@ -113,16 +121,20 @@ SGP_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgra
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!phGraphExec || !instantiateParams || !sgp_object_is(hGraph, SGP_GRAPH) || hGraph->owner)
+    }
+    if (!phGraphExec || !instantiateParams || !sgp_object_is(hGraph, SGP_GRAPH) || hGraph->owner) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     instantiateParams->hErrNode_out = NULL;
     instantiateParams->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+    if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    if (instantiateParams->flags & ~(cuuint64_t)INSTANTIATE_FLAGS)
+    }
+    if (instantiateParams->flags & ~(cuuint64_t)INSTANTIATE_FLAGS) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = exec_make(hGraph, phGraphExec);
     if (!result) {
         (*phGraphExec)->flags = instantiateParams->flags;
@@ -138,18 +150,21 @@ SGP_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgrap
 {
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = flags};
 
-    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return cuGraphInstantiateWithParams(phGraphExec, hGraph, &params);
 }
 
 SGP_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
                                           char *logBuffer, size_t bufferSize)
 {
-    if (phErrorNode)
+    if (phErrorNode) {
         *phErrorNode = NULL;
-    if (logBuffer && bufferSize)
+    }
+    if (logBuffer && bufferSize) {
         logBuffer[0] = '\0';
+    }
     return cuGraphInstantiateWithFlags(phGraphExec, hGraph, 0);
 }
 
@@ -157,8 +172,9 @@ static CUresult enter_exec(CUgraphExec exec)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(exec, SGP_EXEC) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -166,10 +182,12 @@ SGP_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     CUresult result = enter_exec(hGraphExec);
 
-    if (result)
+    if (result) {
         return result;
-    if (hGraphExec->last && fgv_user_objects_has((uintptr_t)hGraphExec))
+    }
+    if (hGraphExec->last && fgv_user_objects_has((uintptr_t)hGraphExec)) {
         sgp_queue_wait(hGraphExec->last, hGraphExec->sequence);
+    }
     exec_delete(hGraphExec); /* commands in queues have what they need */
     sgp_unlock();
     fgv_user_objects_drop((uintptr_t)hGraphExec);
@@ -180,10 +198,12 @@ SGP_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flag
 {
     CUresult result = enter_exec(hGraphExec);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags)
+    }
+    if (!flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = hGraphExec->flags;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -197,10 +217,11 @@ static CUresult exec_queue(const struct CUgraphExec_st *exec, struct CUstream_st
     for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
         const struct exec_node *node = &exec->nodes[i];
 
-        if (node->child)
+        if (node->child) {
             result = exec_queue(node->child, stream);
-        else if (node->is_enabled)
+        } else if (node->is_enabled) {
             result = sgp_work_submit(&node->work, stream);
+        }
     }
     return result;
 }
@@ -217,19 +238,23 @@ static CUresult exec_graph(const struct CUgraphExec_st *exec, struct CUgraph_st 
 
         result = sgp_is_of_memory(exec->nodes[i].work.type) ? CUDA_ERROR_NOT_SUPPORTED
                                                             : sgp_work_copy(&work, &exec->nodes[i].work);
-        if (result)
+        if (result) {
             break;
+        }
         result = sgp_node_add(graph, NULL, 0, &work, &nodes[i]);
-        if (result)
+        if (result) {
             sgp_work_drop(&work);
-        for (uint32_t k = 0; k < exec->nodes[i].nr_dependencies && !result; k++)
+        }
+        for (uint32_t k = 0; k < exec->nodes[i].nr_dependencies && !result; k++) {
             result = sgp_node_depend(nodes[i], nodes[exec->nodes[i].dependencies[k]]);
+        }
     }
     free(nodes);
-    if (result && graph)
+    if (result && graph) {
         sgp_graph_delete(graph);
-    else
+    } else {
         *made = graph;
+    }
     return result;
 }
 
@@ -244,12 +269,15 @@ static CUresult launch_capture(const struct CUgraphExec_st *exec, struct CUstrea
 /* What an earlier launch allocated must be free again, unless the program has asked for that to be seen to. */
 static CUresult memory_check(const struct CUgraphExec_st *exec)
 {
-    if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
+    if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) {
         return CUDA_SUCCESS;
-    for (uint32_t i = 0; i < exec->nr_nodes; i++)
+    }
+    for (uint32_t i = 0; i < exec->nr_nodes; i++) {
         if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-            sgp_graph_memory_is_live(exec->nodes[i].work.memory))
+            sgp_graph_memory_is_live(exec->nodes[i].work.memory)) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -257,17 +285,22 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     CUresult result = sgp_capture_gate(stream);
 
-    if (!result)
+    if (!result) {
         result = memory_check(exec);
-    if (!result && exec->last && exec->last != stream)
+    }
+    if (!result && exec->last && exec->last != stream) {
         result = sgp_stream_wait(stream, exec->last, exec->sequence);
-    if (!result)
+    }
+    if (!result) {
         result = exec_queue(exec, stream);
-    if (result)
+    }
+    if (result) {
         return result;
+    }
     sgp_object_hold(stream);
-    if (exec->last)
+    if (exec->last) {
         sgp_object_release(exec->last);
+    }
     exec->last = stream;
     exec->sequence = stream->nr_submitted;
     return CUDA_SUCCESS;
@@ -279,10 +312,12 @@ SGP_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(hGraphExec, SGP_EXEC))
+    }
+    if (!sgp_object_is(hGraphExec, SGP_EXEC)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(stream->capture ? launch_capture(hGraphExec, stream) : launch(hGraphExec, stream));
 }
 
@@ -293,8 +328,9 @@ SGP_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_object_is(hGraphExec, SGP_EXEC) ? sgp_capture_gate(stream) : CUDA_ERROR_INVALID_VALUE;
     return sgp_leave(result);
 }
@@ -307,8 +343,9 @@ static struct exec_node *node_find(struct CUgraphExec_st *exec, const struct CUg
 
     for (uint32_t i = 0; i < exec->nr_nodes && !found; i++) {
         found = exec->nodes[i].id == node->id ? &exec->nodes[i] : NULL;
-        if (!found && exec->nodes[i].child)
+        if (!found && exec->nodes[i].child) {
             found = node_find(exec->nodes[i].child, node);
+        }
     }
     return found;
 }
@@ -317,8 +354,9 @@ static CUresult enter_exec_node(CUgraphExec exec, CUgraphNode node, struct exec_
 {
     CUresult result = enter_exec(exec);
 
-    if (result)
+    if (result) {
         return result;
+    }
     *found = sgp_object_is(node, SGP_NODE) ? node_find(exec, node) : NULL;
     return *found ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
@@ -331,15 +369,17 @@ static CUresult exec_take(struct CUgraphExec_st *exec, struct CUgraph_st *graph)
     struct CUgraphExec_st *fresh;
     CUresult result = exec_make(graph, &fresh);
 
-    if (result)
+    if (result) {
         return result;
+    }
     for (uint32_t i = 0; i < exec->nr_nodes; i++) {
         struct exec_node swapped = exec->nodes[i];
 
         exec->nodes[i].work = fresh->nodes[i].work;
         fresh->nodes[i].work = swapped.work;
-        if (exec->nodes[i].child)
+        if (exec->nodes[i].child) {
             result = exec_take(exec->nodes[i].child, exec->nodes[i].work.child);
+        }
     }
     exec_delete(fresh);
     return result;
@@ -352,26 +392,33 @@ SGP_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode
     struct sgp_work work;
     CUresult result;
 
-    if (!nodeParams)
+    if (!nodeParams) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = enter_exec_node(hGraphExec, hNode, &node);
-    if (result)
+    if (result) {
         return result;
+    }
     context = sgp_context_current();
-    if (!context)
+    if (!context) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    if (node->work.type != nodeParams->type)
+    }
+    if (node->work.type != nodeParams->type) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     if (node->child) {
-        if (!sgp_object_is(nodeParams->graph.graph, SGP_GRAPH))
+        if (!sgp_object_is(nodeParams->graph.graph, SGP_GRAPH)) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-        if (!has_same_shape(node->child, nodeParams->graph.graph))
+        }
+        if (!has_same_shape(node->child, nodeParams->graph.graph)) {
             return sgp_leave(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        }
         return sgp_leave(exec_take(node->child, nodeParams->graph.graph));
     }
     result = sgp_work_of_params(&work, context, nodeParams);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     sgp_work_drop(&node->work);
     node->work = work;
     return sgp_leave(CUDA_SUCCESS);
@@ -388,10 +435,12 @@ SGP_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
     struct exec_node *node;
     CUresult result = enter_exec_node(hGraphExec, hNode, &node);
 
-    if (result)
+    if (result) {
         return result;
-    if (!may_be_disabled(node))
+    }
+    if (!may_be_disabled(node)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     node->is_enabled = isEnabled != 0;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -401,10 +450,12 @@ SGP_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
     struct exec_node *node;
     CUresult result = enter_exec_node(hGraphExec, hNode, &node);
 
-    if (result)
+    if (result) {
         return result;
-    if (!isEnabled || !may_be_disabled(node))
+    }
+    if (!isEnabled || !may_be_disabled(node)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *isEnabled = node->is_enabled;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -417,17 +468,21 @@ static uint32_t first_difference(const struct CUgraphExec_st *exec, const struct
                                  struct CUgraphNode_st **order, CUgraphExecUpdateResult *why)
 {
     *why = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    if (graph->nr_nodes != exec->nr_nodes)
+    if (graph->nr_nodes != exec->nr_nodes) {
         return 0;
+    }
     for (uint32_t i = 0; i < exec->nr_nodes; i++) {
         const struct exec_node *was = &exec->nodes[i];
         const struct CUgraphNode_st *is = order[i];
 
-        if (is->nr_dependencies != was->nr_dependencies)
+        if (is->nr_dependencies != was->nr_dependencies) {
             return i;
-        for (uint32_t k = 0; k < is->nr_dependencies; k++)
-            if (is->dependencies[k]->mark - 1 != was->dependencies[k])
+        }
+        for (uint32_t k = 0; k < is->nr_dependencies; k++) {
+            if (is->dependencies[k]->mark - 1 != was->dependencies[k]) {
                 return i;
+            }
+        }
         if (sgp_is_of_memory(is->work.type)) {
             *why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
             return i;
@@ -436,8 +491,9 @@ static uint32_t first_difference(const struct CUgraphExec_st *exec, const struct
             *why = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
             return i;
         }
-        if (was->child && !has_same_shape(was->child, is->work.child))
+        if (was->child && !has_same_shape(was->child, is->work.child)) {
             return i;
+        }
     }
     *why = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return exec->nr_nodes;
@@ -463,10 +519,12 @@ SGP_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     uint32_t place;
     CUresult result = enter_exec(hGraphExec);
 
-    if (result)
+    if (result) {
         return result;
-    if (!resultInfo || !sgp_object_is(hGraph, SGP_GRAPH))
+    }
+    if (!resultInfo || !sgp_object_is(hGraph, SGP_GRAPH)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = sgp_graph_order(hGraph, &order);
     if (!result) {
         place = first_difference(hGraphExec, hGraph, order, &info.result);
@@ -477,10 +535,12 @@ SGP_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
         free(order);
     }
     *resultInfo = info;
-    if (!result)
+    if (!result) {
         result = exec_take(hGraphExec, hGraph);
-    if (!result)
+    }
+    if (!result) {
         fgv_user_objects_copy((uintptr_t)hGraph, (uintptr_t)hGraphExec);
+    }
     return sgp_leave(result);
 }
 
@@ -490,8 +550,9 @@ SGP_EXPORT CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CU
     CUgraphExecUpdateResultInfo info = {0};
     CUresult result;
 
-    if (!hErrorNode_out || !updateResult_out)
+    if (!hErrorNode_out || !updateResult_out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
     *hErrorNode_out = info.errorNode;
     *updateResult_out = info.result;

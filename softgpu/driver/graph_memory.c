@@ -24,19 +24,23 @@ static void add_up(struct sgp_device *device, CUgraphMem_attribute current, int6
     uint64_t *values = device->graph_memory;
 
     values[current] += (uint64_t)bytes;
-    if (values[current + 1] < values[current]) /* each has its high watermark beside it */
+    if (values[current + 1] < values[current]) { /* each has its high watermark beside it */
         values[current + 1] = values[current];
+    }
 }
 
 static bool is_own_memory(const CUDA_MEM_ALLOC_NODE_PARAMS *params, const struct CUctx_st *context)
 {
     if (params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        sgp_device_find(params->poolProps.location.id) != context->device)
+        sgp_device_find(params->poolProps.location.id) != context->device) {
         return false;
-    for (size_t i = 0; i < params->accessDescCount; i++)
+    }
+    for (size_t i = 0; i < params->accessDescCount; i++) {
         if (params->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            !sgp_device_find(params->accessDescs[i].location.id))
+            !sgp_device_find(params->accessDescs[i].location.id)) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -48,13 +52,16 @@ CUresult sgp_graph_memory_new(struct CUctx_st *context, CUDA_MEM_ALLOC_NODE_PARA
     CUresult result;
 
     if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        (params->accessDescCount && !params->accessDescs) || !is_own_memory(params, context))
+        (params->accessDescCount && !params->accessDescs) || !is_own_memory(params, context)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    }
+    if (params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     memory = calloc(1, sizeof(*memory));
-    if (!memory)
+    if (!memory) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = sgp_memory_new(context, params->bytesize, SGP_MEMORY_GRAPH, &address);
     if (result) {
         free(memory);
@@ -86,12 +93,14 @@ void sgp_graph_memory_release(struct sgp_graph_memory *memory)
 {
     struct sgp_allocation *allocation;
 
-    if (--memory->nr_references)
+    if (--memory->nr_references) {
         return;
+    }
     add_up(memory->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, -(int64_t)memory->params.bytesize);
     allocation = sgp_memory_find(memory->params.dptr);
-    if (allocation && allocation->graph_memory == memory) /* else it went with its context */
+    if (allocation && allocation->graph_memory == memory) { /* else it went with its context */
         sgp_memory_delete(allocation);
+    }
     free(memory);
 }
 
@@ -107,8 +116,9 @@ bool sgp_graph_memory_is_live(const struct sgp_graph_memory *memory)
 
 CUresult sgp_graph_memory_instantiate(struct sgp_graph_memory *memory)
 {
-    if (memory->is_instantiated)
+    if (memory->is_instantiated) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     memory->is_instantiated = true;
     return CUDA_SUCCESS;
 }
@@ -120,8 +130,9 @@ void sgp_graph_memory_forget_exec(struct sgp_graph_memory *memory)
 
 void sgp_graph_memory_launched(struct sgp_graph_memory *memory)
 {
-    if (memory->is_live)
+    if (memory->is_live) {
         return; /* freed by the launch itself, and had again */
+    }
     memory->is_live = true;
     sgp_graph_memory_hold(memory);
     add_up(memory->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, (int64_t)memory->params.bytesize);
@@ -161,11 +172,13 @@ CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_
 {
     struct free_command *command;
 
-    if (!memory->is_live)
+    if (!memory->is_live) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     command = calloc(1, sizeof(*command));
-    if (!command)
+    if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *command = (struct free_command){.command = {.run = free_run, .finish = free_finish, .runs_after_error = true},
                                      .memory = memory};
     end_life(memory);
@@ -176,9 +189,11 @@ CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_
 
 static bool is_freed_in(const struct CUgraph_st *graph, const struct sgp_graph_memory *memory)
 {
-    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next)
-        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory == memory)
+    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next) {
+        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory == memory) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -188,13 +203,16 @@ CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, con
     struct sgp_graph_memory *memory;
 
     *work = (struct sgp_work){.type = params->type};
-    if (graph->owner)
+    if (graph->owner) {
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    }
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         return sgp_graph_memory_new(context, &params->alloc, &work->memory);
+    }
     memory = sgp_graph_memory_find(params->free.dptr);
-    if (!memory || is_freed_in(graph, memory))
+    if (!memory || is_freed_in(graph, memory)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     work->memory = memory;
     sgp_graph_memory_hold(memory);
     return CUDA_SUCCESS;
@@ -202,9 +220,11 @@ CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, con
 
 bool sgp_graph_has_memory(const struct CUgraph_st *graph)
 {
-    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next)
-        if (sgp_is_of_memory(node->work.type))
+    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next) {
+        if (sgp_is_of_memory(node->work.type)) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -214,8 +234,9 @@ static CUresult enter_device_of(CUdevice device, struct sgp_device **found)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *found = sgp_device_find(device);
     return *found ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
 }
@@ -234,10 +255,12 @@ SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_att
     struct sgp_device *found;
     CUresult result = enter_device_of(device, &found);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value || (unsigned int)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    }
+    if (!value || (unsigned int)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *(cuuint64_t *)value = found->graph_memory[attr];
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -247,11 +270,13 @@ SGP_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_att
     struct sgp_device *found;
     CUresult result = enter_device_of(device, &found);
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (!value || *(cuuint64_t *)value != 0 ||
-        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+        (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     found->graph_memory[attr] = found->graph_memory[attr - 1];
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -46,8 +46,9 @@ static CUresult box_of_params(struct sgp_box *box, const CUDA_MEMCPY3D *params)
     };
     if (!side_of(params->srcMemoryType, params->srcHost, params->srcDevice, &box->source, &box->source_is_device) ||
         !side_of(params->dstMemoryType, params->dstHost, params->dstDevice, &box->destination,
-                 &box->destination_is_device))
+                 &box->destination_is_device)) {
         return CUDA_ERROR_NOT_SUPPORTED; /* arrays */
+    }
     box->source += params->srcXInBytes + params->srcY * box->source_pitch + params->srcZ * box->source_slice;
     box->destination +=
         params->dstXInBytes + params->dstY * box->destination_pitch + params->dstZ * box->destination_slice;
@@ -56,17 +57,20 @@ static CUresult box_of_params(struct sgp_box *box, const CUDA_MEMCPY3D *params)
 
 static CUresult child_of_params(struct sgp_work *work, const CUDA_CHILD_GRAPH_NODE_PARAMS *params)
 {
-    if (!sgp_object_is(params->graph, SGP_GRAPH))
+    if (!sgp_object_is(params->graph, SGP_GRAPH)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (params->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+    }
+    if (params->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return sgp_graph_clone(params->graph, &work->child);
 }
 
 static CUresult event_of_params(struct sgp_work *work, CUevent event)
 {
-    if (!sgp_object_is(event, SGP_EVENT))
+    if (!sgp_object_is(event, SGP_EVENT)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     work->event = event;
     sgp_object_hold(event);
     return CUDA_SUCCESS;
@@ -128,14 +132,16 @@ static void params_of_box(CUDA_MEMCPY3D *params, const struct sgp_box *box)
         .Height = box->height,
         .Depth = box->depth,
     };
-    if (params->srcMemoryType == CU_MEMORYTYPE_DEVICE)
+    if (params->srcMemoryType == CU_MEMORYTYPE_DEVICE) {
         params->srcDevice = box->source;
-    else
+    } else {
         params->srcHost = (const void *)box->source;
-    if (params->dstMemoryType == CU_MEMORYTYPE_DEVICE)
+    }
+    if (params->dstMemoryType == CU_MEMORYTYPE_DEVICE) {
         params->dstDevice = box->destination;
-    else
+    } else {
         params->dstHost = (void *)box->destination;
+    }
 }
 
 /* The library's kernel that a launch is one of; NULL for a module of the program's own. */
@@ -143,11 +149,14 @@ static CUkernel kernel_of(const struct sgp_launch *launch)
 {
     struct CUlib_st *library = sgp_driver.libraries;
 
-    while (library && library != launch->module->library)
+    while (library && library != launch->module->library) {
         library = library->next;
-    for (uint32_t i = 0; library && i < library->image->module->nr_kernels; i++)
-        if (library->kernels[i].kernel == launch->kernel)
+    }
+    for (uint32_t i = 0; library && i < library->image->module->nr_kernels; i++) {
+        if (library->kernels[i].kernel == launch->kernel) {
             return &library->kernels[i];
+        }
+    }
     return NULL;
 }
 
@@ -176,10 +185,12 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
     const struct sgp_work *work;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(node, SGP_NODE) || node->work.type != type)
+    }
+    if (!sgp_object_is(node, SGP_NODE) || node->work.type != type) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     work = &node->work;
     switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -223,24 +234,31 @@ SGP_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, 
     struct sgp_work work;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!phGraphNode || !nodeParams || !sgp_object_is(hGraph, SGP_GRAPH) || (numDependencies && !dependencies))
+    }
+    if (!phGraphNode || !nodeParams || !sgp_object_is(hGraph, SGP_GRAPH) || (numDependencies && !dependencies)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_edges_are_plain(dependencyData, numDependencies))
+    }
+    if (!sgp_edges_are_plain(dependencyData, numDependencies)) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    for (size_t i = 0; i < numDependencies; i++)
-        if (!sgp_object_is(dependencies[i], SGP_NODE))
+    }
+    for (size_t i = 0; i < numDependencies; i++) {
+        if (!sgp_object_is(dependencies[i], SGP_NODE)) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
     result = sgp_is_of_memory(nodeParams->type) ? sgp_work_of_memory(&work, context, hGraph, nodeParams)
                                                 : sgp_work_of_params(&work, context, nodeParams);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     result = sgp_node_add(hGraph, dependencies, numDependencies, &work, phGraphNode);
-    if (result)
+    if (result) {
         sgp_work_drop(&work);
-    else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    } else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         fgv_user_objects_copy((uintptr_t)nodeParams->graph.graph, (uintptr_t)hGraph);
+    }
     return sgp_leave(result);
 }
 
@@ -256,14 +274,17 @@ SGP_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *n
     struct sgp_work work;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (!nodeParams || !sgp_object_is(hNode, SGP_NODE) || hNode->work.type != nodeParams->type ||
-        nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = sgp_work_of_params(&work, context, nodeParams);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     sgp_work_drop(&hNode->work);
     hNode->work = work;
     return sgp_leave(CUDA_SUCCESS);
@@ -275,8 +296,9 @@ static CUresult enter_kernel_node(CUgraphNode node)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(node, SGP_NODE) && node->work.type == CU_GRAPH_NODE_TYPE_KERNEL
                ? CUDA_SUCCESS
                : sgp_leave(CUDA_ERROR_INVALID_VALUE);
@@ -287,10 +309,12 @@ SGP_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNod
 {
     CUresult result = enter_kernel_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value_out)
+    }
+    if (!value_out) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     memset(value_out, 0, sizeof(*value_out));
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -309,10 +333,12 @@ SGP_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNod
 {
     CUresult result = enter_kernel_node(hNode);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value)
+    }
+    if (!value) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         hNode->work.kernel.launch.is_cooperative = value->cooperative != 0;
@@ -329,10 +355,12 @@ SGP_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode
 {
     CUresult result = enter_kernel_node(src);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(dst, SGP_NODE) || dst->work.type != CU_GRAPH_NODE_TYPE_KERNEL)
+    }
+    if (!sgp_object_is(dst, SGP_NODE) || dst->work.type != CU_GRAPH_NODE_TYPE_KERNEL) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     dst->work.kernel.launch.is_cooperative = src->work.kernel.launch.is_cooperative;
     dst->work.kernel.priority = src->work.kernel.priority;
     return sgp_leave(CUDA_SUCCESS);

@@ -1,7 +1,8 @@
 /* The doors through which NVIDIA's runtime comes in: the export tables, and the look-up of every other call. */
+#include "cuda_api/handshake.h"
+
 #include <stddef.h>
 
-#include "cuda_api/handshake.h"
 #include "cuda_api/procs.h"
 #include "cuda_api/prototypes.h"
 #include "driver.h"
@@ -41,11 +42,13 @@ static CUresult primary_context(CUcontext *context, CUdevice dev)
     struct sgp_device *device;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     device = sgp_device_find(dev);
-    if (!device)
+    if (!device) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     *context = sgp_context_primary(device);
     return sgp_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -55,8 +58,9 @@ static CUresult context_id(CUcontext context, uint64_t *id)
     unsigned long long number;
     CUresult result = cuCtxGetId(context, &number);
 
-    if (!result)
+    if (!result) {
         *id = number;
+    }
     return result;
 }
 
@@ -65,15 +69,19 @@ static CUresult stream_object(CUcontext context, CUstream stream, void **object)
     struct CUstream_st *resolved;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!context)
+    }
+    if (!context) {
         context = sgp_context_current();
-    if (!context || !sgp_object_is(context, SGP_CONTEXT) || !sgp_context_is_alive(context))
+    }
+    if (!context || !sgp_object_is(context, SGP_CONTEXT) || !sgp_context_is_alive(context)) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     result = sgp_stream_resolve(context, stream, &resolved);
-    if (!result)
+    if (!result) {
         *object = resolved;
+    }
     return sgp_leave(result);
 }
 
@@ -82,10 +90,12 @@ static CUresult stream_object_id(CUcontext context, void *object, uint64_t *id)
     CUresult result = sgp_enter_driver();
 
     (void)context;
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(object, SGP_STREAM))
+    }
+    if (!sgp_object_is(object, SGP_STREAM)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     *id = ((struct CUstream_st *)object)->id;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -120,14 +130,17 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
     int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     fgv_proc found;
 
-    if (!symbol || !pfn || (flags & ~both))
+    if (!symbol || !pfn || (flags & ~both)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     found = fgv_proc_find(symbol, cudaVersion, flags, &status);
     *pfn = (void *)found;
-    if (symbolStatus)
+    if (symbolStatus) {
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
-    if (!found)
+    }
+    if (!found) {
         sgp_log("procs", "cuGetProcAddress: no %s for CUDA %d", symbol, cudaVersion);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -29,18 +29,20 @@ CUresult sgp_code_open(const char *path, struct sgp_code *code)
         sgp_log("compile", "%s was made for another version of softgpu", path);
         return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
     }
-    for (uint32_t i = 0; i < code->module->nr_kernels; i++)
+    for (uint32_t i = 0; i < code->module->nr_kernels; i++) {
         if (!kernel_is_sound(&code->module->kernels[i])) {
             sgp_log("compile", "%s: kernel %s asks for more than the device has", path, code->module->kernels[i].name);
             return CUDA_ERROR_INVALID_IMAGE;
         }
+    }
     return CUDA_SUCCESS;
 }
 
 void sgp_code_close(struct sgp_code *code)
 {
-    if (code->shared_object)
+    if (code->shared_object) {
         dlclose(code->shared_object);
+    }
 }
 
 CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t bytes)
@@ -48,8 +50,9 @@ CUresult sgp_set_append(struct sgp_image_set *set, const void *image, size_t byt
     size_t offset = fgv_set_offset(set->bytes);
     uint8_t *grown = bytes > FGV_IMAGE_MAX_BYTES - offset ? NULL : realloc(set->start, offset + bytes);
 
-    if (!grown)
+    if (!grown) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     memset(grown + set->bytes, 0, offset - set->bytes);
     memcpy(grown + offset, image, bytes);
     *set = (struct sgp_image_set){.start = grown, .bytes = offset + bytes};
@@ -68,11 +71,13 @@ static CUresult compile_prelinked(const void *const *list, uint32_t nr, struct s
         size_t bytes;
 
         result = fgv_image_measure(list[i], FGV_IMAGE_MAX_BYTES, &bytes, &kind);
-        if (!result)
+        if (!result) {
             result = kind == FGV_IMAGE_FATBIN ? sgp_set_append(&set, list[i], bytes) : CUDA_ERROR_INVALID_IMAGE;
+        }
     }
-    if (!result)
+    if (!result) {
         result = sgp_compile(set.start, set.bytes, compiled, error_text, error_text_bytes);
+    }
     free(set.start);
     return result;
 }
@@ -83,10 +88,12 @@ static CUresult compile_one(const void *image, struct sgp_compiled *compiled, ch
     size_t bytes;
     CUresult result = fgv_image_bytes(image, &bytes, &kind);
 
-    if (result)
+    if (result) {
         return result;
-    if (kind == FGV_IMAGE_ELF)
+    }
+    if (kind == FGV_IMAGE_ELF) {
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
     return sgp_compile(fgv_image_start(image), bytes, compiled, error_text, error_text_bytes);
 }
 
@@ -95,17 +102,20 @@ static CUresult image_new(const struct sgp_compiled *compiled, struct sgp_image 
     struct sgp_image *image = calloc(1, sizeof(*image));
     CUresult result;
 
-    if (!image)
+    if (!image) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     image->nr_references = 1;
     result = sgp_code_open(compiled->path, &image->code);
     image->module = image->code.module;
-    if (!result && *compiled->optimised && !(image->tier = sgp_tier_new(compiled->optimised)))
+    if (!result && *compiled->optimised && !(image->tier = sgp_tier_new(compiled->optimised))) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result)
+    }
+    if (result) {
         sgp_image_release(image);
-    else
+    } else {
         *result_image = image;
+    }
     return result;
 }
 
@@ -116,8 +126,9 @@ static CUresult load(const void *data, const void *const *prelinked, uint32_t nr
     CUresult result = nr_prelinked ? compile_prelinked(prelinked, nr_prelinked, &compiled, error_text, error_text_bytes)
                                    : compile_one(data, &compiled, error_text, error_text_bytes);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = image_new(&compiled, image);
     *is_gone = result && access(compiled.path, F_OK);
     return result;
@@ -130,18 +141,21 @@ CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_
     bool is_gone = false;
     CUresult result = fgv_image_prelinked(data, &prelinked, &nr_prelinked);
 
-    if (!result)
+    if (!result) {
         result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
+    }
     /* Another process removed the object since: it made a better one, or needed the room. */
-    if (is_gone)
+    if (is_gone) {
         result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
+    }
     return result;
 }
 
 void sgp_image_release(struct sgp_image *image)
 {
-    if (--image->nr_references)
+    if (--image->nr_references) {
         return;
+    }
     sgp_tier_delete(image->tier);
     sgp_code_close(&image->code);
     free(image);

@@ -48,8 +48,9 @@ static void turn_take(struct sgp_device *device)
 
     sgp_lock();
     turn = device->nr_turns_taken++;
-    while (device->nr_turns_served != turn)
+    while (device->nr_turns_served != turn) {
         sgp_wait();
+    }
     sgp_unlock();
     sgp_state_begin_kernel(device->state);
 }
@@ -91,8 +92,9 @@ static CUresult kernel_run(struct sgp_command *command)
     begin_ns = sgp_now_ns();
     result = sgp_grid_run(&kernel->grid);
     turn_end(device, sgp_now_ns() - begin_ns);
-    if (result)
+    if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);
+    }
     return result;
 }
 
@@ -118,23 +120,29 @@ static CUresult launch_check(const struct sgp_launch *launch, const struct sgp_f
     uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
     const uint32_t *required = kernel->required_threads;
 
-    for (int i = 0; i < 3; i++)
-        if (!launch->grid[i] || !launch->block[i] || launch->block[i] > SGP_MAX_BLOCK_THREADS)
+    for (int i = 0; i < 3; i++) {
+        if (!launch->grid[i] || !launch->block[i] || launch->block[i] > SGP_MAX_BLOCK_THREADS) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     if (launch->grid[0] > INT32_MAX || launch->grid[1] > MAX_GRID_YZ || launch->grid[2] > MAX_GRID_YZ ||
         launch->block[2] > MAX_BLOCK_Z || threads > SGP_MAX_BLOCK_THREADS ||
-        (kernel->max_threads && threads > kernel->max_threads))
+        (kernel->max_threads && threads > kernel->max_threads)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (required[0] &&
-        (required[0] != launch->block[0] || required[1] != launch->block[1] || required[2] != launch->block[2]))
+        (required[0] != launch->block[0] || required[1] != launch->block[1] || required[2] != launch->block[2])) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (launch->dynamic_shared_bytes > (uint32_t)settings->max_dynamic_shared_bytes)
+    }
+    if (launch->dynamic_shared_bytes > (uint32_t)settings->max_dynamic_shared_bytes) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (launch->is_cooperative) {
         uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 
-        if (blocks > max_resident_blocks(launch))
+        if (blocks > max_resident_blocks(launch)) {
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -146,35 +154,42 @@ static CUresult parameters_from_extra(const struct sgp_kernel *kernel, void **ex
     size_t bytes = 0;
 
     for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
             buffer = extra[1];
-        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+        } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
             bytes = *(const size_t *)extra[1];
-        else
+        } else {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
     if (kernel->nr_parameters) {
         const struct sgp_parameter *last = &kernel->parameters[kernel->nr_parameters - 1];
 
-        if (!buffer || bytes < last->offset_bytes + last->size_bytes)
+        if (!buffer || bytes < last->offset_bytes + last->size_bytes) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
-    if (buffer)
+    if (buffer) {
         memcpy(to, buffer, bytes < kernel->parameters_bytes ? bytes : kernel->parameters_bytes);
+    }
     return CUDA_SUCCESS;
 }
 
 CUresult sgp_launch_pack(const struct sgp_kernel *kernel, void **parameters, void **extra, uint8_t *to)
 {
-    if (parameters && extra)
+    if (parameters && extra) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (extra)
+    }
+    if (extra) {
         return parameters_from_extra(kernel, extra, to);
-    if (kernel->nr_parameters && !parameters)
+    }
+    if (kernel->nr_parameters && !parameters) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (uint32_t i = 0; i < kernel->nr_parameters; i++) {
-        if (!parameters[i])
+        if (!parameters[i]) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         memcpy(to + kernel->parameters[i].offset_bytes, parameters[i], kernel->parameters[i].size_bytes);
     }
     return CUDA_SUCCESS;
@@ -194,8 +209,9 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, con
     struct kernel_command *kernel = calloc(1, sizeof(*kernel) + launch->kernel->parameters_bytes + 16);
     CUresult result;
 
-    if (!kernel)
+    if (!kernel) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = sgp_launch_pack(launch->kernel, parameters, extra, kernel->parameters);
     if (result) {
         free(kernel);
@@ -235,8 +251,9 @@ CUresult sgp_launch_resolve(struct CUctx_st *context, struct sgp_launch *launch)
     struct sgp_function_settings *settings;
     CUresult result = sgp_function_resolve(context, launch->handle, &function, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     launch->kernel = function->kernel;
     launch->module = function->module;
     return launch_check(launch, settings);
@@ -250,18 +267,23 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     struct sgp_work work;
     CUresult result = sgp_enter_by(stream_handle, &context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     launch->handle = handle;
     result = sgp_launch_resolve(context, launch);
-    if (!result)
+    if (!result) {
         result = sgp_stream_resolve(context, stream_handle, &stream);
-    if (!result && stream->context != context)
+    }
+    if (!result && stream->context != context) {
         result = CUDA_ERROR_INVALID_HANDLE; /* a kernel belongs to a context */
-    if (result)
+    }
+    if (result) {
         return sgp_leave(result);
-    if (!stream->capture)
+    }
+    if (!stream->capture) {
         return sgp_leave(submit(context, stream, launch, parameters, extra));
+    }
     result = sgp_work_kernel(&work, context, launch, parameters, extra);
     return sgp_leave(result ? result : sgp_capture_work(stream, &work));
 }
@@ -303,8 +325,10 @@ static CUresult attribute_apply(struct sgp_launch *launch, const CUlaunchAttribu
         launch->is_cooperative = attribute->value.cooperative != 0;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 || attribute->value.clusterDim.z > 1)
+        if (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 ||
+            attribute->value.clusterDim.z > 1) {
             return CUDA_ERROR_NOT_SUPPORTED;
+        }
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -331,14 +355,16 @@ SGP_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f,
     struct sgp_launch launch;
     CUresult result = CUDA_SUCCESS;
 
-    if (!config || (config->numAttrs && !config->attrs))
+    if (!config || (config->numAttrs && !config->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     launch = (struct sgp_launch){
         .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
         .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
         .dynamic_shared_bytes = config->sharedMemBytes,
     };
-    for (unsigned int i = 0; i < config->numAttrs && !result; i++)
+    for (unsigned int i = 0; i < config->numAttrs && !result; i++) {
         result = attribute_apply(&launch, &config->attrs[i]);
+    }
     return result ? result : launch_kernel(f, &launch, config->hStream, kernelParams, extra);
 }

@@ -13,8 +13,9 @@ static void library_destroy(void *object)
 {
     struct CUlib_st *library = object;
 
-    if (library->image)
+    if (library->image) {
         sgp_image_release(library->image);
+    }
     free(library->kernels);
     free(library);
 }
@@ -24,31 +25,36 @@ static bool kernels_new(struct CUlib_st *library)
     const struct sgp_module *code = library->image->module;
 
     library->kernels = calloc(code->nr_kernels + 1, sizeof(*library->kernels));
-    if (!library->kernels)
+    if (!library->kernels) {
         return false;
+    }
     for (uint32_t i = 0; i < code->nr_kernels; i++) {
         struct CUkern_st *kernel = &library->kernels[i];
 
-        if (!sgp_object_add(kernel, SGP_KERNEL, NULL))
+        if (!sgp_object_add(kernel, SGP_KERNEL, NULL)) {
             return false;
+        }
         kernel->library = library;
         kernel->kernel = &code->kernels[i];
         kernel->index = i;
-        for (int device = 0; device < SGP_MAX_DEVICES; device++)
+        for (int device = 0; device < SGP_MAX_DEVICES; device++) {
             sgp_function_settings_reset(&kernel->settings[device], kernel->kernel);
+        }
     }
     return true;
 }
 
 static void library_delete(struct CUlib_st *library)
 {
-    for (struct CUlib_st **link = &sgp_driver.libraries; *link; link = &(*link)->next)
+    for (struct CUlib_st **link = &sgp_driver.libraries; *link; link = &(*link)->next) {
         if (*link == library) {
             *link = library->next;
             break;
         }
-    for (uint32_t i = 0; library->kernels && i < library->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; library->kernels && i < library->image->module->nr_kernels; i++) {
         sgp_object_remove(&library->kernels[i]);
+    }
     sgp_object_remove(library);
     sgp_object_release(library);
 }
@@ -76,11 +82,14 @@ static CUresult library_new(struct sgp_image *image, CUlibrary *result)
 
 static bool library_options_are_ok(unsigned int nr_options, const CUlibraryOption *options)
 {
-    if (nr_options && !options)
+    if (nr_options && !options) {
         return false;
-    for (unsigned int i = 0; i < nr_options; i++)
-        if ((unsigned int)options[i] >= CU_LIBRARY_NUM_OPTIONS)
+    }
+    for (unsigned int i = 0; i < nr_options; i++) {
+        if ((unsigned int)options[i] >= CU_LIBRARY_NUM_OPTIONS) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -93,17 +102,20 @@ SGP_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUji
     struct sgp_image *image;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     sgp_unlock();
     if (!library || !code || !sgp_jit_options_are_ok(numJitOptions, jitOptions, jitOptionsValues) ||
-        !library_options_are_ok(numLibraryOptions, libraryOptions))
+        !library_options_are_ok(numLibraryOptions, libraryOptions)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     (void)libraryOptionValues; /* neither option changes what this driver does: it never keeps the program's bytes */
     result = sgp_image_load(code, &image, error_text, sizeof(error_text));
     sgp_jit_log(numJitOptions, jitOptions, jitOptionsValues, error_text);
-    if (result)
+    if (result) {
         return result;
+    }
     sgp_lock();
     return sgp_leave(library_new(image, library));
 }
@@ -116,12 +128,14 @@ SGP_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNa
     void *data;
     CUresult result;
 
-    if (!library || !fileName)
+    if (!library || !fileName) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = sgp_file_read(fileName, &data, NULL);
-    if (!result)
+    if (!result) {
         result = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
                                    libraryOptionValues, numLibraryOptions);
+    }
     free(data);
     return result;
 }
@@ -130,8 +144,9 @@ static CUresult enter_library(CUlibrary handle)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(handle, SGP_LIBRARY) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -139,8 +154,9 @@ static struct CUmod_st *module_in(const struct CUctx_st *context, const struct C
 {
     struct CUmod_st *module = context->modules;
 
-    while (module && module->library != library)
+    while (module && module->library != library) {
         module = module->next;
+    }
     return module;
 }
 
@@ -154,8 +170,9 @@ static struct CUmod_st *module_anywhere(const struct CUlib_st *library)
 {
     struct CUmod_st *module = NULL;
 
-    for (struct CUctx_st *context = sgp_driver.contexts; context && !module; context = context->next)
+    for (struct CUctx_st *context = sgp_driver.contexts; context && !module; context = context->next) {
         module = module_in(context, library);
+    }
     return module;
 }
 
@@ -164,8 +181,9 @@ SGP_EXPORT CUresult cuLibraryUnload(CUlibrary library)
     struct CUmod_st *module;
     CUresult result = enter_library(library);
 
-    if (result)
+    if (result) {
         return result;
+    }
     sgp_object_hold(library);
     for (module = module_anywhere(library); module; module = module_anywhere(library)) {
         struct CUctx_st *context = module->context;
@@ -174,12 +192,14 @@ SGP_EXPORT CUresult cuLibraryUnload(CUlibrary library)
         sgp_context_drain(context);
         sgp_printf_flush(context);
         module = module_in(context, library); /* others ran meanwhile */
-        if (module)
+        if (module) {
             sgp_module_delete(module);
+        }
         sgp_object_release(context);
     }
-    if (sgp_object_is(library, SGP_LIBRARY))
+    if (sgp_object_is(library, SGP_LIBRARY)) {
         library_delete(library);
+    }
     sgp_object_release(library);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -188,15 +208,18 @@ SGP_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, con
 {
     CUresult result = enter_library(library);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pKernel || !name)
+    }
+    if (!pKernel || !name) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (uint32_t i = 0; i < library->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; i < library->image->module->nr_kernels; i++) {
         if (!strcmp(library->kernels[i].kernel->name, name)) {
             *pKernel = &library->kernels[i];
             return sgp_leave(CUDA_SUCCESS);
         }
+    }
     return sgp_leave(CUDA_ERROR_NOT_FOUND);
 }
 
@@ -206,10 +229,12 @@ static CUresult enter_module_of(CUlibrary library, struct CUmod_st **module)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(library, SGP_LIBRARY))
+    }
+    if (!sgp_object_is(library, SGP_LIBRARY)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     result = sgp_library_module(context, library, module);
     return result ? sgp_leave(result) : CUDA_SUCCESS;
 }
@@ -219,10 +244,12 @@ SGP_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     struct CUmod_st *module;
     CUresult result = enter_module_of(library, &module);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pMod)
+    }
+    if (!pMod) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pMod = module;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -232,8 +259,9 @@ SGP_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibra
     struct CUmod_st *module;
     CUresult result = enter_module_of(library, &module);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(name && (dptr || bytes) ? sgp_module_global(module, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -241,9 +269,11 @@ static bool is_managed(const struct CUlib_st *library, const char *name)
 {
     const struct sgp_module *code = library->image->module;
 
-    for (uint32_t i = 0; i < code->nr_globals; i++)
-        if (!strcmp(code->globals[i].name, name))
+    for (uint32_t i = 0; i < code->nr_globals; i++) {
+        if (!strcmp(code->globals[i].name, name)) {
             return code->globals[i].is_managed;
+        }
+    }
     return false;
 }
 
@@ -255,17 +285,22 @@ SGP_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibr
     struct CUmod_st *module;
     CUresult result = enter_library(library);
 
-    if (result)
+    if (result) {
         return result;
-    if (!name || (!dptr && !bytes))
+    }
+    if (!name || (!dptr && !bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!is_managed(library, name))
+    }
+    if (!is_managed(library, name)) {
         return sgp_leave(CUDA_ERROR_NOT_FOUND);
+    }
     context = sgp_context_current();
-    if (!context)
+    if (!context) {
         context = sgp_context_primary(&sgp_driver.devices[0]);
-    if (!context)
+    }
+    if (!context) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     result = sgp_library_module(context, library, &module);
     return sgp_leave(result ? result : sgp_module_global(module, name, dptr, bytes));
 }
@@ -276,8 +311,9 @@ SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, 
 
     (void)fptr;
     (void)symbol;
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* there is none of that name */
 }
 
@@ -285,10 +321,12 @@ SGP_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
     CUresult result = enter_library(lib);
 
-    if (result)
+    if (result) {
         return result;
-    if (!count)
+    }
+    if (!count) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *count = lib->image->module->nr_kernels;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -297,12 +335,15 @@ SGP_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int nu
 {
     CUresult result = enter_library(lib);
 
-    if (result)
+    if (result) {
         return result;
-    if (!kernels || !numKernels)
+    }
+    if (!kernels || !numKernels) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (uint32_t i = 0; i < numKernels && i < lib->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; i < numKernels && i < lib->image->module->nr_kernels; i++) {
         kernels[i] = &lib->kernels[i];
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -310,8 +351,9 @@ static CUresult enter_kernel(CUkernel handle)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(handle, SGP_KERNEL) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -321,12 +363,15 @@ SGP_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     struct CUmod_st *module;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(kernel, SGP_KERNEL))
+    }
+    if (!sgp_object_is(kernel, SGP_KERNEL)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!pFunc)
+    }
+    if (!pFunc) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = sgp_library_module(context, kernel->library, &module);
     if (!result) {
         *pFunc = &module->functions[kernel->index];
@@ -339,10 +384,12 @@ SGP_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, C
 {
     CUresult result = enter_kernel(kernel);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_device_find(dev))
+    }
+    if (!sgp_device_find(dev)) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     return sgp_leave(
         sgp_function_attribute_get(kernel->library->image, kernel->kernel, &kernel->settings[dev], attrib, pi));
 }
@@ -351,17 +398,20 @@ SGP_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, C
 {
     CUresult result = enter_kernel(kernel);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_device_find(dev))
+    }
+    if (!sgp_device_find(dev)) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     result = sgp_function_attribute_set(kernel->kernel, &kernel->settings[dev], attrib, val);
     /* Functions of this kernel that exist already follow. */
     for (struct CUctx_st *context = sgp_driver.contexts; context && !result; context = context->next) {
         struct CUmod_st *module = context->device->ordinal == dev ? module_in(context, kernel->library) : NULL;
 
-        if (module)
+        if (module) {
             module->functions[kernel->index].settings = kernel->settings[dev];
+        }
     }
     return sgp_leave(result);
 }
@@ -370,10 +420,12 @@ SGP_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
     CUresult result = enter_kernel(hfunc);
 
-    if (result)
+    if (result) {
         return result == CUDA_ERROR_INVALID_HANDLE && !hfunc ? CUDA_ERROR_INVALID_VALUE : result;
-    if (!name)
+    }
+    if (!name) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *name = hfunc->kernel->name;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -389,10 +441,12 @@ SGP_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
     CUresult result = enter_kernel(kernel);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pLib)
+    }
+    if (!pLib) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pLib = kernel->library;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -401,10 +455,12 @@ SGP_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config,
 {
     CUresult result = enter_kernel(kernel);
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_device_find(dev))
+    }
+    if (!sgp_device_find(dev)) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     return sgp_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE
                                                                        : CUDA_SUCCESS); /* a hint */
 }

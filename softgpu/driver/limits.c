@@ -9,12 +9,15 @@ SGP_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pvalue)
+    }
+    if (!pvalue) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if ((unsigned int)limit >= CU_LIMIT_SHMEM_SIZE)
+    }
+    if ((unsigned int)limit >= CU_LIMIT_SHMEM_SIZE) {
         return sgp_leave((unsigned int)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE);
+    }
     *pvalue = context->limits[limit];
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -24,14 +27,18 @@ SGP_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if ((unsigned int)limit >= CU_LIMIT_SHMEM_SIZE)
+    }
+    if ((unsigned int)limit >= CU_LIMIT_SHMEM_SIZE) {
         return sgp_leave((unsigned int)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE);
-    if (limit == CU_LIMIT_STACK_SIZE && value > SGP_MAX_STACK_BYTES)
+    }
+    if (limit == CU_LIMIT_STACK_SIZE && value > SGP_MAX_STACK_BYTES) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && !sgp_printf_resize(context->printf_buffer, value))
+    }
+    if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && !sgp_printf_resize(context->printf_buffer, value)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     context->limits[limit] = value;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -41,10 +48,12 @@ SGP_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pconfig)
+    }
+    if (!pconfig) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pconfig = context->cache_config;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -54,10 +63,12 @@ SGP_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if ((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL)
+    }
+    if ((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     context->cache_config = config;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -67,10 +78,12 @@ SGP_EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pConfig)
+    }
+    if (!pConfig) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -80,8 +93,9 @@ SGP_EXPORT CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE
                                                                                       : CUDA_SUCCESS);
 }
@@ -99,12 +113,15 @@ SGP_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Fl
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (Flags)
+    }
+    if (Flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(peerContext, SGP_CONTEXT) || peerContext->device == context->device)
+    }
+    if (!sgp_object_is(peerContext, SGP_CONTEXT) || peerContext->device == context->device) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
     return sgp_leave(CUDA_SUCCESS); /* all devices' memory is in this process at addresses of its own */
 }
 
@@ -113,8 +130,9 @@ SGP_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(sgp_object_is(peerContext, SGP_CONTEXT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
 }
 

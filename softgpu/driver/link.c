@@ -58,13 +58,16 @@ static void link_options(struct CUlinkState_st *link, unsigned int nr_options, c
             link->error_log_size = &values[i];
         }
         if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES || options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
-            options[i] == CU_JIT_WALL_TIME)
+            options[i] == CU_JIT_WALL_TIME) {
             values[i] = NULL;
+        }
     }
-    if (info_log && info_log_bytes)
+    if (info_log && info_log_bytes) {
         *info_log = '\0'; /* there is nothing to tell but errors */
-    if (link->error_log && link->error_log_bytes)
+    }
+    if (link->error_log && link->error_log_bytes) {
         *link->error_log = '\0';
+    }
 }
 
 /* Another line of the error log, as far as there is room. */
@@ -73,12 +76,14 @@ static void link_log(struct CUlinkState_st *link, const char *text)
     size_t room = link->error_log ? link->error_log_bytes - link->error_log_used : 0;
     int length;
 
-    if (room <= 1 || !*text)
+    if (room <= 1 || !*text) {
         return;
+    }
     length = snprintf(link->error_log + link->error_log_used, room, "%s%s", link->error_log_used ? "\n" : "", text);
     link->error_log_used += (size_t)length < room ? (size_t)length : room - 1;
-    if (link->error_log_size)
+    if (link->error_log_size) {
         *link->error_log_size = (void *)(uintptr_t)link->error_log_used;
+    }
 }
 
 SGP_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
@@ -88,10 +93,12 @@ SGP_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *optio
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!stateOut || (numOptions && (!options || !optionValues)))
+    }
+    if (!stateOut || (numOptions && (!options || !optionValues))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     link = calloc(1, sizeof(*link));
     if (!link || !sgp_object_add(link, SGP_LINK, link_destroy)) {
         free(link);
@@ -107,10 +114,12 @@ static CUresult enter_link(CUlinkState state)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(state, SGP_LINK))
+    }
+    if (!sgp_object_is(state, SGP_LINK)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     sgp_object_hold(state);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -144,12 +153,14 @@ static CUresult append_input(struct sgp_image_set *set, CUjitInputType type, con
     char *copy = size < FGV_IMAGE_MAX_BYTES ? calloc(1, size + 1) : NULL;
     CUresult result;
 
-    if (!copy)
+    if (!copy) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     memcpy(copy, data, size);
     result = fgv_image_measure(copy, size + 1, &bytes, &kind);
-    if (!result)
+    if (!result) {
         result = kind == wanted ? sgp_set_append(set, copy, bytes) : CUDA_ERROR_INVALID_IMAGE;
+    }
     free(copy);
     return result;
 }
@@ -161,18 +172,23 @@ static CUresult link_add(struct CUlinkState_st *link, CUjitInputType type, const
     struct sgp_image_set longer = {0};
     CUresult result = CUDA_SUCCESS;
 
-    if (link->inputs.bytes)
+    if (link->inputs.bytes) {
         result = sgp_set_append(&longer, link->inputs.start, link->inputs.bytes);
-    if (!result)
+    }
+    if (!result) {
         result = append_input(&longer, type, data, size);
-    if (result == CUDA_ERROR_INVALID_IMAGE)
+    }
+    if (result == CUDA_ERROR_INVALID_IMAGE) {
         snprintf(error_text, sizeof(error_text), "'%s' is not what its type says", name);
-    if (!result)
+    }
+    if (!result) {
         result = sgp_link_check(&longer, error_text, sizeof(error_text));
+    }
     link_log(link, error_text);
     free(result ? longer.start : link->inputs.start);
-    if (!result)
+    if (!result) {
         link->inputs = longer;
+    }
     link->is_spoiled |= result == CUDA_ERROR_INVALID_SOURCE;
     return result;
 }
@@ -182,15 +198,17 @@ SGP_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, voi
 {
     CUresult result = enter_link(state);
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (!data || !size || (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES || state->text ||
-        (numOptions && (!options || !optionValues)))
+        (numOptions && (!options || !optionValues))) {
         result = CUDA_ERROR_INVALID_VALUE;
-    else if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
+    } else if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY) {
         result = refuse(state, type, name ? name : "");
-    else
+    } else {
         result = link_add(state, type, data, size, name ? name : "");
+    }
     return leave_link(state, result);
 }
 
@@ -201,11 +219,13 @@ SGP_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, con
     void *data;
     CUresult result;
 
-    if (!path)
+    if (!path) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = sgp_file_read(path, &data, &bytes);
-    if (!result)
+    if (!result) {
         result = cuLinkAddData_v2(state, type, data, bytes, path, numOptions, options, optionValues);
+    }
     free(data);
     return result;
 }
@@ -217,14 +237,16 @@ static CUresult link_complete(struct CUlinkState_st *link, void **text)
     struct sgp_compiled compiled;
     CUresult result = CUDA_SUCCESS;
 
-    if (link->is_spoiled)
+    if (link->is_spoiled) {
         result = CUDA_ERROR_INVALID_SOURCE;
-    else if (link->inputs.bytes)
+    } else if (link->inputs.bytes) {
         result = sgp_link(&link->inputs, text, error_text, sizeof(error_text));
-    else if (!(*text = strdup(empty_module)))
+    } else if (!(*text = strdup(empty_module))) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!result)
+    }
+    if (!result) {
         result = sgp_compile(*text, strlen(*text) + 1, &compiled, error_text, sizeof(error_text));
+    }
     link_log(link, error_text);
     return result;
 }
@@ -234,18 +256,21 @@ SGP_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
     void *text = NULL;
     CUresult result = enter_link(state);
 
-    if (result)
+    if (result) {
         return result;
-    if (!cubinOut)
+    }
+    if (!cubinOut) {
         return leave_link(state, CUDA_ERROR_INVALID_VALUE);
+    }
     result = state->text ? CUDA_ERROR_INVALID_HANDLE : link_complete(state, &text);
     if (result) {
         free(text);
         return leave_link(state, result);
     }
     state->text = *cubinOut = text;
-    if (sizeOut)
+    if (sizeOut) {
         *sizeOut = strlen(text) + 1;
+    }
     return leave_link(state, CUDA_SUCCESS);
 }
 
@@ -253,10 +278,12 @@ SGP_EXPORT CUresult cuLinkDestroy(CUlinkState state)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!sgp_object_is(state, SGP_LINK))
+    }
+    if (!sgp_object_is(state, SGP_LINK)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     sgp_object_remove(state);
     sgp_object_release(state);
     return sgp_leave(CUDA_SUCCESS);

@@ -14,10 +14,12 @@ SGP_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsign
     void *address = NULL;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    }
+    if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_MANAGED, &address);
     if (!result) {
         sgp_memory_find((uintptr_t)address)->flags = flags;
@@ -44,10 +46,12 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise what, CUm
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!is_managed(address, bytes))
+    }
+    if (!is_managed(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(fgv_advice_set(&advice, address, bytes, what, location, sgp_driver.nr_devices));
 }
 
@@ -67,10 +71,12 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(handle, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!is_managed(address, bytes))
+    }
+    if (!is_managed(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(fgv_advice_prefetched(&advice, address, bytes, location, sgp_driver.nr_devices));
 }
 
@@ -91,10 +97,12 @@ SGP_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_ra
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!is_managed(devPtr, count))
+    }
+    if (!is_managed(devPtr, count)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(fgv_advice_get(&advice, devPtr, count, attribute, data, dataSize));
 }
 
@@ -103,8 +111,9 @@ SGP_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUme
 {
     CUresult result = data && dataSizes && attributes && numAttributes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
-    for (size_t i = 0; i < numAttributes && !result; i++)
+    for (size_t i = 0; i < numAttributes && !result; i++) {
         result = cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count);
+    }
     return result;
 }
 
@@ -116,14 +125,16 @@ SGP_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, s
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     allocation = sgp_memory_find(dptr);
     if (!allocation || allocation->kind != SGP_MEMORY_MANAGED || allocation->start != dptr ||
         (length && length != allocation->bytes) ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE) ||
-        (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy))
+        (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -132,8 +143,9 @@ static CUresult place_of(size_t i, const CUmemLocation *places, const size_t *fi
 {
     size_t which = 0;
 
-    while (which + 1 < nr && firsts[which + 1] <= i)
+    while (which + 1 < nr && firsts[which + 1] <= i) {
         which++;
+    }
     *place = places[which];
     return firsts[0] == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -146,12 +158,14 @@ SGP_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, s
     CUmemLocation place;
 
     if (!dptrs || !sizes || !count || !prefetchLocs || !prefetchLocIdxs || !numPrefetchLocs ||
-        numPrefetchLocs > count || flags)
+        numPrefetchLocs > count || flags) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i < count && !result; i++) {
         result = place_of(i, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, &place);
-        if (!result)
+        if (!result) {
             result = prefetch(dptrs[i], sizes[i], place, hStream);
+        }
     }
     return result;
 }
@@ -164,13 +178,17 @@ SGP_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, si
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!dptrs || !sizes || !count || flags)
+    }
+    if (!dptrs || !sizes || !count || flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < count; i++)
-        if (!is_managed(dptrs[i], sizes[i]))
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!is_managed(dptrs[i], sizes[i])) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -1,6 +1,4 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
-#include "graph.h"
-#include "graph_memory.h"
 #include "memory.h"
 
 #include <string.h>
@@ -8,6 +6,8 @@
 #include <unistd.h>
 
 #include "cuda_api/prototypes.h"
+#include "graph.h"
+#include "graph_memory.h"
 #include "state.h"
 #include "window.h"
 
@@ -23,18 +23,23 @@ SGP_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     void *address = NULL;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    if (!dptr || !bytesize)
+    }
+    if (!dptr || !bytesize) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
-    if (result && sgp_pools_trim(context->device))
+    if (result && sgp_pools_trim(context->device)) {
         result = sgp_memory_new(context, bytesize, SGP_MEMORY_DEVICE, &address);
-    if (!result)
+    }
+    if (!result) {
         *dptr = (CUdeviceptr)(uintptr_t)address;
+    }
     return sgp_leave(result);
 }
 
@@ -44,23 +49,28 @@ SGP_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t
     size_t pitch = (WidthInBytes + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, bytes;
     CUresult result;
 
-    if (!pPitch || !WidthInBytes || !Height || pitch < WidthInBytes || __builtin_mul_overflow(pitch, Height, &bytes))
+    if (!pPitch || !WidthInBytes || !Height || pitch < WidthInBytes || __builtin_mul_overflow(pitch, Height, &bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+    }
+    if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = cuMemAlloc_v2(dptr, bytes);
-    if (!result)
+    if (!result) {
         *pPitch = pitch;
+    }
     return result;
 }
 
 /* What cuMemFree takes, by its first address. */
 static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr address)
 {
-    if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept)
+    if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept) {
         return false;
-    if (allocation->kind == SGP_MEMORY_GRAPH)
+    }
+    if (allocation->kind == SGP_MEMORY_GRAPH) {
         return sgp_graph_memory_is_live(allocation->graph_memory);
+    }
     return allocation->kind == SGP_MEMORY_DEVICE || allocation->kind == SGP_MEMORY_MANAGED ||
            allocation->kind == SGP_MEMORY_POOLED;
 }
@@ -71,8 +81,9 @@ static CUresult enter_owner(uintptr_t address, CUresult not_found)
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (sgp_context_current()) {
         struct CUctx_st *context;
 
@@ -80,8 +91,9 @@ static CUresult enter_owner(uintptr_t address, CUresult not_found)
         return sgp_enter(&context);
     }
     allocation = sgp_memory_find(address);
-    if (address && !allocation)
+    if (address && !allocation) {
         return sgp_leave(not_found);
+    }
     return allocation && allocation->context->error ? sgp_leave(allocation->context->error) : CUDA_SUCCESS;
 }
 
@@ -91,26 +103,31 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     struct sgp_allocation *allocation;
     CUresult result = enter_owner(dptr, CUDA_ERROR_INVALID_VALUE);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    if (!dptr)
+    }
+    if (!dptr) {
         return sgp_leave(CUDA_SUCCESS);
+    }
     allocation = sgp_memory_find(dptr);
-    if (!is_freeable(allocation, dptr))
+    if (!is_freeable(allocation, dptr)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     owner = allocation->context;
     sgp_object_hold(owner);
     sgp_context_drain(owner);           /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
-    if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED)
+    if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED) {
         sgp_pool_free(allocation);
-    else if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_GRAPH)
+    } else if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_GRAPH) {
         sgp_graph_memory_freed(allocation->graph_memory);
-    else if (is_freeable(allocation, dptr))
+    } else if (is_freeable(allocation, dptr)) {
         sgp_memory_delete(allocation);
+    }
     result = owner->error;
     sgp_object_release(owner);
     return sgp_leave(result);
@@ -122,10 +139,12 @@ SGP_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     uint64_t used, capacity;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!free || !total)
+    }
+    if (!free || !total) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     used = sgp_state_used_bytes(context->device->state);
     capacity = context->device->memory_bytes;
     *total = capacity;
@@ -139,15 +158,19 @@ SGP_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, C
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     allocation = sgp_memory_find(dptr);
-    if (!allocation || allocation->is_kept)
+    if (!allocation || allocation->is_kept) {
         return sgp_leave(CUDA_ERROR_NOT_FOUND);
-    if (pbase)
+    }
+    if (pbase) {
         *pbase = allocation->start;
-    if (psize)
+    }
+    if (psize) {
         *psize = allocation->bytes;
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -157,25 +180,30 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
     void *at;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    if (!pp || (Flags & ~(unsigned int)ALL_HOST_FLAGS))
+    }
+    if (!pp || (Flags & ~(unsigned int)ALL_HOST_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     if (!bytesize) {
         *pp = NULL;
         return sgp_leave(CUDA_SUCCESS);
     }
     at = sgp_window_map(bytesize, PROT_READ | PROT_WRITE, 0);
-    if (!at)
+    if (!at) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     result = sgp_memory_add_host(context, at, bytesize, SGP_MEMORY_HOST, Flags | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result)
+    if (result) {
         sgp_window_unmap(at, bytesize);
-    else
+    } else {
         *pp = at;
+    }
     return sgp_leave(result);
 }
 
@@ -190,14 +218,16 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
     struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)p);
     struct CUctx_st *owner;
 
-    if (!allocation || allocation->start != (uintptr_t)p || allocation->kind != kind)
+    if (!allocation || allocation->start != (uintptr_t)p || allocation->kind != kind) {
         return not_found;
+    }
     owner = allocation->context;
     sgp_object_hold(owner);
     sgp_context_drain(owner);
     allocation = sgp_memory_find((uintptr_t)p);
-    if (allocation && allocation->start == (uintptr_t)p && allocation->kind == kind)
+    if (allocation && allocation->start == (uintptr_t)p && allocation->kind == kind) {
         sgp_memory_delete(allocation);
+    }
     sgp_object_release(owner);
     return CUDA_SUCCESS;
 }
@@ -206,11 +236,13 @@ SGP_EXPORT CUresult cuMemFreeHost(void *p)
 {
     CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_INVALID_VALUE);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
 
@@ -227,15 +259,19 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS))
+    }
+    if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (is_pinned(p))
+    }
+    if (is_pinned(p)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(
         sgp_memory_add_host(context, p, bytesize, SGP_MEMORY_REGISTERED, Flags | CU_MEMHOSTREGISTER_DEVICEMAP));
 }
@@ -244,13 +280,16 @@ SGP_EXPORT CUresult cuMemHostUnregister(void *p)
 {
     CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_forbid_unsafe();
-    if (result)
+    if (result) {
         return sgp_leave(result);
-    if (!p || is_pinned(p))
+    }
+    if (!p || is_pinned(p)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(host_delete(p, SGP_MEMORY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 }
 
@@ -264,10 +303,12 @@ SGP_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, un
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pdptr || Flags || !is_host(sgp_memory_find((uintptr_t)p)))
+    }
+    if (!pdptr || Flags || !is_host(sgp_memory_find((uintptr_t)p))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pdptr = (CUdeviceptr)(uintptr_t)p;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -278,11 +319,13 @@ SGP_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     allocation = sgp_memory_find((uintptr_t)p);
-    if (!pFlags || !is_host(allocation))
+    if (!pFlags || !is_host(allocation)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pFlags = allocation->flags;
     return sgp_leave(CUDA_SUCCESS);
 }

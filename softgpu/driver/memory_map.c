@@ -7,13 +7,12 @@
  * Wrong when: a program holds more than some 30,000 allocations: Linux ends a process's mappings at vm.max_map_count,
  * and it sees CUDA_ERROR_OUT_OF_MEMORY.
  */
-#include "memory.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "kernel_abi.h"
+#include "memory.h"
 #include "state.h"
 #include "window.h"
 
@@ -37,15 +36,17 @@ bool sgp_memory_reserve(struct sgp_device *device)
     uint64_t bytes = RESERVATION_BYTES;
     void *at;
 
-    while (bytes < 2 * device->memory_bytes)
+    while (bytes < 2 * device->memory_bytes) {
         bytes *= 2;
+    }
     for (; bytes >= device->memory_bytes; bytes /= 2) {
         uint64_t wanted = FIRST_ADDRESS + (uint64_t)device->ordinal * bytes;
 
         at = mmap((void *)wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
                   -1, 0);
-        if (at == MAP_FAILED)
+        if (at == MAP_FAILED) {
             at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        }
         if (at != MAP_FAILED) {
             sgp_window_add((uintptr_t)at, bytes);
             device->reservation = at;
@@ -64,10 +65,11 @@ static size_t index_of(uintptr_t address)
     while (low < high) {
         size_t middle = (low + high) / 2;
 
-        if (allocations[middle].start + allocations[middle].mapped_bytes <= address)
+        if (allocations[middle].start + allocations[middle].mapped_bytes <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -80,8 +82,9 @@ static struct sgp_allocation *insert(const struct sgp_allocation *allocation)
         size_t grown = max_allocations ? 2 * max_allocations : 64;
         struct sgp_allocation *moved = realloc(allocations, grown * sizeof(*moved));
 
-        if (!moved)
+        if (!moved) {
             return NULL;
+        }
         allocations = moved;
         max_allocations = grown;
     }
@@ -101,12 +104,15 @@ static uint64_t find_gap(const struct sgp_device *device, uint64_t from, uint64_
     for (size_t i = index_of(base + from);; i++) {
         uintptr_t limit = base + to;
 
-        if (i < nr_allocations && allocations[i].start < limit)
+        if (i < nr_allocations && allocations[i].start < limit) {
             limit = allocations[i].start;
-        if (candidate + bytes + SGP_PAGE_BYTES <= limit)
+        }
+        if (candidate + bytes + SGP_PAGE_BYTES <= limit) {
             return candidate;
-        if (i >= nr_allocations || limit == base + to)
+        }
+        if (i >= nr_allocations || limit == base + to) {
             return 0;
+        }
         candidate = round_up(allocations[i].start + allocations[i].mapped_bytes + SGP_PAGE_BYTES, alignment);
     }
 }
@@ -117,10 +123,12 @@ static uint64_t find_place(const struct sgp_device *device, uint64_t bytes)
     uint64_t from = next_offset[device->ordinal];
     uint64_t place = find_gap(device, from, device->reservation_bytes, bytes, alignment);
 
-    if (!place)
+    if (!place) {
         place = find_gap(device, 0, device->reservation_bytes, bytes, alignment);
-    if (place)
+    }
+    if (place) {
         next_offset[device->ordinal] = place + bytes + SGP_PAGE_BYTES - (uintptr_t)device->reservation;
+    }
     return place;
 }
 
@@ -130,8 +138,9 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
     uint64_t mapped = round_up(bytes, SGP_PAGE_BYTES), place;
     struct sgp_allocation allocation;
 
-    if (bytes > device->memory_bytes || !sgp_state_reserve(device->state, mapped, device->memory_bytes))
+    if (bytes > device->memory_bytes || !sgp_state_reserve(device->state, mapped, device->memory_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     place = find_place(device, mapped);
     allocation = (struct sgp_allocation){
         .start = place, .bytes = bytes, .mapped_bytes = mapped, .kind = kind, .context = context};
@@ -146,8 +155,9 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
         sgp_state_give_back(device->state, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (mapped >= HUGE_PAGE_BYTES)
+    if (mapped >= HUGE_PAGE_BYTES) {
         madvise((void *)place, mapped, MADV_HUGEPAGE);
+    }
     *address = (void *)place;
     return CUDA_SUCCESS;
 }
@@ -164,14 +174,17 @@ CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t byt
         .start = (uintptr_t)start, .bytes = bytes, .mapped_bytes = bytes, .kind = kind, .flags = flags};
     size_t i = index_of((uintptr_t)start);
 
-    if (i < nr_allocations && allocations[i].start < (uintptr_t)start + bytes)
+    if (i < nr_allocations && allocations[i].start < (uintptr_t)start + bytes) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
     allocation.context = context;
     allocation.id = sgp_new_id();
-    if (!insert(&allocation))
+    if (!insert(&allocation)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (kind == SGP_MEMORY_REGISTERED)
+    }
+    if (kind == SGP_MEMORY_REGISTERED) {
         sgp_window_add(allocation.start, bytes);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -179,10 +192,12 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
 {
     size_t i = (size_t)(allocation - allocations);
 
-    if (allocation->kind == SGP_MEMORY_POOLED)
+    if (allocation->kind == SGP_MEMORY_POOLED) {
         sgp_pool_deleted(allocation);
-    if (allocation->kind == SGP_MEMORY_MANAGED)
+    }
+    if (allocation->kind == SGP_MEMORY_MANAGED) {
         sgp_managed_deleted(allocation);
+    }
     if (allocation->kind == SGP_MEMORY_HOST) {
         sgp_window_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
     } else if (allocation->kind == SGP_MEMORY_MAPPED) {
@@ -202,9 +217,11 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
 
 void sgp_memory_delete_context(struct CUctx_st *context)
 {
-    for (size_t i = nr_allocations; i-- > 0;)
-        if (allocations[i].context == context)
+    for (size_t i = nr_allocations; i-- > 0;) {
+        if (allocations[i].context == context) {
             sgp_memory_delete(&allocations[i]);
+        }
+    }
 }
 
 struct sgp_allocation *sgp_memory_find(uintptr_t address)
@@ -224,17 +241,21 @@ struct sgp_allocation *sgp_memory_after(uintptr_t address)
 struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocation *allocation, const void *what),
                                          const void *what)
 {
-    for (size_t i = 0; i < nr_allocations; i++)
-        if (visit(&allocations[i], what))
+    for (size_t i = 0; i < nr_allocations; i++) {
+        if (visit(&allocations[i], what)) {
             return &allocations[i];
+        }
+    }
     return NULL;
 }
 
 bool sgp_memory_is_device_address(uintptr_t address)
 {
-    for (int i = 0; i < sgp_driver.nr_devices; i++)
-        if (address - (uintptr_t)sgp_driver.devices[i].reservation < sgp_driver.devices[i].reservation_bytes)
+    for (int i = 0; i < sgp_driver.nr_devices; i++) {
+        if (address - (uintptr_t)sgp_driver.devices[i].reservation < sgp_driver.devices[i].reservation_bytes) {
             return true;
+        }
+    }
     return sgp_address_is_reserved(address);
 }
 
@@ -246,8 +267,9 @@ static bool is_mapped_throughout(uintptr_t address, uint64_t bytes)
     while (allocation && allocation->kind == SGP_MEMORY_MAPPED && allocation->access) {
         uint64_t left = allocation->start + allocation->bytes - address;
 
-        if (bytes <= left)
+        if (bytes <= left) {
             return true;
+        }
         bytes -= left;
         address += left;
         allocation = sgp_memory_find(address);
@@ -260,14 +282,19 @@ bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device)
     const struct sgp_allocation *allocation = sgp_memory_find(address);
 
     /* What nobody allocated or registered may be pageable host memory, which the caller answers for. */
-    if (!allocation)
+    if (!allocation) {
         return !is_device && address && !sgp_memory_is_device_address(address);
-    if (allocation->is_kept)
+    }
+    if (allocation->is_kept) {
         return false;
-    if (allocation->kind == SGP_MEMORY_MAPPED)
+    }
+    if (allocation->kind == SGP_MEMORY_MAPPED) {
         return is_mapped_throughout(address, bytes);
-    if (bytes <= allocation->bytes - (address - allocation->start) && address - allocation->start <= allocation->bytes)
+    }
+    if (bytes <= allocation->bytes - (address - allocation->start) &&
+        address - allocation->start <= allocation->bytes) {
         return true;
+    }
     /* A buffer of the host's may be registered in part. */
     return !is_device && allocation->kind == SGP_MEMORY_REGISTERED;
 }

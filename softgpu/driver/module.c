@@ -20,11 +20,13 @@ static CUresult globals_new(struct CUmod_st *module)
     void *globals = NULL;
     CUresult result;
 
-    if (!code->globals_bytes)
+    if (!code->globals_bytes) {
         return CUDA_SUCCESS;
+    }
     result = sgp_memory_new(module->context, code->globals_bytes, SGP_MEMORY_MODULE, &globals);
-    if (result)
+    if (result) {
         return result;
+    }
     module->globals = globals;
     memcpy(module->globals, code->globals_image, code->globals_bytes);
     for (uint32_t i = 0; i < code->nr_relocations; i++) {
@@ -40,10 +42,12 @@ static void module_destroy(void *object)
     struct CUmod_st *module = object;
     struct sgp_allocation *allocation = module->globals ? sgp_memory_find((uintptr_t)module->globals) : NULL;
 
-    if (allocation && allocation->kind == SGP_MEMORY_MODULE && allocation->start == (uintptr_t)module->globals)
+    if (allocation && allocation->kind == SGP_MEMORY_MODULE && allocation->start == (uintptr_t)module->globals) {
         sgp_memory_delete(allocation);
-    if (module->image)
+    }
+    if (module->image) {
         sgp_image_release(module->image);
+    }
     sgp_object_release(module->context);
     free(module->functions);
     free(module);
@@ -62,13 +66,15 @@ static bool functions_new(struct CUmod_st *module)
     const struct sgp_module *code = module->image->module;
 
     module->functions = calloc(code->nr_kernels + 1, sizeof(*module->functions));
-    if (!module->functions)
+    if (!module->functions) {
         return false;
+    }
     for (uint32_t i = 0; i < code->nr_kernels; i++) {
         struct CUfunc_st *function = &module->functions[i];
 
-        if (!sgp_object_add(function, SGP_FUNCTION, NULL))
+        if (!sgp_object_add(function, SGP_FUNCTION, NULL)) {
             return false;
+        }
         function->module = module;
         function->kernel = &code->kernels[i];
         sgp_function_settings_reset(&function->settings, function->kernel);
@@ -94,24 +100,28 @@ CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struc
     module->next = context->modules;
     context->modules = module;
     result = globals_new(module);
-    if (!result && !functions_new(module))
+    if (!result && !functions_new(module)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result)
+    }
+    if (result) {
         sgp_module_delete(module);
-    else
+    } else {
         *result_module = module;
+    }
     return result;
 }
 
 void sgp_module_delete(struct CUmod_st *module)
 {
-    for (struct CUmod_st **link = &module->context->modules; *link; link = &(*link)->next)
+    for (struct CUmod_st **link = &module->context->modules; *link; link = &(*link)->next) {
         if (*link == module) {
             *link = module->next;
             break;
         }
-    for (uint32_t i = 0; module->functions && i < module->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; module->functions && i < module->image->module->nr_kernels; i++) {
         sgp_object_remove(&module->functions[i]);
+    }
     sgp_object_remove(module);
     sgp_object_release(module);
 }
@@ -126,16 +136,19 @@ static void log_write(unsigned int nr_options, const CUjit_option *options, void
     size_t bytes, length = strlen(text);
 
     for (unsigned int i = 0; options && values && i < nr_options; i++) {
-        if (options[i] == buffer_option)
+        if (options[i] == buffer_option) {
             buffer = values[i];
-        else if (options[i] == size_option)
+        } else if (options[i] == size_option) {
             size = &values[i];
+        }
     }
     bytes = size ? (uint32_t)(uintptr_t)*size : 0;
-    if (buffer && bytes)
+    if (buffer && bytes) {
         snprintf(buffer, bytes, "%s", text);
-    if (size)
+    }
+    if (size) {
         *size = (void *)(uintptr_t)(!buffer || !bytes ? 0 : length < bytes ? length : bytes - 1);
+    }
 }
 
 void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
@@ -146,11 +159,14 @@ void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **va
 
 bool sgp_jit_options_are_ok(unsigned int nr_options, const CUjit_option *options, void *const *values)
 {
-    if (nr_options && (!options || !values))
+    if (nr_options && (!options || !values)) {
         return false;
-    for (unsigned int i = 0; i < nr_options; i++)
-        if ((unsigned int)options[i] >= CU_JIT_NUM_OPTIONS)
+    }
+    for (unsigned int i = 0; i < nr_options; i++) {
+        if ((unsigned int)options[i] >= CU_JIT_NUM_OPTIONS) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -162,15 +178,18 @@ SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsi
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     sgp_unlock();
-    if (!module || !image || !sgp_jit_options_are_ok(numOptions, options, optionValues))
+    if (!module || !image || !sgp_jit_options_are_ok(numOptions, options, optionValues)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = sgp_image_load(image, &code, error_text, sizeof(error_text));
     sgp_jit_log(numOptions, options, optionValues, error_text);
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_enter(&context);
     if (result) {
         sgp_lock();
@@ -201,8 +220,9 @@ CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
     int fd = open(name, O_RDONLY | O_CLOEXEC);
 
     *data = NULL;
-    if (fd < 0)
+    if (fd < 0) {
         return CUDA_ERROR_FILE_NOT_FOUND;
+    }
     if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
         close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY; /* what NVIDIA's driver says of a folder: it seems to have no end */
@@ -216,8 +236,9 @@ CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
         used += got > 0 ? (size_t)got : 0;
     }
     close(fd);
-    if (bytes)
+    if (bytes) {
         *bytes = used;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -226,11 +247,13 @@ SGP_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
     void *data;
     CUresult result;
 
-    if (!module || !fname)
+    if (!module || !fname) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = sgp_file_read(fname, &data, NULL);
-    if (!result)
+    if (!result) {
         result = cuModuleLoadData(module, data);
+    }
     free(data);
     return result;
 }
@@ -239,8 +262,9 @@ static CUresult enter_module(CUmodule handle, struct CUctx_st **context)
 {
     CUresult result = sgp_enter_by(handle, context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(handle, SGP_MODULE) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -249,16 +273,19 @@ SGP_EXPORT CUresult cuModuleUnload(CUmodule hmod)
     struct CUctx_st *context;
     CUresult result = enter_module(hmod, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (hmod->library)
+    }
+    if (hmod->library) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE); /* the library's own: it goes with it */
+    }
     context = hmod->context;
     sgp_object_hold(context);
     sgp_context_drain(context);
     sgp_printf_flush(context);
-    if (sgp_object_is(hmod, SGP_MODULE))
+    if (sgp_object_is(hmod, SGP_MODULE)) {
         sgp_module_delete(hmod);
+    }
     sgp_object_release(context);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -268,15 +295,18 @@ SGP_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
     struct CUctx_st *context;
     CUresult result = enter_module(hmod, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!hfunc || !name || !*name)
+    }
+    if (!hfunc || !name || !*name) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (uint32_t i = 0; i < hmod->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; i < hmod->image->module->nr_kernels; i++) {
         if (!strcmp(hmod->functions[i].kernel->name, name)) {
             *hfunc = &hmod->functions[i];
             return sgp_leave(CUDA_SUCCESS);
         }
+    }
     return sgp_leave(CUDA_ERROR_NOT_FOUND);
 }
 
@@ -284,14 +314,17 @@ CUresult sgp_module_global(const struct CUmod_st *module, const char *name, CUde
 {
     const struct sgp_module *code = module->image->module;
 
-    for (uint32_t i = 0; i < code->nr_globals; i++)
+    for (uint32_t i = 0; i < code->nr_globals; i++) {
         if (!strcmp(code->globals[i].name, name)) {
-            if (address)
+            if (address) {
                 *address = (CUdeviceptr)(uintptr_t)(module->globals + code->globals[i].offset_bytes);
-            if (bytes)
+            }
+            if (bytes) {
                 *bytes = code->globals[i].size_bytes;
+            }
             return CUDA_SUCCESS;
         }
+    }
     return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -300,8 +333,9 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
     struct CUctx_st *context;
     CUresult result = enter_module(hmod, &context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(name && (dptr || bytes) ? sgp_module_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -310,10 +344,12 @@ SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     const char *wanted;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!mode)
+    }
+    if (!mode) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     wanted = getenv("CUDA_MODULE_LOADING");
     *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return sgp_leave(CUDA_SUCCESS);
@@ -324,10 +360,12 @@ SGP_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
     struct CUctx_st *context;
     CUresult result = enter_module(mod, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!count)
+    }
+    if (!count) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *count = mod->image->module->nr_kernels;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -337,11 +375,14 @@ SGP_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned i
     struct CUctx_st *context;
     CUresult result = enter_module(mod, &context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!functions)
+    }
+    if (!functions) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    for (uint32_t i = 0; i < numFunctions && i < mod->image->module->nr_kernels; i++)
+    }
+    for (uint32_t i = 0; i < numFunctions && i < mod->image->module->nr_kernels; i++) {
         functions[i] = &mod->functions[i];
+    }
     return sgp_leave(CUDA_SUCCESS);
 }

@@ -21,8 +21,9 @@ static void insert(struct sgp_object **slots, size_t nr, struct sgp_object *obje
 {
     size_t i = slot_of(object, nr);
 
-    while (slots[i])
+    while (slots[i]) {
         i = (i + 1) & (nr - 1);
+    }
     slots[i] = object;
 }
 
@@ -31,16 +32,21 @@ static bool grow(void)
     size_t nr_live = 0, nr = 256;
     struct sgp_object **slots;
 
-    for (size_t i = 0; i < nr_slots; i++)
+    for (size_t i = 0; i < nr_slots; i++) {
         nr_live += table[i] && table[i] != REMOVED;
-    while (nr < 4 * (nr_live + 1))
+    }
+    while (nr < 4 * (nr_live + 1)) {
         nr *= 2;
+    }
     slots = calloc(nr, sizeof(*slots));
-    if (!slots)
+    if (!slots) {
         return false;
-    for (size_t i = 0; i < nr_slots; i++)
-        if (table[i] && table[i] != REMOVED)
+    }
+    for (size_t i = 0; i < nr_slots; i++) {
+        if (table[i] && table[i] != REMOVED) {
             insert(slots, nr, table[i]);
+        }
+    }
     free(table);
     table = slots;
     nr_slots = nr;
@@ -50,11 +56,14 @@ static bool grow(void)
 
 static struct sgp_object **find(const void *handle)
 {
-    if (!handle || handle == REMOVED || !nr_slots)
+    if (!handle || handle == REMOVED || !nr_slots) {
         return NULL;
-    for (size_t i = slot_of(handle, nr_slots); table[i]; i = (i + 1) & (nr_slots - 1))
-        if (table[i] == handle)
+    }
+    for (size_t i = slot_of(handle, nr_slots); table[i]; i = (i + 1) & (nr_slots - 1)) {
+        if (table[i] == handle) {
             return &table[i];
+        }
+    }
     return NULL;
 }
 
@@ -62,8 +71,9 @@ bool sgp_object_add(void *handle, enum sgp_kind kind, void (*destroy)(void *))
 {
     struct sgp_object *object = handle;
 
-    if (2 * (nr_used + 1) > nr_slots && !grow())
+    if (2 * (nr_used + 1) > nr_slots && !grow()) {
         return false;
+    }
     object->kind = kind;
     object->nr_references = 1;
     object->destroy = destroy;
@@ -83,8 +93,9 @@ void sgp_object_remove(void *handle)
 {
     struct sgp_object **slot = find(handle);
 
-    if (slot)
+    if (slot) {
         *slot = REMOVED;
+    }
 }
 
 void sgp_object_hold(void *handle)
@@ -96,6 +107,7 @@ void sgp_object_release(void *handle)
 {
     struct sgp_object *object = handle;
 
-    if (--object->nr_references == 0 && object->destroy)
+    if (--object->nr_references == 0 && object->destroy) {
         object->destroy(object);
+    }
 }

@@ -26,11 +26,13 @@ int sgp_blocks_per_multiprocessor(const struct sgp_kernel *kernel, uint32_t bloc
     uint64_t shared = kernel->static_shared_bytes + dynamic_shared_bytes + RESERVED_SHARED_BYTES;
     uint32_t nr = least(MAX_BLOCKS, MAX_THREADS / (nr_warps * SGP_WARP_THREADS));
 
-    if (per_warp)
+    if (per_warp) {
         nr = least(nr, NR_REGISTERS / per_warp / nr_warps);
+    }
     shared = (shared + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
-    if (shared > SHARED_BYTES)
+    if (shared > SHARED_BYTES) {
         return 0;
+    }
     nr = least(nr, (uint32_t)(SHARED_BYTES / shared));
     /* The registers are an estimate: a block that can be launched at all fits. */
     return (int)(nr ? nr : 1);
@@ -43,11 +45,13 @@ static CUresult enter_function(CUfunction handle, const struct sgp_kernel **kern
     struct CUfunc_st *function;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_function_resolve(context, handle, &function, settings);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     *kernel = function->kernel;
     return CUDA_SUCCESS;
 }
@@ -64,13 +68,17 @@ SGP_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nu
     struct sgp_function_settings *settings;
     CUresult result = enter_function(func, &kernel, &settings);
 
-    if (result)
+    if (result) {
         return result;
-    if (!numBlocks || blockSize <= 0 || (flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))
+    }
+    if (!numBlocks || blockSize <= 0 || (flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *numBlocks = 0;
-    if ((uint32_t)blockSize <= max_threads_of(kernel) && dynamicSMemSize <= (size_t)settings->max_dynamic_shared_bytes)
+    if ((uint32_t)blockSize <= max_threads_of(kernel) &&
+        dynamicSMemSize <= (size_t)settings->max_dynamic_shared_bytes) {
         *numBlocks = sgp_blocks_per_multiprocessor(kernel, (uint32_t)blockSize, dynamicSMemSize);
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -89,10 +97,12 @@ SGP_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemS
     uint64_t available;
     CUresult result = enter_function(func, &kernel, &settings);
 
-    if (result)
+    if (result) {
         return result;
-    if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0 || (uint32_t)blockSize > max_threads_of(kernel))
+    }
+    if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0 || (uint32_t)blockSize > max_threads_of(kernel)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     available = SHARED_BYTES / (uint32_t)numBlocks / SHARED_UNIT * SHARED_UNIT;
     available = available > RESERVED_SHARED_BYTES + kernel->static_shared_bytes
                     ? available - RESERVED_SHARED_BYTES - kernel->static_shared_bytes
@@ -116,8 +126,9 @@ static CUresult block_question(CUfunction func, int limit, struct block_question
     struct sgp_function_settings *settings;
     CUresult result = enter_function(func, &kernel, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     question->kernel = *kernel;
     question->limit = limit ? least(max_threads_of(kernel), (uint32_t)limit) : max_threads_of(kernel);
     question->max_dynamic_shared_bytes = (size_t)settings->max_dynamic_shared_bytes;
@@ -135,11 +146,13 @@ SGP_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, 
     CUresult result;
 
     if (!minGridSize || !blockSize || blockSizeLimit < 0 ||
-        (flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))
+        (flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     result = block_question(func, blockSizeLimit, &question);
-    if (result)
+    if (result) {
         return result;
+    }
     for (uint32_t threads = (question.limit + 31) / 32 * 32; threads; threads -= SGP_WARP_THREADS) {
         uint32_t block = least(threads, question.limit);
         size_t shared = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize((int)block) : dynamicSMemSize;
@@ -173,8 +186,9 @@ SGP_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunct
     struct sgp_function_settings *settings;
     CUresult result = enter_function(func, &kernel, &settings);
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(clusterSize && config ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -33,8 +33,9 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(CUdeviceptr *)data = ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (is_device_kind(allocation) && allocation->kind != SGP_MEMORY_MANAGED)
+        if (is_device_kind(allocation) && allocation->kind != SGP_MEMORY_MANAGED) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         *(void **)data = (void *)(uintptr_t)ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -116,11 +117,13 @@ SGP_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attrib
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     allocation = find(ptr);
-    if (!data || !allocation)
+    if (!data || !allocation) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return sgp_leave(attribute_of(data, attribute, ptr, allocation));
 }
 
@@ -129,15 +132,18 @@ static CUresult attribute_or_zero(void *data, CUpointer_attribute attribute, CUd
 {
     size_t bytes = attribute_bytes(attribute);
 
-    if (!data || !bytes)
+    if (!data || !bytes) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!allocation && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+    }
+    if (!allocation && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         return CUDA_SUCCESS; /* NVIDIA's driver leaves this one as it was */
+    }
     memset(data, 0, bytes);
-    if (allocation)
+    if (allocation) {
         attribute_of(data, attribute, ptr, allocation); /* what does not apply to this memory stays zero */
-    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+    } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
         *(int *)data = CU_DEVICE_INVALID;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -147,13 +153,16 @@ SGP_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer
     const struct sgp_allocation *allocation;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!numAttributes || !attributes || !data)
+    }
+    if (!numAttributes || !attributes || !data) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     allocation = find(ptr);
-    for (unsigned int i = 0; i < numAttributes && !result; i++)
+    for (unsigned int i = 0; i < numAttributes && !result; i++) {
         result = attribute_or_zero(data[i], attributes[i], ptr, allocation);
+    }
     return sgp_leave(result);
 }
 
@@ -162,11 +171,13 @@ SGP_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute
     struct sgp_allocation *allocation;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     allocation = find(ptr);
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !allocation || !is_device_kind(allocation))
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !allocation || !is_device_kind(allocation)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     /* Copies of this driver are synchronous wherever it would make them so: only the answer changes. */
     allocation->is_sync_memops = *(const unsigned int *)value != 0;
     return sgp_leave(CUDA_SUCCESS);

@@ -48,8 +48,9 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
     struct sgp_allocation *kept;
 
     sgp_object_hold(pool); /* a destroyed one goes with its last memory */
-    while (pool->reserved_bytes > keep_bytes && (kept = sgp_memory_search(is_kept_by, pool)))
+    while (pool->reserved_bytes > keep_bytes && (kept = sgp_memory_search(is_kept_by, pool))) {
         sgp_memory_delete(kept);
+    }
     sgp_object_release(pool);
 }
 
@@ -58,10 +59,12 @@ void sgp_pool_deleted(const struct sgp_allocation *allocation)
     struct CUmemPoolHandle_st *pool = allocation->pool;
 
     pool->reserved_bytes -= allocation->mapped_bytes;
-    if (!allocation->is_kept && !allocation->freed_in)
+    if (!allocation->is_kept && !allocation->freed_in) {
         pool->used_bytes -= allocation->bytes;
-    if (pool != &pool->device->default_pool)
+    }
+    if (pool != &pool->device->default_pool) {
         sgp_object_release(pool);
+    }
 }
 
 /* Nothing uses it any more. */
@@ -100,10 +103,12 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     void *address;
     CUresult result;
 
-    if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes))
+    if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes)) {
         trim(pool, 0);
-    if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes))
+    }
+    if (pool->max_bytes && (bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
     if (result && bytes <= context->device->memory_bytes) {
         sgp_object_hold(context);
@@ -112,12 +117,14 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
         sgp_pools_trim(pool->device);
         result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
     }
-    if (result)
+    if (result) {
         return result;
+    }
     *allocation = sgp_memory_find((uintptr_t)address);
     (*allocation)->pool = pool;
-    if (pool != &pool->device->default_pool)
+    if (pool != &pool->device->default_pool) {
         sgp_object_hold(pool);
+    }
     pool->reserved_bytes += (*allocation)->mapped_bytes;
     return CUDA_SUCCESS;
 }
@@ -137,13 +144,16 @@ static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *po
     } else {
         result = grow(context, pool, bytes, &allocation);
     }
-    if (result)
+    if (result) {
         return result;
+    }
     pool->used_bytes += bytes;
-    if (pool->used_bytes > pool->used_high_bytes)
+    if (pool->used_bytes > pool->used_high_bytes) {
         pool->used_high_bytes = pool->used_bytes;
-    if (pool->reserved_bytes > pool->reserved_high_bytes)
+    }
+    if (pool->reserved_bytes > pool->reserved_high_bytes) {
         pool->reserved_high_bytes = pool->reserved_bytes;
+    }
     *address = allocation->start;
     return CUDA_SUCCESS;
 }
@@ -165,10 +175,12 @@ static CUresult capture_allocation(struct CUctx_st *context, struct CUstream_st 
     struct sgp_work work;
     CUresult result = sgp_work_of_memory(&work, context, stream->capture->graph, &params);
 
-    if (!result)
+    if (!result) {
         result = sgp_capture_work(stream, &work);
-    if (!result)
+    }
+    if (!result) {
         *dptr = params.alloc.dptr;
+    }
     return result;
 }
 
@@ -187,16 +199,19 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(handle, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!dptr || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL)))
+    }
+    if (!dptr || (is_named && !sgp_object_is(pool, SGP_MEMORY_POOL))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     if (!bytes) {
         *dptr = 0;
         return sgp_leave(CUDA_SUCCESS);
     }
-    if (stream->capture)
+    if (stream->capture) {
         return sgp_leave(capture_allocation(context, stream, bytes, dptr));
+    }
     return sgp_leave(allocate(context, is_named ? pool : current_pool(context->device), bytes, dptr));
 }
 
@@ -228,10 +243,11 @@ static void free_finish(struct sgp_command *command)
     struct sgp_allocation *allocation = sgp_memory_find(released->address);
 
     if (allocation && allocation->id == released->id) {
-        if (allocation->kind == SGP_MEMORY_POOLED)
+        if (allocation->kind == SGP_MEMORY_POOLED) {
             give_back(allocation);
-        else
+        } else {
             sgp_memory_delete(allocation);
+        }
     }
     free(command);
 }
@@ -244,25 +260,31 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     struct free_command *command;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (stream->capture)
+    }
+    if (stream->capture) {
         return sgp_leave(capture_free(context, stream, dptr));
+    }
     allocation = sgp_memory_find(dptr);
-    if (allocation && allocation->start == dptr && allocation->kind == SGP_MEMORY_GRAPH)
+    if (allocation && allocation->start == dptr && allocation->kind == SGP_MEMORY_GRAPH) {
         return sgp_leave(sgp_graph_memory_free(allocation->graph_memory, stream));
+    }
     if (!allocation || allocation->start != dptr || allocation->freed_in || allocation->is_kept ||
-        (allocation->kind != SGP_MEMORY_POOLED && allocation->kind != SGP_MEMORY_DEVICE))
+        (allocation->kind != SGP_MEMORY_POOLED && allocation->kind != SGP_MEMORY_DEVICE)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     command = calloc(1, sizeof(*command));
-    if (!command)
+    if (!command) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     *command = (struct free_command){.command = {.run = free_run, .finish = free_finish, .runs_after_error = true},
                                      .address = dptr,
                                      .id = allocation->id};
     allocation->freed_in = stream;
-    if (allocation->kind == SGP_MEMORY_POOLED)
+    if (allocation->kind == SGP_MEMORY_POOLED) {
         allocation->pool->used_bytes -= allocation->bytes;
+    }
     return sgp_leave(sgp_queue_submit(stream, &command->command, NULL));
 }
 
@@ -283,14 +305,18 @@ SGP_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *po
     struct CUmemPoolHandle_st *made;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    }
+    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    }
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
-    if (!is_own_device(&poolProps->location, &device))
+    }
+    if (!is_own_device(&poolProps->location, &device)) {
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
     made = calloc(1, sizeof(*made));
     if (!made || !sgp_object_add(made, SGP_MEMORY_POOL, pool_destroy)) {
         free(made);
@@ -298,8 +324,9 @@ SGP_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *po
     }
     made->device = device;
     made->max_bytes = poolProps->maxSize;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         made->reuse[i] = 1;
+    }
     *pool = made;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -309,8 +336,9 @@ static CUresult enter_pool(CUmemoryPool pool)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_object_is(pool, SGP_MEMORY_POOL) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -319,12 +347,15 @@ SGP_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     CUresult result = enter_pool(pool);
 
-    if (result)
+    if (result) {
         return result;
-    if (pool == &pool->device->default_pool)
+    }
+    if (pool == &pool->device->default_pool) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (pool->device->pool == pool)
+    }
+    if (pool->device->pool == pool) {
         pool->device->pool = NULL;
+    }
     pool->is_destroyed = true;
     trim(pool, 0);
     sgp_object_remove(pool);
@@ -336,8 +367,9 @@ SGP_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     CUresult result = enter_pool(pool);
 
-    if (result)
+    if (result) {
         return result;
+    }
     trim(pool, minBytesToKeep);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -346,10 +378,12 @@ SGP_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute
 {
     CUresult result = enter_pool(pool);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value)
+    }
+    if (!value) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -361,12 +395,14 @@ SGP_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute
         return sgp_leave(CUDA_SUCCESS);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        if (*(cuuint64_t *)value)
+        if (*(cuuint64_t *)value) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        }
+        if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
             pool->used_high_bytes = pool->used_bytes;
-        else
+        } else {
             pool->reserved_high_bytes = pool->reserved_bytes;
+        }
         return sgp_leave(CUDA_SUCCESS);
     default:
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
@@ -377,10 +413,12 @@ SGP_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute
 {
     CUresult result = enter_pool(pool);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value)
+    }
+    if (!value) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -413,15 +451,19 @@ SGP_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc 
     struct sgp_device *device;
     CUresult result = enter_pool(pool);
 
-    if (result)
+    if (result) {
         return result;
-    if (count && !map)
+    }
+    if (count && !map) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     for (size_t i = 0; i < count; i++) {
-        if (!is_own_device(&map[i].location, &device))
+        if (!is_own_device(&map[i].location, &device)) {
             return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-        if (device == pool->device && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        }
+        if (device == pool->device && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
     }
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -431,10 +473,12 @@ SGP_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool me
     struct sgp_device *device;
     CUresult result = enter_pool(memPool);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags || !location || !is_own_device(location, &device))
+    }
+    if (!flags || !location || !is_own_device(location, &device)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return sgp_leave(CUDA_SUCCESS);
 }

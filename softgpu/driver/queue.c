@@ -28,9 +28,11 @@ static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 
 static bool may_run(const struct sgp_command *command)
 {
-    for (uint32_t i = 0; i < command->nr_dependencies; i++)
-        if (command->dependencies[i].stream->nr_completed < command->dependencies[i].sequence)
+    for (uint32_t i = 0; i < command->nr_dependencies; i++) {
+        if (command->dependencies[i].stream->nr_completed < command->dependencies[i].sequence) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -39,13 +41,16 @@ static void complete_head(struct CUstream_st *stream, CUresult result)
     struct sgp_command *command = stream->head;
 
     stream->head = command->next;
-    if (!stream->head)
+    if (!stream->head) {
         stream->tail = NULL;
+    }
     stream->nr_completed = command->sequence;
-    if (result)
+    if (result) {
         sgp_device_fail(stream->context->device, result);
-    for (uint32_t i = 0; i < command->nr_dependencies; i++)
+    }
+    for (uint32_t i = 0; i < command->nr_dependencies; i++) {
         sgp_object_release(command->dependencies[i].stream);
+    }
     free(command->dependencies);
     command->finish(command);
 }
@@ -59,8 +64,9 @@ static void pending_remove(struct CUstream_st *stream)
 {
     struct CUstream_st **link = &sgp_driver.pending;
 
-    while (*link != stream)
+    while (*link != stream) {
         link = &(*link)->next_pending;
+    }
     *link = stream->next_pending;
     stream->is_pending = false;
     sgp_object_release(stream);
@@ -88,8 +94,9 @@ static bool executor_create(void)
     failed = pthread_create(&thread, &attributes, executor_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (!failed)
+    if (!failed) {
         nr_executors++;
+    }
     return !failed;
 }
 
@@ -97,16 +104,19 @@ static void make_ready(struct CUstream_st *stream)
 {
     stream->is_ready = true;
     stream->next_ready = NULL;
-    if (ready_tail)
+    if (ready_tail) {
         ready_tail->next_ready = stream;
-    else
+    } else {
         ready_head = stream;
+    }
     ready_tail = stream;
     nr_ready++;
-    if (nr_ready > nr_idle + nr_returning && nr_executors < MAX_EXECUTORS)
+    if (nr_ready > nr_idle + nr_returning && nr_executors < MAX_EXECUTORS) {
         executor_create();
-    if (nr_ready > nr_returning)
+    }
+    if (nr_ready > nr_returning) {
         pthread_cond_signal(&work);
+    }
 }
 
 /* Completes what needs no thread; returns whether anything completed. A stream that is left with a command that may run
@@ -138,8 +148,9 @@ static void streams_advance(void)
             sgp_object_hold(stream);
             completed |= stream_advance(stream);
             next = stream->next_pending;
-            if (!stream->head && !stream->is_running)
+            if (!stream->head && !stream->is_running) {
                 pending_remove(stream);
+            }
             sgp_object_release(stream);
         }
     } while (completed);
@@ -176,8 +187,9 @@ static void *executor_main(void *unused)
             continue;
         }
         ready_head = stream->next_ready;
-        if (!ready_head)
+        if (!ready_head) {
             ready_tail = NULL;
+        }
         nr_ready--;
         stream->is_ready = false;
         sgp_object_hold(stream);
@@ -200,11 +212,13 @@ CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *strea
 {
     struct sgp_dependency *grown;
 
-    if (stream->nr_completed >= sequence)
+    if (stream->nr_completed >= sequence) {
         return CUDA_SUCCESS;
+    }
     grown = realloc(command->dependencies, (command->nr_dependencies + 1) * sizeof(*grown));
-    if (!grown)
+    if (!grown) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     command->dependencies = grown;
     grown[command->nr_dependencies++] = (struct sgp_dependency){.stream = stream, .sequence = sequence};
     sgp_object_hold(stream);
@@ -216,13 +230,16 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
     struct CUctx_st *context = stream->context;
     CUresult result = CUDA_SUCCESS;
 
-    if (stream != context->legacy)
+    if (stream != context->legacy) {
         return stream->is_blocking ? sgp_queue_depend(command, context->legacy, context->legacy->nr_submitted)
                                    : CUDA_SUCCESS;
+    }
     /* Destroyed streams are no longer in the context's list, their last commands still count: so the pending ones. */
-    for (struct CUstream_st *other = sgp_driver.pending; other && !result; other = other->next_pending)
-        if (other->context == context && other != stream && other->is_blocking)
+    for (struct CUstream_st *other = sgp_driver.pending; other && !result; other = other->next_pending) {
+        if (other->context == context && other != stream && other->is_blocking) {
             result = sgp_queue_depend(command, other, other->nr_submitted);
+        }
+    }
     return result;
 }
 
@@ -230,21 +247,24 @@ static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
 {
     CUresult result = sgp_capture_gate(stream);
 
-    if (!result)
+    if (!result) {
         result = depend_on_legacy_order(stream, command);
+    }
     if (result) {
-        for (uint32_t i = 0; i < command->nr_dependencies; i++)
+        for (uint32_t i = 0; i < command->nr_dependencies; i++) {
             sgp_object_release(command->dependencies[i].stream);
+        }
         free(command->dependencies);
         command->finish(command);
         return result;
     }
     command->sequence = ++stream->nr_submitted;
     command->next = NULL;
-    if (stream->tail)
+    if (stream->tail) {
         stream->tail->next = command;
-    else
+    } else {
         stream->head = command;
+    }
     stream->tail = command;
     if (!stream->is_pending) {
         stream->is_pending = true;
@@ -262,10 +282,12 @@ CUresult sgp_queue_submit(struct CUstream_st *stream, struct sgp_command *comman
     sgp_object_hold(stream);
     result = append(stream, command);
     if (!result) {
-        if (sequence)
+        if (sequence) {
             *sequence = stream->nr_submitted;
-        if (stream_advance(stream))
+        }
+        if (stream_advance(stream)) {
             streams_advance();
+        }
     }
     sgp_object_release(stream);
     return result;
@@ -296,8 +318,9 @@ CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_comman
 void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence)
 {
     sgp_object_hold(stream);
-    while (stream->nr_completed < sequence)
+    while (stream->nr_completed < sequence) {
         sgp_wait();
+    }
     sgp_object_release(stream);
 }
 

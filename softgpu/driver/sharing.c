@@ -6,8 +6,9 @@ static CUresult refuse(bool is_argument_missing)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     return sgp_leave(is_argument_missing ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
 }
 

@@ -32,9 +32,9 @@ static int lock_bytes(int fd, int command, short type, off_t start, off_t length
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     int result;
 
-    do
+    do {
         result = fcntl(fd, command, &lock);
-    while (result < 0 && errno == EINTR);
+    } while (result < 0 && errno == EINTR);
     return result;
 }
 
@@ -60,8 +60,9 @@ static void header_read(const struct sgp_state *state, struct sgp_state_header *
 static void header_write(const struct sgp_state *state, const struct sgp_state_header *header)
 {
     /* A count that cannot be written is lost; nothing rests on it. */
-    if (pwrite(state->fd, header, sizeof(*header), 0) < 0)
+    if (pwrite(state->fd, header, sizeof(*header), 0) < 0) {
         return;
+    }
 }
 
 /*
@@ -78,8 +79,9 @@ static int state_create(const char *path)
         return -1;
     }
     fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
         return -1;
+    }
     if (fchmod(fd, 0666) < 0 || ftruncate(fd, FILE_BYTES) < 0 || (link(temporary, path) < 0 && errno != EEXIST)) {
         unlink(temporary);
         close(fd);
@@ -95,11 +97,13 @@ struct sgp_state *sgp_state_open(const char *path)
     struct sgp_state *state = malloc(sizeof(*state));
     struct stat status;
 
-    if (!state)
+    if (!state) {
         return NULL;
+    }
     *state = (struct sgp_state){.fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), .slot = -1};
-    if (state->fd < 0 && errno == ENOENT)
+    if (state->fd < 0 && errno == ENOENT) {
         state->fd = state_create(path);
+    }
     if (state->fd < 0) {
         free(state);
         return NULL;
@@ -139,28 +143,33 @@ static uint64_t used_by_others(struct sgp_state *state)
     ssize_t got = pread(state->fd, slots, sizeof(slots), SLOTS_OFFSET);
 
     for (int i = 0; i < SGP_STATE_NR_SLOTS && (ssize_t)((size_t)i * sizeof(slots[0])) < got; i++) {
-        if (!slots[i] || i == state->slot)
+        if (!slots[i] || i == state->slot) {
             continue;
-        if (slot_is_alive(state, i))
+        }
+        if (slot_is_alive(state, i)) {
             sum = sum + slots[i] < sum ? UINT64_MAX : sum + slots[i];
-        else if (pwrite(state->fd, &zero, sizeof(zero), slot_offset(i)) < 0)
+        } else if (pwrite(state->fd, &zero, sizeof(zero), slot_offset(i)) < 0) {
             break;
+        }
     }
     return sum;
 }
 
 static bool slot_take(struct sgp_state *state)
 {
-    for (int i = 0; i < SGP_STATE_NR_SLOTS && state->slot < 0; i++)
-        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1) == 0)
+    for (int i = 0; i < SGP_STATE_NR_SLOTS && state->slot < 0; i++) {
+        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, slot_offset(i), 1) == 0) {
             state->slot = i;
+        }
+    }
     return state->slot >= 0;
 }
 
 static void slot_write(const struct sgp_state *state)
 {
-    if (pwrite(state->fd, &state->used_bytes, sizeof(state->used_bytes), slot_offset(state->slot)) < 0)
+    if (pwrite(state->fd, &state->used_bytes, sizeof(state->used_bytes), slot_offset(state->slot)) < 0) {
         return;
+    }
 }
 
 bool sgp_state_reserve(struct sgp_state *state, uint64_t bytes, uint64_t capacity_bytes)
@@ -207,14 +216,17 @@ void sgp_state_begin_kernel(struct sgp_state *state)
     header_read(state, &header);
     ticket = header.next_ticket % NR_TICKETS;
     /* Another process may hold it already when the count was damaged. */
-    for (int tries = 0; tries < 4096; tries++, ticket = (ticket + 1) % NR_TICKETS)
-        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, TICKETS_OFFSET + (off_t)ticket, 1) == 0)
+    for (int tries = 0; tries < 4096; tries++, ticket = (ticket + 1) % NR_TICKETS) {
+        if (lock_bytes(state->fd, F_OFD_SETLK, F_WRLCK, TICKETS_OFFSET + (off_t)ticket, 1) == 0) {
             break;
+        }
+    }
     header.next_ticket = (ticket + 1) % NR_TICKETS;
     header_write(state, &header);
     unlock_counts(state);
-    if (ticket)
+    if (ticket) {
         lock_bytes(state->fd, F_OFD_SETLKW, F_RDLCK, TICKETS_OFFSET, (off_t)ticket);
+    }
     /* Never contended but after damage to the count: one kernel at a time holds even then. */
     lock_bytes(state->fd, F_OFD_SETLKW, F_WRLCK, RUNNING_BYTE, 1);
 }

@@ -7,9 +7,10 @@
  * and pwrite, never mapped: a truncated file would otherwise be a SIGBUS.
  *
  *     bytes of the file      what is there                       what a lock on it means
- *     0 .. 63                struct sgp_state_header             byte 0: the counts are being changed; byte 1: a kernel
- * runs 64 .. 64 + 8 * 1024    bytes used by each process          the first byte of a slot: its process lives 2^32 + n
- * nothing (past the end)              ticket n is waiting or being served
+ *     0 .. 63                struct sgp_state_header             byte 0: the counts are being changed;
+ *                                                                byte 1: a kernel runs
+ *     64 .. 64 + 8 * 1024    bytes used by each process          the first byte of a slot: its process lives
+ *     2^32 + n               nothing (past the end)              ticket n is waiting or being served
  *
  * Turns are first come, first served: a process takes the next ticket, locks its byte and then waits until all bytes
  * below are free.

@@ -26,8 +26,9 @@ struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags,
 {
     struct CUstream_st *stream = calloc(1, sizeof(*stream));
 
-    if (!stream)
+    if (!stream) {
         return NULL;
+    }
     if (!sgp_object_add(stream, SGP_STREAM, stream_destroy)) {
         free(stream);
         return NULL;
@@ -52,8 +53,9 @@ static CUresult per_thread_resolve(struct CUctx_st *context, struct CUstream_st 
     if (own_stream.context_id != context->id) {
         struct CUstream_st *stream = sgp_stream_new(context, CU_STREAM_DEFAULT, 0);
 
-        if (!stream)
+        if (!stream) {
             return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         own_stream = (struct per_thread_stream){.context_id = context->id, .stream = stream};
     }
     *resolved = own_stream.stream;
@@ -66,10 +68,12 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
         *resolved = context->legacy;
         return CUDA_SUCCESS;
     }
-    if (handle == CU_STREAM_PER_THREAD)
+    if (handle == CU_STREAM_PER_THREAD) {
         return per_thread_resolve(context, resolved);
-    if (!sgp_object_is(handle, SGP_STREAM))
+    }
+    if (!sgp_object_is(handle, SGP_STREAM)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     *resolved = handle; /* of another context too: copies, sets and waits may name any stream */
     return handle->context->error;
 }
@@ -78,11 +82,13 @@ CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUs
 {
     CUresult result = sgp_enter_by(handle, context);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_stream_resolve(*context, handle, stream);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     *context = (*stream)->context;
     return CUDA_SUCCESS;
 }
@@ -92,10 +98,12 @@ SGP_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int 
     struct CUctx_st *context;
     CUresult result = sgp_enter(&context);
 
-    if (result)
+    if (result) {
         return result;
-    if (!phStream || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
+    }
+    if (!phStream || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *phStream = sgp_stream_new(context, flags, priority);
     return sgp_leave(*phStream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -110,18 +118,21 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
     struct CUctx_st *context;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy ||
-        (hStream == own_stream.stream && hStream->context->id == own_stream.context_id))
+        (hStream == own_stream.stream && hStream->context->id == own_stream.context_id)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    }
     context = hStream->context;
     sgp_capture_stream_gone(hStream);
-    for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next)
+    for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next) {
         if (*link == hStream) {
             *link = hStream->next;
             break;
         }
+    }
     result = context->error;
     sgp_object_remove(hStream);
     /* What is queued still runs: the queue holds on to the stream until then. */
@@ -138,15 +149,18 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     uint64_t sequence;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_gate(stream);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     sequence = stream->nr_submitted;
     /* The legacy stream stands for all blocking ones: an empty command in it waits for them. */
-    if (stream == context->legacy)
+    if (stream == context->legacy) {
         result = empty_command_submit(stream, &sequence);
+    }
     if (!result) {
         sgp_object_hold(context);
         sgp_queue_wait(stream, sequence);
@@ -164,14 +178,17 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     bool is_idle;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_capture_gate(stream);
-    if (result)
+    if (result) {
         return sgp_leave(result);
+    }
     is_idle = sgp_queue_is_idle(stream);
-    for (struct CUstream_st *other = context->streams; other && stream == context->legacy; other = other->next)
+    for (struct CUstream_st *other = context->streams; other && stream == context->legacy; other = other->next) {
         is_idle = is_idle && (!other->is_blocking || sgp_queue_is_idle(other));
+    }
     return sgp_leave(is_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
@@ -188,8 +205,9 @@ static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *seque
 {
     struct sgp_command *command = calloc(1, sizeof(*command));
 
-    if (!command)
+    if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     command->finish = empty_finish;
     return sgp_queue_submit(stream, command, sequence);
 }
@@ -199,11 +217,13 @@ CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, 
     struct sgp_command *command;
     CUresult result;
 
-    if (other->nr_completed >= sequence)
+    if (other->nr_completed >= sequence) {
         return CUDA_SUCCESS;
+    }
     command = calloc(1, sizeof(*command));
-    if (!command)
+    if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     command->finish = empty_finish;
     result = sgp_queue_depend(command, other, sequence);
     if (result) {
@@ -219,18 +239,24 @@ SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (Flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL)
+    }
+    if (Flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!sgp_object_is(hEvent, SGP_EVENT))
+    }
+    if (!sgp_object_is(hEvent, SGP_EVENT)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL))
+    }
+    if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL)) {
         return sgp_leave(CUDA_ERROR_ILLEGAL_STATE); /* external to a capture */
-    if (stream->capture || hEvent->capture)
+    }
+    if (stream->capture || hEvent->capture) {
         return sgp_leave(sgp_capture_event_wait(stream, hEvent, Flags));
-    if (!hEvent->stream)
+    }
+    if (!hEvent->stream) {
         return sgp_leave(CUDA_SUCCESS);
+    }
     return sgp_leave(sgp_stream_wait(stream, hEvent->stream, hEvent->sequence));
 }
 
@@ -250,10 +276,11 @@ static CUresult host_run(struct sgp_command *command)
     sgp_lock();
     sgp_printf_flush(host->stream->context);
     sgp_unlock();
-    if (host->function)
+    if (host->function) {
         host->function(host->data);
-    else
+    } else {
         host->callback(host->handle, host->stream->context->error, host->data);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -262,8 +289,9 @@ CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn f
 {
     struct host_command *host = calloc(1, sizeof(*host));
 
-    if (!host)
+    if (!host) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *host = (struct host_command){
         .command = {.run = host_run, .finish = empty_finish, .runs_after_error = callback != NULL},
         .function = function,
@@ -281,8 +309,9 @@ static CUresult host_call(CUstream handle, CUhostFn function, CUstreamCallback c
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(handle, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
+    }
     if (stream->capture && function) {
         struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = function, .userData = data}};
 

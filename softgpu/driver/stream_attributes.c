@@ -8,10 +8,12 @@ SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!priority)
+    }
+    if (!priority) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *priority = stream->priority;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -22,10 +24,12 @@ SGP_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!flags)
+    }
+    if (!flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = stream->flags;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -36,10 +40,12 @@ SGP_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!streamId)
+    }
+    if (!streamId) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *streamId = stream->id;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -50,18 +56,21 @@ SGP_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!pctx)
+    }
+    if (!pctx) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pctx = stream->context;
     return sgp_leave(CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    if (!pGreenCtx)
+    if (!pGreenCtx) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pGreenCtx = NULL;
     return cuStreamGetCtx(hStream, pCtx);
 }
@@ -72,10 +81,12 @@ SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!device)
+    }
+    if (!device) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *device = stream->context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -86,10 +97,12 @@ SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, 
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value_out)
+    }
+    if (!value_out) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
         value_out->syncPolicy = stream->sync_policy;
@@ -112,19 +125,23 @@ SGP_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, 
     struct CUstream_st *stream;
     CUresult result = sgp_enter_stream(hStream, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    if (!value)
+    }
+    if (!value) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+        if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
         stream->sync_policy = value->syncPolicy;
         return sgp_leave(CUDA_SUCCESS);
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        if (value->priority > SGP_LEAST_PRIORITY || value->priority < SGP_GREATEST_PRIORITY)
+        if (value->priority > SGP_LEAST_PRIORITY || value->priority < SGP_GREATEST_PRIORITY) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
         stream->priority = value->priority;
         return sgp_leave(CUDA_SUCCESS);
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: /* the device says that it has no such cache:
@@ -141,10 +158,12 @@ SGP_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
     struct CUstream_st *from, *to;
     CUresult result = sgp_enter_stream(src, &context, &from);
 
-    if (result)
+    if (result) {
         return result;
+    }
     result = sgp_stream_resolve(context, dst, &to);
-    if (!result)
+    if (!result) {
         to->sync_policy = from->sync_policy;
+    }
     return sgp_leave(result);
 }

@@ -39,8 +39,9 @@ static bool is_there(uintptr_t address, uint64_t bytes)
 
 static uint64_t load(const CUstreamBatchMemOpParams *one)
 {
-    if (is_64_bit(one->operation))
+    if (is_64_bit(one->operation)) {
         return atomic_load((_Atomic uint64_t *)(uintptr_t)one->waitValue.address);
+    }
     return atomic_load((_Atomic uint32_t *)(uintptr_t)one->waitValue.address);
 }
 
@@ -69,8 +70,9 @@ static enum outcome look(const struct CUctx_st *context, const CUstreamBatchMemO
     enum outcome outcome = IS_GONE;
 
     sgp_lock();
-    if (is_there(one->waitValue.address, bytes))
+    if (is_there(one->waitValue.address, bytes)) {
         outcome = is_met(one) || context->is_ending || context->error ? IS_DONE : GOES_ON;
+    }
     sgp_unlock();
     return outcome;
 }
@@ -94,10 +96,11 @@ static CUresult write_value(const CUstreamBatchMemOpParams *one, uint64_t bytes)
 
     sgp_lock();
     is_ok = is_there(one->writeValue.address, bytes);
-    if (is_ok && bytes == 8)
+    if (is_ok && bytes == 8) {
         atomic_store((_Atomic uint64_t *)at, one->writeValue.value64);
-    else if (is_ok)
+    } else if (is_ok) {
         atomic_store((_Atomic uint32_t *)at, (uint32_t)one->writeValue.value64);
+    }
     sgp_unlock();
     return is_ok ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -111,12 +114,13 @@ static CUresult run(struct sgp_command *command)
         const CUstreamBatchMemOpParams *one = &operations->list[i];
         const uint64_t bytes = is_64_bit(one->operation) ? 8 : 4;
 
-        if (one->operation == CU_STREAM_MEM_OP_BARRIER)
+        if (one->operation == CU_STREAM_MEM_OP_BARRIER) {
             atomic_thread_fence(memory_order_seq_cst);
-        else if (is_wait(one->operation))
+        } else if (is_wait(one->operation)) {
             result = wait_for(operations->context, one, bytes);
-        else
+        } else {
             result = write_value(one, bytes);
+        }
     }
     return result;
 }
@@ -134,13 +138,15 @@ static bool is_allowed(const CUstreamBatchMemOpParams *one)
     switch (one->operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        if (one->waitValue.flags > CU_STREAM_WAIT_VALUE_NOR)
+        if (one->waitValue.flags > CU_STREAM_WAIT_VALUE_NOR) {
             return false;
+        }
         break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (one->writeValue.flags != CU_STREAM_WRITE_VALUE_DEFAULT)
+        if (one->writeValue.flags != CU_STREAM_WRITE_VALUE_DEFAULT) {
             return false;
+        }
         break;
     case CU_STREAM_MEM_OP_BARRIER:
         return one->memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
@@ -158,14 +164,18 @@ static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, ui
     struct operations *operations;
     CUresult result = sgp_enter_stream(handle, &context, &stream);
 
-    if (result)
+    if (result) {
         return result;
-    for (uint32_t i = 0; i < nr; i++)
-        if (!is_allowed(&list[i]))
+    }
+    for (uint32_t i = 0; i < nr; i++) {
+        if (!is_allowed(&list[i])) {
             return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
     operations = calloc(1, sizeof(*operations) + nr * sizeof(*list));
-    if (!operations)
+    if (!operations) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     operations->command = (struct sgp_command){.run = run, .finish = finish};
     operations->context = context; /* the queue holds the stream, and that the context */
     operations->nr = nr;
@@ -209,8 +219,9 @@ SGP_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, c
 SGP_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
                                           unsigned int flags)
 {
-    if (!count || count > MAX_OPERATIONS || !paramArray || flags)
+    if (!count || count > MAX_OPERATIONS || !paramArray || flags) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return submit(stream, paramArray, count);
 }
 

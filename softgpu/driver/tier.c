@@ -29,15 +29,17 @@ struct sgp_tier *sgp_tier_new(const char *optimised)
 {
     struct sgp_tier *tier = calloc(1, sizeof(*tier));
 
-    if (tier)
+    if (tier) {
         strcpy(tier->path, optimised);
+    }
     return tier;
 }
 
 void sgp_tier_delete(struct sgp_tier *tier)
 {
-    if (tier)
+    if (tier) {
         sgp_code_close(&tier->code);
+    }
     free(tier);
 }
 
@@ -61,11 +63,14 @@ static bool globals_agree(const struct sgp_module *quick, const struct sgp_modul
 
 static bool modules_agree(const struct sgp_module *quick, const struct sgp_module *optimised)
 {
-    if (quick->nr_kernels != optimised->nr_kernels || !globals_agree(quick, optimised))
+    if (quick->nr_kernels != optimised->nr_kernels || !globals_agree(quick, optimised)) {
         return false;
-    for (uint32_t i = 0; i < quick->nr_kernels; i++)
-        if (!kernels_agree(&quick->kernels[i], &optimised->kernels[i]))
+    }
+    for (uint32_t i = 0; i < quick->nr_kernels; i++) {
+        if (!kernels_agree(&quick->kernels[i], &optimised->kernels[i])) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -76,8 +81,9 @@ static void look(struct sgp_tier *tier, const struct sgp_module *quick)
         atomic_store(&tier->look_ns, sgp_now_ns() + LOOK_NS);
         return;
     }
-    if (sgp_code_open(tier->path, &tier->code))
+    if (sgp_code_open(tier->path, &tier->code)) {
         return;
+    }
     if (!modules_agree(quick, tier->code.module)) {
         sgp_log("compile", "%s is not what was compiled quickly", tier->path);
         return;
@@ -94,8 +100,9 @@ const struct sgp_kernel *sgp_tier_kernel(struct sgp_image *image, const struct s
     if (tier && !optimised) {
         uint64_t look_ns = atomic_load(&tier->look_ns);
 
-        if (sgp_now_ns() >= look_ns && atomic_compare_exchange_strong(&tier->look_ns, &look_ns, NEVER))
+        if (sgp_now_ns() >= look_ns && atomic_compare_exchange_strong(&tier->look_ns, &look_ns, NEVER)) {
             look(tier, image->module);
+        }
         optimised = atomic_load(&tier->module);
     }
     return optimised ? &optimised->kernels[kernel - image->module->kernels] : kernel;

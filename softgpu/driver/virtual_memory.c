@@ -35,9 +35,12 @@ static struct reservation *reservations;
 
 static struct reservation *reservation_of(uintptr_t address, uint64_t bytes)
 {
-    for (struct reservation *one = reservations; one; one = one->next)
-        if (address >= one->start && address - one->start < one->bytes && bytes <= one->bytes - (address - one->start))
+    for (struct reservation *one = reservations; one; one = one->next) {
+        if (address >= one->start && address - one->start < one->bytes &&
+            bytes <= one->bytes - (address - one->start)) {
             return one;
+        }
+    }
     return NULL;
 }
 
@@ -62,15 +65,18 @@ static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
             sgp_window_add(wanted, bytes);
             return at;
         }
-        if (at != MAP_FAILED)
+        if (at != MAP_FAILED) {
             munmap(at, bytes);
+        }
     }
     at = sgp_window_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
-    if (!at)
+    if (!at) {
         return NULL;
+    }
     start = (uint8_t *)(((uintptr_t)at + alignment - 1) / alignment * alignment);
-    if (start > at)
+    if (start > at) {
         munmap(at, (size_t)(start - at));
+    }
     munmap(start + bytes, alignment - (size_t)(start - at));
     return start;
 }
@@ -81,15 +87,19 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
     struct reservation *made;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!ptr || !size || !is_whole(size) || flags || (alignment & (alignment - 1)))
+    }
+    if (!ptr || !size || !is_whole(size) || flags || (alignment & (alignment - 1))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (alignment < GRANULARITY_BYTES)
+    }
+    if (alignment < GRANULARITY_BYTES) {
         alignment = GRANULARITY_BYTES;
+    }
     made = size <= MAX_ADDRESS_BYTES && alignment <= MAX_ADDRESS_BYTES ? calloc(1, sizeof(*made)) : NULL;
-    if (!made)
+    if (!made) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     made->start = (uintptr_t)reserve(addr, size, alignment);
     if (!made->start) {
         free(made);
@@ -108,14 +118,17 @@ SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     const struct sgp_allocation *after;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    while (*link && ((*link)->start != ptr || (*link)->bytes != size))
+    }
+    while (*link && ((*link)->start != ptr || (*link)->bytes != size)) {
         link = &(*link)->next;
+    }
     found = *link;
     after = found ? sgp_memory_after(ptr) : NULL;
-    if (!found || (after && after->start < ptr + size))
+    if (!found || (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* none, or something is mapped there */
+    }
     *link = found->next;
     sgp_window_unmap((void *)found->start, found->bytes);
     free(found);
@@ -133,10 +146,12 @@ static void physical_destroy(void *object)
 
 static CUresult check_properties(const CUmemAllocationProp *prop, struct sgp_device **device)
 {
-    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    }
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     *device = sgp_device_find(prop->location.id);
     return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -145,8 +160,9 @@ static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t byt
 {
     struct sgp_physical *physical = calloc(1, sizeof(*physical));
 
-    if (!physical)
+    if (!physical) {
         return NULL;
+    }
     physical->file = memfd_create("softgpu", MFD_CLOEXEC);
     if (physical->file >= 0 && ftruncate(physical->file, (off_t)bytes) == 0 &&
         sgp_object_add(physical, SGP_PHYSICAL, physical_destroy)) {
@@ -155,8 +171,9 @@ static struct sgp_physical *physical_new(struct sgp_device *device, uint64_t byt
         physical->nr_retained = 1;
         return physical;
     }
-    if (physical->file >= 0)
+    if (physical->file >= 0) {
         close(physical->file);
+    }
     free(physical);
     return NULL;
 }
@@ -169,18 +186,23 @@ SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t siz
     struct sgp_physical *physical;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!handle || !size || !is_whole(size) || flags)
+    }
+    if (!handle || !size || !is_whole(size) || flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = check_properties(prop, &device);
-    if (!result && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+    if (!result && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
         result = CUDA_ERROR_NOT_SUPPORTED;
-    if (result)
+    }
+    if (result) {
         return sgp_leave(result);
+    }
     if (!sgp_state_reserve(device->state, size, device->memory_bytes) &&
-        (!sgp_pools_trim(device) || !sgp_state_reserve(device->state, size, device->memory_bytes)))
+        (!sgp_pools_trim(device) || !sgp_state_reserve(device->state, size, device->memory_bytes))) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     physical = physical_new(device, size);
     if (!physical) {
         sgp_state_give_back(device->state, size);
@@ -196,18 +218,21 @@ static CUresult enter_physical(CUmemGenericAllocationHandle handle, struct sgp_p
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     *physical = (struct sgp_physical *)(uintptr_t)handle;
-    if (!sgp_object_is(*physical, SGP_PHYSICAL) || !(*physical)->nr_retained)
+    if (!sgp_object_is(*physical, SGP_PHYSICAL) || !(*physical)->nr_retained) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     return CUDA_SUCCESS;
 }
 
 static void drop(struct sgp_physical *physical)
 {
-    if (physical->object.nr_references == 1)
+    if (physical->object.nr_references == 1) {
         sgp_object_remove(physical);
+    }
     sgp_object_release(physical);
 }
 
@@ -221,10 +246,12 @@ SGP_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     struct sgp_physical *physical;
     CUresult result = enter_physical(handle, &physical);
 
-    if (result)
+    if (result) {
         return result;
-    if (--physical->nr_retained == 0)
+    }
+    if (--physical->nr_retained == 0) {
         drop(physical);
+    }
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -236,12 +263,14 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
     const struct sgp_allocation *after;
     CUresult result = enter_physical(handle, &physical);
 
-    if (result)
+    if (result) {
         return result;
+    }
     after = sgp_memory_after(ptr);
     if (!size || !is_whole(ptr) || !is_whole(size) || !is_whole(offset) || flags || offset > physical->bytes ||
-        size > physical->bytes - offset || !reservation_of(ptr, size) || (after && after->start < ptr + size))
+        size > physical->bytes - offset || !reservation_of(ptr, size) || (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     mapping = (struct sgp_allocation){.start = ptr,
                                       .bytes = size,
                                       .mapped_bytes = size,
@@ -250,8 +279,9 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
                                       .id = sgp_new_id(),
                                       .physical = physical,
                                       .physical_offset = offset};
-    if (!sgp_memory_enter(&mapping))
+    if (!sgp_memory_enter(&mapping)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     sgp_object_hold(physical);
     if (mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file, (off_t)offset) == MAP_FAILED) {
         sgp_memory_delete(sgp_memory_find(ptr));
@@ -266,8 +296,9 @@ static bool is_filled(uintptr_t address, uint64_t bytes)
     while (bytes) {
         const struct sgp_allocation *mapping = sgp_memory_find(address);
 
-        if (!mapping || mapping->kind != SGP_MEMORY_MAPPED || mapping->start != address || mapping->bytes > bytes)
+        if (!mapping || mapping->kind != SGP_MEMORY_MAPPED || mapping->start != address || mapping->bytes > bytes) {
             return false;
+        }
         address += mapping->bytes;
         bytes -= mapping->bytes;
     }
@@ -278,10 +309,12 @@ SGP_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!size || !is_filled(ptr, size))
+    }
+    if (!size || !is_filled(ptr, size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     for (uint64_t done = 0, bytes; done < size; done += bytes) {
         struct sgp_allocation *mapping = sgp_memory_find(ptr + done);
 
@@ -296,8 +329,9 @@ static CUresult set_access(uintptr_t address, uint64_t bytes, CUmemAccess_flags 
     const int protection = (access & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : 0) |
                            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0);
 
-    if (mprotect((void *)address, bytes, protection))
+    if (mprotect((void *)address, bytes, protection)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     for (uint64_t done = 0; done < bytes;) {
         struct sgp_allocation *mapping = sgp_memory_find(address + done);
 
@@ -311,18 +345,21 @@ SGP_EXPORT CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAcce
 {
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!size || !desc || !count || !is_filled(ptr, size))
+    }
+    if (!size || !desc || !count || !is_filled(ptr, size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     for (size_t i = 0; i < count && !result; i++) {
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sgp_device_find(desc[i].location.id))
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sgp_device_find(desc[i].location.id)) {
             result = CUDA_ERROR_INVALID_VALUE;
-        else if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
-                 desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        } else if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+                   desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
             result = CUDA_ERROR_INVALID_VALUE;
-        else
+        } else {
             result = set_access(ptr, size, desc[i].flags);
+        }
     }
     return sgp_leave(result);
 }
@@ -339,12 +376,14 @@ SGP_EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocatio
     const struct sgp_allocation *mapping;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     mapping = mapping_at(ptr);
     if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sgp_device_find(location->id) ||
-        !mapping)
+        !mapping) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *flags = mapping->access;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -355,13 +394,16 @@ SGP_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUm
     struct sgp_device *device;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
-    if (!granularity || (unsigned int)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+    }
+    if (!granularity || (unsigned int)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     result = check_properties(prop, &device);
-    if (!result)
+    if (!result) {
         *granularity = GRANULARITY_BYTES;
+    }
     return sgp_leave(result);
 }
 
@@ -371,10 +413,12 @@ SGP_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *
     struct sgp_physical *physical;
     CUresult result = enter_physical(handle, &physical);
 
-    if (result)
+    if (result) {
         return result;
-    if (!prop)
+    }
+    if (!prop) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *prop = physical->properties;
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -384,13 +428,16 @@ SGP_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ha
     const struct sgp_allocation *mapping;
     CUresult result = sgp_enter_driver();
 
-    if (result)
+    if (result) {
         return result;
+    }
     mapping = mapping_at((uintptr_t)addr);
-    if (!handle || !mapping)
+    if (!handle || !mapping) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
-    if (mapping->physical->nr_retained++ == 0)
+    }
+    if (mapping->physical->nr_retained++ == 0) {
         sgp_object_hold(mapping->physical);
+    }
     *handle = (uintptr_t)mapping->physical;
     return sgp_leave(CUDA_SUCCESS);
 }

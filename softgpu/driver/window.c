@@ -29,14 +29,16 @@ static bool is_inside(uintptr_t start, uint64_t bytes)
 
 void sgp_window_add(uintptr_t start, uint64_t bytes)
 {
-    if (!is_inside(start, bytes))
+    if (!is_inside(start, bytes)) {
         __atomic_fetch_add(&nr_outside, 1, __ATOMIC_RELAXED);
+    }
 }
 
 void sgp_window_remove(uintptr_t start, uint64_t bytes)
 {
-    if (!is_inside(start, bytes))
+    if (!is_inside(start, bytes)) {
         __atomic_fetch_sub(&nr_outside, 1, __ATOMIC_RELAXED);
+    }
 }
 
 bool sgp_window_is_closed(void)
@@ -64,12 +66,14 @@ static void *map_inside(uint64_t bytes, int protection, int flags)
         void *wanted = (void *)(uintptr_t)(SGP_WINDOW_ADDRESS + take_place(place_bytes));
         void *at = mmap(wanted, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
 
-        if (at == wanted)
+        if (at == wanted) {
             return at;
-        if (at != MAP_FAILED) /* before Linux 4.17 the flag is unknown, and the address a hint */
+        }
+        if (at != MAP_FAILED) { /* before Linux 4.17 the flag is unknown, and the address a hint */
             munmap(at, bytes);
-        else if (errno != EEXIST)
+        } else if (errno != EEXIST) {
             break;
+        }
     }
     return MAP_FAILED;
 }
@@ -79,12 +83,15 @@ void *sgp_window_map(uint64_t bytes, int protection, int flags)
     void *at = MAP_FAILED;
 
     flags |= MAP_PRIVATE | MAP_ANONYMOUS;
-    if (bytes < END_OFFSET - FIRST_OFFSET)
+    if (bytes < END_OFFSET - FIRST_OFFSET) {
         at = map_inside(bytes, protection, flags);
-    if (at == MAP_FAILED)
+    }
+    if (at == MAP_FAILED) {
         at = mmap(NULL, bytes, protection, flags, -1, 0);
-    if (at == MAP_FAILED)
+    }
+    if (at == MAP_FAILED) {
         return NULL;
+    }
     sgp_window_add((uintptr_t)at, bytes);
     return at;
 }

@@ -19,21 +19,26 @@ static bool parameters_make(struct sgp_work *work)
         free(work->kernel.pointers);
         return false;
     }
-    for (uint32_t i = 0; i < kernel->nr_parameters; i++)
+    for (uint32_t i = 0; i < kernel->nr_parameters; i++) {
         work->kernel.pointers[i] = work->kernel.parameters + kernel->parameters[i].offset_bytes;
+    }
     return true;
 }
 
 static void hold(const struct sgp_work *work)
 {
-    if (work->context)
+    if (work->context) {
         sgp_object_hold(work->context);
-    if (work->type == CU_GRAPH_NODE_TYPE_KERNEL)
+    }
+    if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) {
         sgp_object_hold(work->kernel.launch.module);
-    if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+    }
+    if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
         sgp_object_hold(work->event);
-    if (sgp_is_of_memory(work->type))
+    }
+    if (sgp_is_of_memory(work->type)) {
         sgp_graph_memory_hold(work->memory);
+    }
 }
 
 CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const struct sgp_launch *launch,
@@ -42,12 +47,14 @@ CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const 
     CUresult result;
 
     *work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_KERNEL, .context = context, .kernel = {.launch = *launch}};
-    if (!parameters_make(work))
+    if (!parameters_make(work)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     result = sgp_launch_pack(launch->kernel, parameters, extra, work->kernel.parameters);
     hold(work);
-    if (result)
+    if (result) {
         sgp_work_drop(work);
+    }
     return result;
 }
 
@@ -56,16 +63,19 @@ CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from)
     CUresult result = CUDA_SUCCESS;
 
     *to = *from;
-    if (from->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    if (from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         result = sgp_graph_clone(from->child, &to->child);
-    if (from->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        if (!parameters_make(to))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        else
-            memcpy(to->kernel.parameters, from->kernel.parameters, from->kernel.launch.kernel->parameters_bytes);
     }
-    if (!result)
+    if (from->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        if (!parameters_make(to)) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        } else {
+            memcpy(to->kernel.parameters, from->kernel.parameters, from->kernel.launch.kernel->parameters_bytes);
+        }
+    }
+    if (!result) {
         hold(to);
+    }
     return result;
 }
 
@@ -76,14 +86,18 @@ void sgp_work_drop(struct sgp_work *work)
         free(work->kernel.pointers);
         sgp_object_release(work->kernel.launch.module);
     }
-    if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+    if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
         sgp_object_release(work->event);
-    if (sgp_is_of_memory(work->type) && work->memory)
+    }
+    if (sgp_is_of_memory(work->type) && work->memory) {
         sgp_graph_memory_release(work->memory);
-    if (work->type == CU_GRAPH_NODE_TYPE_GRAPH && work->child)
+    }
+    if (work->type == CU_GRAPH_NODE_TYPE_GRAPH && work->child) {
         sgp_graph_delete(work->child);
-    if (work->context)
+    }
+    if (work->context) {
         sgp_object_release(work->context);
+    }
     *work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_EMPTY};
 }
 

@@ -23,8 +23,9 @@ uint32_t parameters[NR_CONTROLS][NR_WORDS];
 
 static void keep(const struct request_control *control)
 {
-    if (nr_controls == NR_CONTROLS)
+    if (nr_controls == NR_CONTROLS) {
         return;
+    }
     const unsigned bytes = control->bytes < sizeof(parameters[0]) ? control->bytes : sizeof(parameters[0]);
     memset(parameters[nr_controls], 0, sizeof(parameters[0]));
     memcpy(parameters[nr_controls], (const void *)(uintptr_t)control->parameters, bytes);

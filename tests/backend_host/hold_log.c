@@ -30,7 +30,8 @@ struct fgv_channels_answer fgv_channels_hold(bool is_held)
     struct fgv_channels_answer answer = {.error = write_down(path, letter) && write_down(own_path, letter) ? 0 : EIO};
     const char *takes_ms = getenv("FAIRGV_HOLD_TAKES_MS");
     usleep(takes_ms ? (useconds_t)atoi(takes_ms) * 1000u : 0);
-    if (refused && strchr(refused, letter))
+    if (refused && strchr(refused, letter)) {
         answer.status = 0x1b;
+    }
     return answer;
 }

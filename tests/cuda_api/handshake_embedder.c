@@ -1,10 +1,10 @@
 /*
  * The smallest library that the handshake can live in: its ops answer from variables that a test sets.
  */
-#include "cuda_api/fatbin.h"
-#include "cuda_api/handshake.h"
 #include "../../cuda_api/handshake/internal.h"
 #include "../../cuda_api/handshake/md2.h"
+#include "cuda_api/fatbin.h"
+#include "cuda_api/handshake.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

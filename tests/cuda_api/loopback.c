@@ -45,9 +45,11 @@ const struct fgv_driver *fgv_worker_driver(struct fgv_worker *any)
 
 static int place(enum fgv_handle_kind kind, uint64_t handle)
 {
-    for (int i = 0; i < 64; i++)
-        if (bound[i].kind == kind && bound[i].handle == handle)
+    for (int i = 0; i < 64; i++) {
+        if (bound[i].kind == kind && bound[i].handle == handle) {
             return i;
+        }
+    }
     return -1;
 }
 
@@ -59,8 +61,9 @@ CUresult fgv_worker_find(struct fgv_worker *any, enum fgv_handle_kind kind, uint
         return CUDA_SUCCESS;
     }
     int i = place(kind, handle);
-    if (i < 0)
+    if (i < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     *native = bound[i].native;
     return CUDA_SUCCESS;
 }
@@ -92,8 +95,9 @@ CUresult fgv_worker_bind(struct fgv_worker *any, enum fgv_handle_kind kind, uint
 CUresult fgv_worker_bind_under(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent)
 {
-    if (place(parent_kind, parent) < 0)
+    if (place(parent_kind, parent) < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     return fgv_worker_bind(any, kind, handle, native);
 }
 
@@ -115,8 +119,9 @@ CUresult loopback_serve(uint16_t number, const void *fixed, void *reply)
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (request_bytes != fgv_call_info(number)->request_bytes || payload_bytes != 0)
+    if (request_bytes != fgv_call_info(number)->request_bytes || payload_bytes != 0) {
         abort();
+    }
     call->error = loopback_allowed;
     call->number = number;
     memset(storage, 0xa5, sizeof storage);
@@ -130,16 +135,18 @@ void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t r
 
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 {
-    if (reply_bytes != fgv_call_info(call->number)->reply_bytes)
+    if (reply_bytes != fgv_call_info(call->number)->reply_bytes) {
         abort();
+    }
     loopback_requests++;
     return loopback_serve(call->number, storage, reply);
 }
 
 CUresult fgv_call_post(struct fgv_call *call)
 {
-    if (fgv_call_info(call->number)->answer != FGV_ANSWER_ASYNC)
+    if (fgv_call_info(call->number)->answer != FGV_ANSWER_ASYNC) {
         abort();
+    }
     loopback_posts++;
     return fgv_call_wait(call, NULL, 0);
 }
@@ -164,8 +171,9 @@ CUresult fgv_handle_check(enum fgv_handle_kind kind, uint64_t handle)
 
 void fgv_handle_drop(enum fgv_handle_kind kind, uint64_t handle)
 {
-    if (fgv_handle_check(kind, handle) != CUDA_SUCCESS)
+    if (fgv_handle_check(kind, handle) != CUDA_SUCCESS) {
         abort();
+    }
     loopback_handles--;
 }
 

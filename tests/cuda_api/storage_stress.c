@@ -40,8 +40,9 @@ static void destroyed(CUcontext context, void *key, void *value)
 
 static void check(int is_right, const char *what)
 {
-    if (is_right)
+    if (is_right) {
         return;
+    }
     fprintf(stderr, "storage_stress: %s\n", what);
     abort();
 }
@@ -67,8 +68,9 @@ static void *thread_run(void *argument)
             const char *key = &keys[(self + i) % NR_THREADS][(round * 7 + i) % NR_KEYS];
             CUresult result = fgv_storage_get(&value, context_of(context), (void *)key);
             check(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_HANDLE, "get");
-            if (result == CUDA_SUCCESS)
+            if (result == CUDA_SUCCESS) {
                 check(((uintptr_t)value ^ (uintptr_t)value_of(context, key, 0)) >> 32 == 0, "another key's value");
+            }
         }
         if (round % 3 == 0) {
             check(fgv_storage_delete(context_of(context), own) == CUDA_SUCCESS, "delete");
@@ -94,17 +96,22 @@ int main(int argc, char **argv)
     fgv_handshake_set_ops(&ops);
     alarm(240);
     pthread_t threads[NR_THREADS];
-    for (size_t i = 0; i < NR_THREADS; i++)
+    for (size_t i = 0; i < NR_THREADS; i++) {
         check(pthread_create(&threads[i], NULL, thread_run, (void *)(uintptr_t)i) == 0, "pthread_create");
-    for (size_t i = 0; i < NR_THREADS; i++)
+    }
+    for (size_t i = 0; i < NR_THREADS; i++) {
         pthread_join(threads[i], NULL);
+    }
     size_t nr_left = 0;
     void *value;
-    for (size_t context = 0; context < NR_CONTEXTS; context++)
-        for (size_t key = 0; key < sizeof(keys); key++)
+    for (size_t context = 0; context < NR_CONTEXTS; context++) {
+        for (size_t key = 0; key < sizeof(keys); key++) {
             nr_left += fgv_storage_get(&value, context_of(context), &keys[0][0] + key) == CUDA_SUCCESS;
-    for (size_t context = 0; context < NR_CONTEXTS; context++)
+        }
+    }
+    for (size_t context = 0; context < NR_CONTEXTS; context++) {
         fgv_handshake_context_destroyed(context_of(context));
+    }
     check(nr_left > 0 && nr_destroyed == nr_left, "each value left is destroyed once");
     printf("PASS\n");
     return 0;

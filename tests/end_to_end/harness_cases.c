@@ -23,21 +23,26 @@ static double prepare(size_t size)
 
 static void device_round(void)
 {
-    for (int i = 0; i < NR; i++)
+    for (int i = 0; i < NR; i++) {
         device[i] = i;
-    if (kind == LAST_DIFFERS)
+    }
+    if (kind == LAST_DIFFERS) {
         device[NR - 1] *= 1.1f;
-    if (kind == IS_NAN)
+    }
+    if (kind == IS_NAN) {
         device[7] = NAN;
-    if (kind == IS_INFINITE)
+    }
+    if (kind == IS_INFINITE) {
         device[7] = INFINITY;
+    }
     device_ints[3] = kind == INTS_DIFFER;
 }
 
 static void loops_round(void)
 {
-    for (int i = 0; i < NR; i++)
+    for (int i = 0; i < NR; i++) {
         loops[i] = kind == IS_INFINITE ? INFINITY : i + 1e-6f;
+    }
 }
 
 static int check(char *why, size_t why_size)

@@ -2,9 +2,8 @@
  * Products by cuBLAS, in single and double precision, of matrices of small whole numbers: every sum is exact, whatever
  * order cuBLAS takes. Checked against plain loops. A guest in a small machine runs it, so sizes are modest.
  */
-#include <cublas_v2.h>
-
 #include <cstdio>
+#include <cublas_v2.h>
 #include <vector>
 
 #include "../programs/check.h"
@@ -36,10 +35,12 @@ template <typename Number> static Number *on_device(const std::vector<Number> &v
 template <typename Number> static bool is_right(cublasHandle_t cublas, const char *name)
 {
     std::vector<Number> left(ROWS * INNER), right(INNER * COLUMNS), product(ROWS * COLUMNS);
-    for (size_t i = 0; i < left.size(); i++)
+    for (size_t i = 0; i < left.size(); i++) {
         left[i] = Number(i * 7 % 11) - 5;
-    for (size_t i = 0; i < right.size(); i++)
+    }
+    for (size_t i = 0; i < right.size(); i++) {
         right[i] = Number(i * 5 % 13) - 6;
+    }
     Number *left_there = on_device(left), *right_there = on_device(right), *product_there = on_device(product);
     cublasStatus_t status = multiply(cublas, left_there, right_there, product_there);
     if (status != CUBLAS_STATUS_SUCCESS) {
@@ -52,8 +53,9 @@ template <typename Number> static bool is_right(cublasHandle_t cublas, const cha
     for (int column = 0; column < COLUMNS; column++) {
         for (int row = 0; row < ROWS; row++) {
             Number wanted = 0;
-            for (int i = 0; i < INNER; i++)
+            for (int i = 0; i < INNER; i++) {
                 wanted += left[i * ROWS + row] * right[column * INNER + i];
+            }
             nr_wrong += product[column * ROWS + row] != wanted;
             sum += (row + 1.0) * product[column * ROWS + row];
         }

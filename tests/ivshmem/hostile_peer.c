@@ -89,8 +89,9 @@ static void write_good_entry(void)
     entry->responses_offset = page_offset(32);
     entry->chunks_offset = page_offset(48);
     entry->arena_offset = page_offset(64);
-    for (uint32_t page = 0; page < 64 + NR_CHUNKS * (CHUNK_BYTES / FGV_PAGE_BYTES); page++)
+    for (uint32_t page = 0; page < 64 + NR_CHUNKS * (CHUNK_BYTES / FGV_PAGE_BYTES); page++) {
         atomic_store_explicit(&region.owners[page], INDEX + 1, memory_order_relaxed);
+    }
 }
 
 static void write_ring(void)
@@ -149,8 +150,9 @@ static void scribble(void)
 
 static void require(bool is_true, const char *what)
 {
-    if (is_true)
+    if (is_true) {
         return;
+    }
     fprintf(stderr, "the host was misled: %s\n", what);
     exit(1);
 }
@@ -175,8 +177,9 @@ static void consume(const struct fgv_client_layout *layout)
         enum fgv_consume_status status = fgv_consumer_peek(&consumer, &record);
         if (status == FGV_CONSUME_EMPTY) {
             nr_empty++;
-            if (fgv_consumer_park_prepare(&consumer))
+            if (fgv_consumer_park_prepare(&consumer)) {
                 fgv_consumer_park_cancel(&consumer);
+            }
             return;
         }
         if (status == FGV_CONSUME_HOSTILE) {
@@ -201,8 +204,9 @@ static void serve_once(uint64_t round)
     struct fgv_client_view view;
     struct fgv_region again;
     for (uint32_t index = 0; index < FGV_NR_CLIENTS + 1; index += index == INDEX ? 61 : 1) {
-        if (!fgv_client_look(&region, index, &view))
+        if (!fgv_client_look(&region, index, &view)) {
             continue;
+        }
         require(memchr(view.program, '\0', sizeof(view.program)) != NULL, "a program name without an end");
     }
     if (fgv_client_read_layout(&region, INDEX, &layout)) {
@@ -225,8 +229,9 @@ static void serve_once(uint64_t round)
     if (round % 64 == 0) {
         struct fgv_heap_census census;
         fgv_heap_count(&region, &census);
-        for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++)
+        for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
             nr_owned += census.nr_owned[i];
+        }
         uint64_t offset = fgv_heap_allocate(&region, 7, 5 * FGV_PAGE_BYTES);
         require(offset == FGV_HEAP_NONE || fgv_region_in_heap(&region, offset, 5 * FGV_PAGE_BYTES),
                 "an allocation outside the heap");
@@ -247,8 +252,9 @@ static void serve_once(uint64_t round)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3)
+    if (argc != 3) {
         return 2;
+    }
     uint64_t nr_rounds = strtoull(argv[1], NULL, 0);
     random_state = strtoull(argv[2], NULL, 0) * 2 + 1;
     const uint64_t bytes = REGION_BYTES + MAPPED_BYTES;
@@ -256,8 +262,9 @@ int main(int argc, char **argv)
     uint8_t *base =
         mmap(place + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (place == MAP_FAILED || base == MAP_FAILED ||
-        !fgv_region_format(base, REGION_BYTES, 0x7ab1e, FGV_WAKE_POLL, "facts", 5, &region))
+        !fgv_region_format(base, REGION_BYTES, 0x7ab1e, FGV_WAKE_POLL, "facts", 5, &region)) {
         return 2;
+    }
     region.window.owners = (_Atomic uint16_t *)(region.base + REGION_BYTES);
     region.window.bytes = WINDOW_BYTES;
     atomic_store(&region.window.mapped_bytes, MAPPED_BYTES);
@@ -266,11 +273,13 @@ int main(int argc, char **argv)
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         random_state = random_state * UINT64_C(0x9e3779b97f4a7c15) | 1;
-        for (;;)
+        for (;;) {
             scribble();
+        }
     }
-    for (uint64_t round = 0; round < nr_rounds; round++)
+    for (uint64_t round = 0; round < nr_rounds; round++) {
         serve_once(round);
+    }
     kill(child, SIGKILL);
     int status;
     waitpid(child, &status, 0);

@@ -57,8 +57,9 @@ static uint64_t seed_of(uint32_t thread, uint64_t sequence)
 static uint32_t nr_words_of(uint64_t seed)
 {
     uint32_t max = (FGV_RECORD_MAX_BYTES - sizeof(struct fgv_record) - sizeof(struct message)) / 8;
-    if (seed % 4096 == 0)
+    if (seed % 4096 == 0) {
         return max;
+    }
     return (uint32_t)((seed >> 20) % (seed % 64 == 0 ? 1024 : 16));
 }
 
@@ -68,13 +69,15 @@ static void *produce(void *argument)
     for (uint64_t sequence = 0; sequence < nr_each; sequence++) {
         uint64_t seed = seed_of(thread, sequence);
         struct message message = {.sequence = sequence, .thread = thread, .nr_words = nr_words_of(seed)};
-        for (uint32_t i = 0; i < nr_threads; i++)
+        for (uint32_t i = 0; i < nr_threads; i++) {
             message.nr_before[i] = atomic_load_explicit(&committed[i].nr, memory_order_acquire);
+        }
         uint64_t position;
         struct fgv_record *record =
             fgv_producer_reserve(&producer, (uint32_t)sizeof(message) + message.nr_words * 8, &position);
-        if (record == NULL)
+        if (!record) {
             abort();
+        }
         record->response = (uint16_t)seed;
         memcpy(fgv_record_payload(record), &message, sizeof(message));
         for (uint32_t i = 0; i < message.nr_words; i++) {
@@ -97,23 +100,28 @@ static void check(const struct fgv_consumed *record, uint64_t *nr_seen)
 {
     struct message message;
     memcpy(&message, record->payload, sizeof(message));
-    if (message.thread >= nr_threads)
+    if (message.thread >= nr_threads) {
         fail("no such thread", &message);
-    if (message.sequence != nr_seen[message.thread])
+    }
+    if (message.sequence != nr_seen[message.thread]) {
         fail("out of its thread's order", &message);
+    }
     uint64_t seed = seed_of(message.thread, message.sequence);
     if (message.nr_words != nr_words_of(seed) || record->payload_bytes != sizeof(message) + message.nr_words * 8 ||
-        record->response != (uint16_t)seed)
+        record->response != (uint16_t)seed) {
         fail("length or response", &message);
+    }
     for (uint32_t i = 0; i < nr_threads; i++) {
-        if (nr_seen[i] < message.nr_before[i])
+        if (nr_seen[i] < message.nr_before[i]) {
             fail("came before something that happened before it", &message);
+        }
     }
     for (uint32_t i = 0; i < message.nr_words; i++) {
         uint64_t word;
         memcpy(&word, record->payload + sizeof(message) + i * 8, 8);
-        if (word != seed + i)
+        if (word != seed + i) {
             fail("content", &message);
+        }
     }
     nr_seen[message.thread]++;
 }
@@ -133,8 +141,9 @@ static void consume(struct fgv_consumer *consumer)
         case FGV_CONSUME_EMPTY:
             /* Soon to bed: parking is what is tested. A lost wake-up would cost ten minutes, which no test run
              * survives. */
-            if (++nr_empty > 20 && fgv_consumer_park_prepare(consumer))
+            if (++nr_empty > 20 && fgv_consumer_park_prepare(consumer)) {
                 fgv_consumer_park_sleep(consumer, consumer->wake == FGV_WAKE_FUTEX ? UINT64_C(600000000000) : 20000);
+            }
             break;
         default:
             fprintf(stderr, "hostile record\n");
@@ -147,27 +156,32 @@ static void run_producers(bool is_joining)
 {
     pthread_t threads[MAX_THREADS];
     for (uint32_t i = 0; i < nr_threads; i++) {
-        if (pthread_create(&threads[i], NULL, produce, (void *)(uintptr_t)i) != 0)
+        if (pthread_create(&threads[i], NULL, produce, (void *)(uintptr_t)i) != 0) {
             abort();
-        if (!is_joining)
+        }
+        if (!is_joining) {
             pthread_detach(threads[i]);
+        }
     }
-    for (uint32_t i = 0; is_joining && i < nr_threads; i++)
+    for (uint32_t i = 0; is_joining && i < nr_threads; i++) {
         pthread_join(threads[i], NULL);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 6)
+    if (argc != 6) {
         return 2;
+    }
     uint32_t wake = strcmp(argv[2], "poll") == 0 ? FGV_WAKE_POLL : FGV_WAKE_FUTEX;
     nr_threads = (uint32_t)strtoul(argv[3], NULL, 0);
     nr_each = strtoull(argv[4], NULL, 0);
     uint64_t start = strtoull(argv[5], NULL, 0);
     size_t bytes = sizeof(struct fgv_ring_control) + RING_BYTES;
     uint8_t *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (ring == MAP_FAILED || nr_threads == 0 || nr_threads > MAX_THREADS)
+    if (ring == MAP_FAILED || nr_threads == 0 || nr_threads > MAX_THREADS) {
         return 2;
+    }
     fgv_producer_init(&producer, ring, RING_BYTES, start, key, wake);
     struct fgv_consumer consumer;
     fgv_consumer_init(&consumer, ring, RING_BYTES, key, wake);
@@ -185,8 +199,9 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
     }
     struct fgv_consumed record;
-    if (fgv_consumer_peek(&consumer, &record) != FGV_CONSUME_EMPTY || status != 0)
+    if (fgv_consumer_peek(&consumer, &record) != FGV_CONSUME_EMPTY || status != 0) {
         return 1;
+    }
     printf("records=%" PRIu64 " bytes=%" PRIu64 " parks=%" PRIu64 "\n", consumer.nr_records, consumer.nr_bytes,
            consumer.nr_parks);
     return 0;

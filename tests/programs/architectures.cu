@@ -25,8 +25,9 @@ constexpr int is_specific = 0;
 __global__ void which(ran *out)
 {
     int sum = 0;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         sum += table[i];
+    }
     *out = {__CUDA_ARCH__, is_specific, sum};
 }
 

@@ -16,8 +16,9 @@ int main()
     int *host, *device;
     CHECK(cudaMallocHost(&host, bytes));
     CHECK(cudaMalloc(&device, bytes));
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         host[i] = i;
+    }
     cudaStream_t stream;
     cudaEvent_t begin, end, unrecorded;
     CHECK(cudaStreamCreate(&stream));
@@ -41,8 +42,9 @@ int main()
     float elapsed_ms = -1.0f;
     CHECK(cudaEventElapsedTime(&elapsed_ms, begin, end));
     int nr_wrong = 0;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         nr_wrong += host[i] != i + 26;
+    }
     cudaError_t untimed = cudaEventElapsedTime(&elapsed_ms, begin, unrecorded);
     std::printf("%d elements, %d wrong, polled: %s, timed: %s, event without timing: %s\n", nr, nr_wrong,
                 nr_polls > 0 ? "yes" : "no", elapsed_ms >= 0.0f ? "yes" : "no", cudaGetErrorName(untimed));

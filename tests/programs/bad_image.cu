@@ -1,7 +1,6 @@
 /* Images that are none, through the driver API. */
-#include <cuda.h>
-
 #include <cstring>
+#include <cuda.h>
 
 #include "check.h"
 
@@ -18,8 +17,9 @@ int main()
     CUcontext context;
     CUmodule module;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
-        cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS || cuCtxSetCurrent(context) != CUDA_SUCCESS) {
         return verdict(false);
+    }
     static char garbage[4096];
     std::memset(garbage, 0xa5, sizeof(garbage) - 1);
     CUresult from_garbage = cuModuleLoadData(&module, garbage);

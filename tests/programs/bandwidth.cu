@@ -21,8 +21,9 @@ static void copy(const char *what, void *to, const void *from, size_t bytes, cud
     CHECK(cudaMemcpy(to, from, bytes, kind));
     CHECK(cudaDeviceSynchronize());
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    if (is_printing_times)
+    if (is_printing_times) {
         std::printf("  %s %.3f GB/s\n", what, bytes / seconds.count() / 1e9);
+    }
 }
 
 static bool round_trip(unsigned char *host, unsigned char *back, size_t bytes)
@@ -30,8 +31,9 @@ static bool round_trip(unsigned char *host, unsigned char *back, size_t bytes)
     unsigned char *device, *second;
     CHECK(cudaMalloc(&device, bytes));
     CHECK(cudaMalloc(&second, bytes));
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         host[i] = pattern(i, bytes);
+    }
     std::memset(back, 0, bytes);
     copy("to device", device, host, bytes, cudaMemcpyHostToDevice);
     copy("on device", second, device, bytes, cudaMemcpyDeviceToDevice);
@@ -39,8 +41,9 @@ static bool round_trip(unsigned char *host, unsigned char *back, size_t bytes)
     copy("to host", back, second, bytes, cudaMemcpyDefault);
     bool is_right = std::memcmp(host, back, bytes) == 0;
     copy("to host", back, device, bytes, cudaMemcpyDeviceToHost);
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         is_right = is_right && back[i] == 0x5a;
+    }
     CHECK(cudaFree(device));
     CHECK(cudaFree(second));
     return is_right;

@@ -4,10 +4,9 @@
  * all of the destination is looked at, what lies around the box too. Then copies of rows of arrays, and what is
  * refused.
  */
-#include <cuda.h>
-
 #include <cstdint>
 #include <cstring>
+#include <cuda.h>
 #include <memory>
 #include <vector>
 
@@ -55,12 +54,15 @@ struct Volume {
     Volume &operator=(const Volume &) = delete;
     ~Volume()
     {
-        if (array)
+        if (array) {
             DRIVER(cuArrayDestroy(array));
-        if (device)
+        }
+        if (device) {
             DRIVER(cuMemFree(device));
-        if (pinned)
+        }
+        if (pinned) {
             DRIVER(cuMemFreeHost(pinned));
+        }
     }
 
     size_t bytes() const { return pitch * rows * depth; }
@@ -70,30 +72,32 @@ struct Volume {
      */
     void write(const std::vector<uint8_t> &from)
     {
-        if (kind == kPageable)
+        if (kind == kPageable) {
             pageable = from;
-        else if (kind == kPinned)
+        } else if (kind == kPinned) {
             std::memcpy(pinned, from.data(), from.size());
-        else if (kind == kDevice)
+        } else if (kind == kDevice) {
             DRIVER(cuMemcpyHtoD(device, from.data(), from.size()));
-        else
+        } else {
             move(const_cast<uint8_t *>(from.data()), true);
+        }
     }
     void read(std::vector<uint8_t> &to)
     {
-        if (kind == kPageable)
+        if (kind == kPageable) {
             to = pageable;
-        else if (kind == kPinned)
+        } else if (kind == kPinned) {
             std::memcpy(to.data(), pinned, to.size());
-        else if (kind == kDevice)
+        } else if (kind == kDevice) {
             DRIVER(cuMemcpyDtoH(to.data(), device, to.size()));
-        else
+        } else {
             move(to.data(), false);
+        }
     }
     /* An array row by row: another way through the same calls. */
     void move(uint8_t *memory, bool to_array)
     {
-        for (size_t z = 0; z < depth; z++)
+        for (size_t z = 0; z < depth; z++) {
             for (size_t y = 0; y < height; y++) {
                 CUDA_MEMCPY3D copy = {};
                 copy.srcMemoryType = to_array ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_ARRAY;
@@ -106,6 +110,7 @@ struct Volume {
                 copy.Height = copy.Depth = 1;
                 DRIVER(cuMemcpy3D(&copy));
             }
+        }
     }
 };
 
@@ -115,10 +120,12 @@ struct Box {
 
 CUmemorytype type_of(const Volume &volume, bool is_unified)
 {
-    if (volume.kind == kArray)
+    if (volume.kind == kArray) {
         return CU_MEMORYTYPE_ARRAY;
-    if (is_unified)
+    }
+    if (is_unified) {
         return CU_MEMORYTYPE_UNIFIED;
+    }
     return volume.kind == kDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
@@ -192,17 +199,23 @@ bool check(Kind to_kind, Kind from_kind, const Box &volume, const Box &box, unsi
     } else {
         DRIVER(is_async ? cuMemcpy3DAsync(&copy, stream) : cuMemcpy3D(&copy));
     }
-    if (is_async)
+    if (is_async) {
         DRIVER(cuStreamSynchronize(stream));
-    for (size_t z = 0; z < box.depth; z++)
-        for (size_t y = 0; y < box.height; y++)
+    }
+    for (size_t z = 0; z < box.depth; z++) {
+        for (size_t y = 0; y < box.height; y++) {
             std::memcpy(&wanted[to.at(to_at[0], to_at[1] + y, to_at[2] + z)],
                         &source[from.at(from_at[0], from_at[1] + y, from_at[2] + z)], box.width);
+        }
+    }
     to.read(found);
-    for (size_t z = 0; z < to.depth; z++)
-        for (size_t y = 0; y < to.height; y++)
-            if (std::memcmp(&found[to.at(0, y, z)], &wanted[to.at(0, y, z)], to.width))
+    for (size_t z = 0; z < to.depth; z++) {
+        for (size_t y = 0; y < to.height; y++) {
+            if (std::memcmp(&found[to.at(0, y, z)], &wanted[to.at(0, y, z)], to.width)) {
                 return false;
+            }
+        }
+    }
     return to_kind == kArray || found == wanted;
 }
 
@@ -223,19 +236,22 @@ bool check_all(CUstream stream)
     };
     bool is_right = true;
     for (const auto &size : sizes) {
-        for (int to = kPageable; to <= kArray; to++)
+        for (int to = kPageable; to <= kArray; to++) {
             for (int from = kPageable; from <= kArray; from++) {
-                if (!size.has_arrays && (to == kArray || from == kArray))
+                if (!size.has_arrays && (to == kArray || from == kArray)) {
                     continue;
+                }
                 const unsigned nr_variants = size.box.width * size.box.height * size.box.depth > 1000000 ? 1 : 4;
-                for (unsigned variant = 0; variant < nr_variants; variant++)
+                for (unsigned variant = 0; variant < nr_variants; variant++) {
                     if (!check(static_cast<Kind>(to), static_cast<Kind>(from), size.volume, size.box,
                                nr_variants == 1 ? (to + from) % 4 : variant, stream)) {
                         std::printf("%s, %s from %s, variant %u: WRONG\n", size.name, kNames[to], kNames[from],
                                     variant);
                         is_right = false;
                     }
+                }
             }
+        }
         std::printf("%s: done\n", size.name);
     }
     return is_right;
@@ -247,8 +263,9 @@ bool check_rows(CUstream stream)
     CUarray one, other;
     CUdeviceptr device;
     std::vector<uint32_t> values(1000), found(1000);
-    for (uint32_t i = 0; i < 1000; i++)
+    for (uint32_t i = 0; i < 1000; i++) {
         values[i] = i * i;
+    }
     DRIVER(cuArrayCreate(&one, &wanted));
     DRIVER(cuArrayCreate(&other, &wanted));
     DRIVER(cuMemAlloc(&device, 4000));

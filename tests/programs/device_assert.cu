@@ -13,8 +13,9 @@ __global__ void check_table(const int *table)
 int main()
 {
     int host[16], *table;
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         host[i] = i;
+    }
     CHECK(cudaMalloc(&table, sizeof(host)));
     CHECK(cudaMemcpy(table, host, sizeof(host), cudaMemcpyHostToDevice));
     check_table<<<dim3(1, 1), dim3(1, 8)>>>(table);

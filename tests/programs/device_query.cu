@@ -7,8 +7,9 @@
 static void print_uuid(const cudaUUID_t &uuid)
 {
     std::printf("  uuid ");
-    for (char byte : uuid.bytes)
+    for (char byte : uuid.bytes) {
         std::printf("%02x", (unsigned char)byte);
+    }
     std::printf("\n");
 }
 

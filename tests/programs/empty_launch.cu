@@ -21,8 +21,9 @@ int main(int argc, char **argv)
     empty<<<1, 1>>>();
     CHECK(cudaDeviceSynchronize());
     auto begin = std::chrono::steady_clock::now();
-    for (int launch = 0; launch < nr_launches; launch++)
+    for (int launch = 0; launch < nr_launches; launch++) {
         empty<<<1, 1>>>();
+    }
     double asynchronous = seconds_since(begin);
     CHECK(cudaGetLastError());
     CHECK(cudaDeviceSynchronize());
@@ -33,8 +34,9 @@ int main(int argc, char **argv)
     }
     double synchronous = seconds_since(begin);
     std::printf("%d launches, asynchronous and synchronous\n", nr_launches);
-    if (is_printing_times)
+    if (is_printing_times) {
         std::printf("asynchronous %.3f us, with synchronize %.3f us\n", asynchronous / nr_launches * 1e6,
                     synchronous / nr_launches * 1e6);
+    }
     return verdict(cudaGetLastError() == cudaSuccess);
 }

@@ -13,8 +13,9 @@ __global__ void apply(float *out)
     int i = threadIdx.x;
     counters[i] += 100;
     out[i] = counters[i] * factors[i % 4];
-    if (i == 0)
+    if (i == 0) {
         indirect[0] = greeting[0];
+    }
 }
 
 int main()

@@ -15,8 +15,9 @@ struct Pair {
 __global__ void linear(int *data, int nr, Pair pair, int offset)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         data[i] = data[i] * pair.factor + offset;
+    }
 }
 
 static const int nr = 1024;
@@ -62,8 +63,9 @@ static bool user_objects(cudaGraph_t graph)
     CHECK(cudaGraphDestroy(copy));
     bool is_kept = nr_destroyed == 0;
     CHECK(cudaGraphExecDestroy(exec));
-    for (int i = 0; i < 10000000 && nr_destroyed == 0; i++)
+    for (int i = 0; i < 10000000 && nr_destroyed == 0; i++) {
         CHECK(cudaStreamSynchronize(stream));
+    }
     std::printf("a user object was kept: %d, then destroyed: %d\n", is_kept, nr_destroyed);
     return is_kept && nr_destroyed == 1;
 }

@@ -7,15 +7,17 @@
 __global__ void scale(int *data, int nr, int factor)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         data[i] *= factor;
+    }
 }
 
 __global__ void add(int *to, const int *from, int nr)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         to[i] += from[i];
+    }
 }
 
 static const int nr = 4096;
@@ -55,8 +57,9 @@ static cudaGraph_t capture(cudaStream_t first, cudaStream_t second, int *a, int 
 static int nr_wrong(const int *result, const int *source, int factor)
 {
     int wrong = 0;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         wrong += result[i] != source[i] * (3 + factor);
+    }
     return wrong;
 }
 
@@ -81,9 +84,11 @@ static void describe(cudaGraph_t graph)
         CHECK(cudaGraphNodeGetType(nodes[i], &type));
         counts[type]++;
     }
-    for (int type = 0; type < 16; type++)
-        if (counts[type])
+    for (int type = 0; type < 16; type++) {
+        if (counts[type]) {
             std::printf(" %d: %d", type, counts[type]);
+        }
+    }
     std::printf("\n");
 }
 
@@ -94,8 +99,9 @@ int main()
     CHECK(cudaMalloc(&b, bytes));
     CHECK(cudaMallocHost(&source, bytes));
     CHECK(cudaMallocHost(&result, bytes));
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         source[i] = i;
+    }
     cudaStream_t first, second;
     CHECK(cudaStreamCreate(&first));
     CHECK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
@@ -107,8 +113,9 @@ int main()
     CHECK(cudaGraphInstantiate(&exec, graph, 0));
     CHECK(cudaGraphUpload(exec, first));
     for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < nr; i++)
+        for (int i = 0; i < nr; i++) {
             source[i] = i * 7 - round;
+        }
         CHECK(cudaGraphLaunch(exec, round % 2 ? second : first));
         CHECK(cudaStreamSynchronize(round % 2 ? second : first));
         wrong += nr_wrong(result, source, 5);
@@ -146,8 +153,9 @@ int main()
     CHECK(cudaGraphLaunch(outer_exec, first));
     CHECK(cudaMemcpyAsync(result, a, bytes, cudaMemcpyDeviceToHost, first));
     CHECK(cudaStreamSynchronize(first));
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         wrong += result[i] != source[i] * (3 + 11) * 2;
+    }
     std::printf("a graph within a graph, %d wrong\n", wrong);
 
     CHECK(cudaGraphExecDestroy(outer_exec));

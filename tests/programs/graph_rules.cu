@@ -16,8 +16,9 @@ static const char *status_of(cudaStream_t of)
 {
     cudaStreamCaptureStatus status;
     cudaError_t error = cudaStreamIsCapturing(of, &status);
-    if (error != cudaSuccess)
+    if (error != cudaSuccess) {
         return cudaGetErrorName(error);
+    }
     return status == cudaStreamCaptureStatusActive        ? "active"
            : status == cudaStreamCaptureStatusInvalidated ? "invalidated"
                                                           : "none";
@@ -28,8 +29,9 @@ template <typename F> static void attempt(const char *what, cudaStreamCaptureMod
 {
     cudaGraph_t graph = nullptr;
     cudaError_t begin = cudaStreamBeginCapture(stream, mode);
-    if (begin != cudaSuccess)
+    if (begin != cudaSuccess) {
         std::printf("%s: begin: %s\n", what, cudaGetErrorName(begin));
+    }
     nothing<<<1, 1, 0, stream>>>();
     cudaError_t error = call();
     const char *status = status_of(stream);
@@ -37,8 +39,9 @@ template <typename F> static void attempt(const char *what, cudaStreamCaptureMod
     std::printf("%s: %s, %s, end: %s, %s\n", what, cudaGetErrorName(error), status, cudaGetErrorName(end),
                 graph ? "a graph" : "no graph");
     std::printf("    then %s and %s\n", status_of(stream), status_of(other));
-    if (graph)
+    if (graph) {
         CHECK(cudaGraphDestroy(graph));
+    }
     cudaGetLastError();
     nr_captures++;
 }
@@ -54,8 +57,9 @@ static cudaError_t allocate()
 {
     int *more = nullptr;
     cudaError_t error = cudaMalloc(&more, 4096);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
         cudaFree(more);
+    }
     return error;
 }
 
@@ -83,8 +87,9 @@ static void end(const char *what)
 {
     cudaGraph_t graph = nullptr;
     std::printf("end %s: %s\n", what, cudaGetErrorName(cudaStreamEndCapture(stream, &graph)));
-    if (graph)
+    if (graph) {
         CHECK(cudaGraphDestroy(graph));
+    }
     cudaGetLastError();
 }
 

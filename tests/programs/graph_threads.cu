@@ -24,8 +24,9 @@ static int check(int *data, cudaStream_t stream, int expected)
     CHECK(cudaMallocHost(&host, nr * sizeof(int)));
     CHECK(cudaMemcpyAsync(host, data, nr * sizeof(int), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         wrong += host[i] != expected;
+    }
     CHECK(cudaFreeHost(host));
     return wrong;
 }
@@ -39,14 +40,17 @@ static void capture(int index, int *data)
     CHECK(cudaMemsetAsync(data, 0, nr * sizeof(int), stream));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     nr_capturing++;
-    while (nr_capturing < nr_threads) /* all of them at once */
+    while (nr_capturing < nr_threads) { /* all of them at once */
         std::this_thread::yield();
-    for (int i = 0; i < nr_nodes; i++)
+    }
+    for (int i = 0; i < nr_nodes; i++) {
         add<<<nr / 256, 256, 0, stream>>>(data, index + 1);
+    }
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiate(&exec, graph, 0));
-    for (int i = 0; i < nr_launches; i++)
+    for (int i = 0; i < nr_launches; i++) {
         CHECK(cudaGraphLaunch(exec, stream));
+    }
     nr_wrong[index] = check(data, stream, nr_launches * nr_nodes * (index + 1));
     CHECK(cudaGraphExecDestroy(exec));
     CHECK(cudaGraphDestroy(graph));
@@ -71,21 +75,26 @@ static void compute(int *data)
 int main()
 {
     std::vector<int *> data(nr_threads + 1);
-    for (int *&each : data)
+    for (int *&each : data) {
         CHECK(cudaMalloc(&each, nr * sizeof(int)));
+    }
     add<<<nr / 256, 256>>>(data[0], 0);
     CHECK(cudaDeviceSynchronize());
     std::vector<std::thread> threads;
-    for (int i = 0; i < nr_threads; i++)
+    for (int i = 0; i < nr_threads; i++) {
         threads.emplace_back(capture, i, data[i]);
+    }
     threads.emplace_back(compute, data[nr_threads]);
-    for (std::thread &thread : threads)
+    for (std::thread &thread : threads) {
         thread.join();
+    }
     int wrong = 0;
-    for (int each : nr_wrong)
+    for (int each : nr_wrong) {
         wrong += each;
+    }
     std::printf("%d threads captured at once, one computed, %d wrong\n", nr_threads, wrong);
-    for (int *each : data)
+    for (int *each : data) {
         CHECK(cudaFree(each));
+    }
     return verdict(wrong == 0);
 }

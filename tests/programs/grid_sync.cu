@@ -16,8 +16,9 @@ __global__ void spread(float *from, float *to)
     cg::grid_group grid = cg::this_grid();
 
     for (int step = 0; step < nr_steps; step++) {
-        for (int i = grid.thread_rank(); i < nr; i += grid.size())
+        for (int i = grid.thread_rank(); i < nr; i += grid.size()) {
             to[i] = i == 0 || i == nr - 1 ? from[i] : 0.25f * from[i - 1] + 0.5f * from[i] + 0.25f * from[i + 1];
+        }
         grid.sync();
         float *swapped = from;
         from = to;
@@ -31,8 +32,9 @@ int main()
     CHECK(cudaDeviceGetAttribute(&nr_multiprocessors, cudaDevAttrMultiProcessorCount, 0));
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&nr_per_multiprocessor, spread, nr_threads, 0));
     std::vector<float> rod(nr), next(nr), got(nr);
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         rod[i] = i % 100 == 50 ? 1000 : 0;
+    }
     float *from, *to;
     CHECK(cudaMalloc(&from, nr * sizeof(float)));
     CHECK(cudaMalloc(&to, nr * sizeof(float)));
@@ -44,12 +46,14 @@ int main()
     CHECK(cudaLaunchCooperativeKernel((void *)spread, nr_blocks, nr_threads, arguments, 0, nullptr));
     CHECK(cudaMemcpy(got.data(), nr_steps % 2 ? to : from, nr * sizeof(float), cudaMemcpyDeviceToHost));
     for (int step = 0; step < nr_steps; step++) {
-        for (int i = 0; i < nr; i++)
+        for (int i = 0; i < nr; i++) {
             next[i] = i == 0 || i == nr - 1 ? rod[i] : 0.25f * rod[i - 1] + 0.5f * rod[i] + 0.25f * rod[i + 1];
+        }
         rod.swap(next);
     }
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         nr_wrong += rod[i] - got[i] > 1e-3f || got[i] - rod[i] > 1e-3f;
+    }
     std::printf("%d steps of %d cells, %d wrong\n", nr_steps, nr, nr_wrong);
     return verdict(nr_wrong == 0);
 }

@@ -7,9 +7,8 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
-#include <vector>
-
 #include <unistd.h>
+#include <vector>
 
 #include "check.h"
 
@@ -38,8 +37,9 @@ static void step(void *argument)
 
 static void wait_for(std::atomic<bool> &flag)
 {
-    while (!flag.load())
+    while (!flag.load()) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
 }
 
 static void wait_function(void *flag)
@@ -147,17 +147,20 @@ static bool takes_callbacks_of_threads()
     static int one = 1;
     std::vector<std::thread> threads;
     nr_called_back = 0;
-    for (int i = 0; i < nr_threads; i++)
+    for (int i = 0; i < nr_threads; i++) {
         threads.emplace_back([] {
             cudaStream_t stream;
             CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-            for (int round = 0; round < nr_rounds; round++)
+            for (int round = 0; round < nr_rounds; round++) {
                 CHECK(cudaStreamAddCallback(stream, called_back, &one, 0));
+            }
             CHECK(cudaStreamSynchronize(stream));
             CHECK(cudaStreamDestroy(stream));
         });
-    for (std::thread &thread : threads)
+    }
+    for (std::thread &thread : threads) {
         thread.join();
+    }
     return nr_called_back == nr_threads * nr_rounds && last_status == cudaSuccess;
 }
 
@@ -165,8 +168,9 @@ static std::atomic<bool> has_returned{false};
 
 static void wait_for_file(void *path)
 {
-    while (access(static_cast<const char *>(path), F_OK) != 0)
+    while (access(static_cast<const char *>(path), F_OK) != 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     has_returned = true;
 }
 
@@ -178,8 +182,9 @@ static int be_held(char *path)
     CHECK(cudaMemset(values, 0, sizeof(int)));
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaLaunchHostFunc(nullptr, wait_for_file, path));
-    for (int i = 0; i < nr_rounds; i++)
+    for (int i = 0; i < nr_rounds; i++) {
         add<<<1, 1>>>(values, i);
+    }
     cudaStreamQuery(nullptr);
     std::printf("held\n");
     std::fflush(stdout);
@@ -213,8 +218,9 @@ static int fail_before_functions()
     CHECK(cudaLaunchHostFunc(stream, set_function, &is_called));
     may_go.store(true);
     cudaError_t error = cudaStreamSynchronize(stream);
-    while (nr_called_back == 0)
+    while (nr_called_back == 0) {
         std::this_thread::yield();
+    }
     std::printf("%s, callback %s, function %s\n", cudaGetErrorName(error),
                 cudaGetErrorName(static_cast<cudaError_t>(last_status.load())), is_called ? "called" : "not called");
     return 0;
@@ -223,12 +229,15 @@ static int fail_before_functions()
 int main(int argc, char **argv)
 {
     CHECK(cudaFree(nullptr));
-    if (argc > 1 && std::strcmp(argv[1], "forever") == 0)
+    if (argc > 1 && std::strcmp(argv[1], "forever") == 0) {
         return end_with_one_running();
-    if (argc > 1 && std::strcmp(argv[1], "fault") == 0)
+    }
+    if (argc > 1 && std::strcmp(argv[1], "fault") == 0) {
         return fail_before_functions();
-    if (argc > 2 && std::strcmp(argv[1], "held") == 0)
+    }
+    if (argc > 2 && std::strcmp(argv[1], "held") == 0) {
         return be_held(argv[2]);
+    }
     bool in_order = keeps_order(), beside = blocks_nobody_else();
     bool legacy = keeps_legacy_order(), of_threads = takes_callbacks_of_threads();
     std::printf("order %d, beside others %d, default stream %d, callbacks of threads %d\n", in_order, beside, legacy,

@@ -2,9 +2,8 @@
 // or no PTX, and a file.
 #include <cstdio>
 #include <cstring>
-#include <unistd.h>
-
 #include <cuda.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -72,8 +71,9 @@ static bool runs(void *image)
     unsigned value = 0;
     void *arguments[] = {&out};
     if (cuModuleLoadData(&module, image) || cuModuleGetFunction(&function, module, "k") || cuMemAlloc(&out, 4) ||
-        cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr) || cuMemcpyDtoH(&value, out, 4))
+        cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr) || cuMemcpyDtoH(&value, out, 4)) {
         return false;
+    }
     printf("kernel wrote %u\n", value);
     return value == 3 * 5 + 1000 + 100 + 7;
 }

@@ -17,11 +17,13 @@ __global__ void mix(int *out)
     out[i] = scales[i % 4] * own(i) + chosen(i);
     atomicAdd(&total, out[i]);
     __shared__ int best;
-    if (i == 0)
+    if (i == 0) {
         best = highest(3, 8);
+    }
     __syncthreads();
-    if (i == 1)
+    if (i == 1) {
         printf("best %d\n", best);
+    }
 }
 
 int main()

@@ -1,11 +1,11 @@
 /* A kernel as long as one likes, which keeps registers, shared memory and barriers busy all the time, and a digest of
  * what it computed: long_kernel [ROUNDS]. A short one, without ROUNDS, is compared with the host's as well. */
-#include "../../benchmarks/preemption/rounds.h"
-#include "check.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
+
+#include "../../benchmarks/preemption/rounds.h"
+#include "check.h"
 
 static const unsigned threads = 128;
 
@@ -14,21 +14,25 @@ __global__ void work(uint32_t *states, unsigned long long nr_rounds)
     __shared__ uint32_t shared[threads];
     const unsigned self = blockIdx.x * threads + threadIdx.x;
     uint32_t state = self;
-    for (unsigned long long round = 0; round < nr_rounds; round++)
+    for (unsigned long long round = 0; round < nr_rounds; round++) {
         state = play_round(state, shared);
+    }
     states[self] = state;
 }
 
 static bool is_as_on_host(const std::vector<uint32_t> &states, unsigned long long nr_rounds)
 {
     std::vector<uint32_t> mine(states.size()), shared(states.size());
-    for (size_t i = 0; i < mine.size(); i++)
+    for (size_t i = 0; i < mine.size(); i++) {
         mine[i] = (uint32_t)i;
+    }
     for (unsigned long long round = 0; round < nr_rounds; round++) {
-        for (size_t i = 0; i < mine.size(); i++)
+        for (size_t i = 0; i < mine.size(); i++) {
             shared[i] = mine[i] = mine[i] * 1664525u + 1013904223u;
-        for (size_t i = 0; i < mine.size(); i++)
+        }
+        for (size_t i = 0; i < mine.size(); i++) {
             mine[i] ^= shared[i / threads * threads + (i + 1) % threads] >> 7;
+        }
     }
     return mine == states;
 }
@@ -52,8 +56,9 @@ int main(int nr_arguments, char **arguments)
     CHECK(cudaEventRecord(end));
     CHECK(cudaMemcpy(states.data(), device_states, states.size() * sizeof(uint32_t), cudaMemcpyDeviceToHost));
     uint64_t digest = 14695981039346656037ull;
-    for (uint32_t state : states)
+    for (uint32_t state : states) {
         digest = (digest ^ state) * 1099511628211ull;
+    }
     float ms;
     CHECK(cudaEventElapsedTime(&ms, begin, end));
     printf("digest %016llx in %.3f ms\n", (unsigned long long)digest, ms);

@@ -19,12 +19,13 @@ __device__ unsigned long long exclusive_prefix(volatile unsigned long long *stat
 
     for (int before = block - 1; before >= 0; before--) {
         unsigned long long state;
-        do
+        do {
             state = states[before];
-        while (!(state & ~value_bits));
+        } while (!(state & ~value_bits));
         prefix += state & value_bits;
-        if (state & prefix_known)
+        if (state & prefix_known) {
             break;
+        }
     }
     return prefix;
 }
@@ -34,8 +35,9 @@ __global__ void scan(const int *in, unsigned long long *out, volatile unsigned l
     __shared__ unsigned long long sums[nr_threads], before;
     __shared__ int block;
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         block = atomicAdd(&nr_begun, 1);
+    }
     __syncthreads();
     sums[threadIdx.x] = in[block * nr_threads + threadIdx.x];
     for (int distance = 1; distance < nr_threads; distance *= 2) {
@@ -69,8 +71,9 @@ int main()
     std::vector<unsigned long long> got(nr);
     int *in, nr_wrong = 0, finished;
     unsigned long long *out, *states, sum = 0;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         host[i] = (i * 7919u) % 1000;
+    }
     CHECK(cudaMalloc(&in, nr * sizeof(int)));
     CHECK(cudaMalloc(&out, nr * sizeof(*out)));
     CHECK(cudaMalloc(&states, nr_blocks * sizeof(*states)));

@@ -8,8 +8,9 @@
 __global__ void twice(int *values, int nr)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         values[i] *= 2;
+    }
 }
 
 static int asked(const void *at, size_t bytes, cudaMemRangeAttribute attribute)
@@ -28,8 +29,9 @@ int main()
     printf("supported: %d\n", has);
     int *values;
     CHECK(cudaMallocManaged(&values, bytes));
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         values[i] = i;
+    }
     const cudaMemLocation device = {cudaMemLocationTypeDevice, 0};
     cudaMemLocation host = {};
     host.type = cudaMemLocationTypeHost;
@@ -38,8 +40,9 @@ int main()
     CHECK(cudaMemPrefetchAsync(values, bytes, host, 0, nullptr));
     CHECK(cudaDeviceSynchronize());
     bool is_right = true;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         is_right &= values[i] == 2 * i;
+    }
     printf("doubled: %d\n", is_right);
 
     printf("nothing was said: %d %d\n", asked(values, bytes, cudaMemRangeAttributeReadMostly),

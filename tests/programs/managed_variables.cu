@@ -15,8 +15,9 @@ __global__ void work(int add)
 {
     counter += add;
     letters[0]++;
-    for (int i = threadIdx.x; i < NR; i += blockDim.x)
+    for (int i = threadIdx.x; i < NR; i += blockDim.x) {
         large[i] += i;
+    }
 }
 
 __global__ void through_a_pointer(int *value)
@@ -26,9 +27,11 @@ __global__ void through_a_pointer(int *value)
 
 static bool large_is(int factor, int more)
 {
-    for (int i = 0; i < NR; i++)
-        if (large[i] != factor * i + (i == 7 ? more : 0))
+    for (int i = 0; i < NR; i++) {
+        if (large[i] != factor * i + (i == 7 ? more : 0)) {
             return false;
+        }
+    }
     return true;
 }
 

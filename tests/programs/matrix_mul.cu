@@ -19,8 +19,9 @@ __global__ void matrix_mul(const float *a, const float *b, float *product, int w
         tile_a[threadIdx.y][threadIdx.x] = a[row * width + step + threadIdx.x];
         tile_b[threadIdx.y][threadIdx.x] = b[(step + threadIdx.y) * width + column];
         __syncthreads();
-        for (int k = 0; k < tile; k++)
+        for (int k = 0; k < tile; k++) {
             sum += tile_a[threadIdx.y][k] * tile_b[k][threadIdx.x];
+        }
         __syncthreads();
     }
     product[row * width + column] = sum;
@@ -38,12 +39,14 @@ int main(int argc, char **argv)
     }
     float *device[3];
     size_t bytes = a.size() * sizeof(float);
-    for (float *&pointer : device)
+    for (float *&pointer : device) {
         CHECK(cudaMalloc(&pointer, bytes));
+    }
     CHECK(cudaMemcpy(device[0], a.data(), bytes, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(device[1], b.data(), bytes, cudaMemcpyHostToDevice));
-    for (int repeat = 0; repeat < nr_repeats; repeat++)
+    for (int repeat = 0; repeat < nr_repeats; repeat++) {
         matrix_mul<<<dim3(nr_tiles, nr_tiles), dim3(tile, tile)>>>(device[0], device[1], device[2], width);
+    }
     CHECK(cudaGetLastError());
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(product.data(), device[2], bytes, cudaMemcpyDeviceToHost));
@@ -52,14 +55,16 @@ int main(int argc, char **argv)
     for (int row = 0; row < width; row++) {
         for (int column = 0; column < width; column++) {
             float expected = 0.0f;
-            for (int k = 0; k < width; k++)
+            for (int k = 0; k < width; k++) {
                 expected += a[row * width + k] * b[k * width + column];
+            }
             nr_wrong += product[row * width + column] != expected;
             total += product[row * width + column] * (row - column);
         }
     }
     std::printf("%d x %d, %d wrong, checksum %.0f\n", width, width, nr_wrong, total);
-    for (float *pointer : device)
+    for (float *pointer : device) {
         CHECK(cudaFree(pointer));
+    }
     return verdict(nr_wrong == 0);
 }

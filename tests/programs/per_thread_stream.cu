@@ -13,8 +13,9 @@ __global__ void power(unsigned int *values, int nr_steps)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     unsigned int value = i;
-    for (int step = 0; step < nr_steps; step++)
+    for (int step = 0; step < nr_steps; step++) {
         value = value * value + 1;
+    }
     values[i] = value;
 }
 
@@ -32,8 +33,9 @@ static void run(int self, int *nr_wrong)
     CHECK(cudaStreamQuery(cudaStreamPerThread));
     for (int i = 0; i < nr; i++) {
         unsigned int expected = i;
-        for (int step = 0; step < nr_steps; step++)
+        for (int step = 0; step < nr_steps; step++) {
             expected = expected * expected + 1;
+        }
         *nr_wrong += host[i] != expected;
     }
     CHECK(cudaFree(device));
@@ -43,12 +45,15 @@ int main()
 {
     int nr_wrong[nr_host_threads] = {0}, total = 0;
     std::vector<std::thread> threads;
-    for (int self = 0; self < nr_host_threads; self++)
+    for (int self = 0; self < nr_host_threads; self++) {
         threads.emplace_back(run, self, &nr_wrong[self]);
-    for (std::thread &thread : threads)
+    }
+    for (std::thread &thread : threads) {
         thread.join();
-    for (int wrong : nr_wrong)
+    }
+    for (int wrong : nr_wrong) {
         total += wrong;
+    }
     std::printf("%d threads with a default stream each, %d wrong\n", nr_host_threads, total);
     return verdict(total == 0);
 }

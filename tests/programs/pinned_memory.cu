@@ -2,11 +2,10 @@
 //
 // pinned_memory [MIB [NUMBER [hold]]]: so many buffers of so many MiB; one that is refused ends the row, and is told.
 // With `hold` it says so and waits to be killed.
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 #include <vector>
 
 #include "check.h"
@@ -14,8 +13,9 @@
 __global__ void add(unsigned *words, size_t nr_words, unsigned summand)
 {
     size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
-    if (i < nr_words)
+    if (i < nr_words) {
         words[i] += summand;
+    }
 }
 
 static unsigned word_of(size_t buffer, size_t i)
@@ -26,8 +26,9 @@ static unsigned word_of(size_t buffer, size_t i)
 static size_t nr_wrong(const unsigned *words, size_t nr_words, size_t buffer, unsigned summand)
 {
     size_t nr = 0;
-    for (size_t i = 0; i < nr_words; i++)
+    for (size_t i = 0; i < nr_words; i++) {
         nr += words[i] != word_of(buffer, i) + summand;
+    }
     return nr;
 }
 
@@ -46,8 +47,9 @@ int main(int argc, char **argv)
             printf("buffer %zu: %s\n", buffers.size(), cudaGetErrorName(error));
             break;
         }
-        for (size_t i = 0; i < nr_words; i++)
+        for (size_t i = 0; i < nr_words; i++) {
             words[i] = word_of(buffers.size(), i);
+        }
         buffers.push_back(words);
     }
     if (argc > 3 && strcmp(argv[3], "hold") == 0) {
@@ -61,15 +63,17 @@ int main(int argc, char **argv)
         CHECK(cudaMemcpyAsync(buffers[buffer], device, bytes, cudaMemcpyDeviceToHost));
     }
     CHECK(cudaDeviceSynchronize());
-    for (size_t buffer = 0; buffer < buffers.size(); buffer++)
+    for (size_t buffer = 0; buffer < buffers.size(); buffer++) {
         nr += nr_wrong(buffers[buffer], nr_words, buffer, unsigned(buffer) + 1);
+    }
     if (buffers.size() > 0) { // and where it lies
         add<<<unsigned((nr_words + 255) / 256), 256>>>(buffers.back(), nr_words, 7);
         CHECK(cudaDeviceSynchronize());
         nr += nr_wrong(buffers.back(), nr_words, buffers.size() - 1, unsigned(buffers.size()) + 7);
     }
-    for (unsigned *words : buffers)
+    for (unsigned *words : buffers) {
         CHECK(cudaFreeHost(words));
+    }
     CHECK(cudaFree(device));
     printf("%zu buffers of %zu MiB, %zu words wrong\n", buffers.size(), bytes >> 20, nr);
     return verdict(nr == 0);

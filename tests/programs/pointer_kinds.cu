@@ -7,8 +7,9 @@
 static __attribute__((noinline)) void soil_stack()
 {
     volatile char waste[16384];
-    for (size_t i = 0; i < sizeof(waste); i++)
+    for (size_t i = 0; i < sizeof(waste); i++) {
         waste[i] = (char)0xff;
+    }
 }
 
 static bool is_kind(const void *pointer, cudaMemoryType wanted)

@@ -10,8 +10,9 @@
 __global__ void add(float *to, const float *from, float what, int nr)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         to[i] = from[i] + what;
+    }
 }
 
 static bool refused(cudaError_t result)
@@ -43,9 +44,11 @@ static bool steps(cudaStream_t stream, float *state, int nr)
     std::vector<float> host(nr);
     CHECK(cudaMemcpyAsync(host.data(), state, nr * sizeof(float), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
-    for (int i = 0; i < nr; i++)
-        if (host[i] != host[0])
+    for (int i = 0; i < nr; i++) {
+        if (host[i] != host[0]) {
             return false;
+        }
+    }
     printf("state: %g\n", host[0]);
     return true;
 }

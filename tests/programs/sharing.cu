@@ -1,6 +1,6 @@
 /* What needs other processes, or another device, or a newer one: how it is refused, and batches of copies. */
-#include <cuda.h>
 #include <cstring>
+#include <cuda.h>
 #include <vector>
 
 #include "check.h"
@@ -24,11 +24,12 @@ static bool tensor_maps(CUdeviceptr memory)
     const cuuint64_t dimensions[2] = {64, 64}, strides[1] = {64 * 4};
     const cuuint32_t box[2] = {32, 8}, steps[2] = {1, 1};
     CUresult results[2];
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         results[i] =
             cuTensorMapEncodeTiled(&maps[i], CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)memory, dimensions, strides,
                                    box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                                    CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    }
     printf("tensor map: %s %s\n", name(results[0]), name(results[1]));
     return results[0] != CUDA_SUCCESS || memcmp(&maps[0], &maps[1], sizeof(maps[0])) == 0;
 }

@@ -6,8 +6,9 @@
 
 __global__ void hello(int value)
 {
-    if (threadIdx.x != 0 || blockIdx.x != 1)
+    if (threadIdx.x != 0 || blockIdx.x != 1) {
         return;
+    }
     printf("block %d of %d, value %d\n", (int)blockIdx.x, (int)gridDim.x, value);
     printf("unsigned %u hex %x 64-bit %lld char %c\n", 3000000000u, 0xbeefu, -5000000000ll, 'z');
     printf("float %.3f exponent %e text %s percent %%\n", 3.14159, 12345.678, "of the device");

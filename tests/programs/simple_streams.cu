@@ -10,8 +10,9 @@ __global__ void fill(int *slice, int first, int nr_rounds)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     int value = first + i;
-    for (int round = 0; round < nr_rounds; round++)
+    for (int round = 0; round < nr_rounds; round++) {
         value = value * 3 + 1;
+    }
     slice[i] = value;
 }
 
@@ -38,8 +39,9 @@ int main()
         CHECK(cudaStreamCreateWithPriority(&streams[i], cudaStreamNonBlocking, expected));
         CHECK(cudaStreamGetPriority(streams[i], &priority));
         CHECK(cudaEventCreateWithFlags(&filled[i], cudaEventDisableTiming));
-        if (priority != expected)
+        if (priority != expected) {
             return verdict(false);
+        }
     }
     for (int i = 0; i < nr_streams; i++) {
         fill<<<nr_slice / 256, 256, 0, streams[i]>>>(device + i * nr_slice, i * nr_slice, nr_rounds);
@@ -52,13 +54,15 @@ int main()
         CHECK(cudaMemcpyAsync(host + i * nr_slice, device + i * nr_slice, nr_slice * sizeof(int),
                               cudaMemcpyDeviceToHost, copier));
     }
-    for (cudaStream_t stream : streams)
+    for (cudaStream_t stream : streams) {
         CHECK(cudaStreamSynchronize(stream));
+    }
     int nr_wrong = 0;
     for (int i = 0; i < nr; i++) {
         int expected = i;
-        for (int round = 0; round < nr_rounds; round++)
+        for (int round = 0; round < nr_rounds; round++) {
             expected = int(unsigned(expected) * 3 + 1);
+        }
         nr_wrong += host[i] != expected;
     }
     std::printf("%d streams, %d elements, %d wrong, %d host functions ran\n", nr_streams, nr, nr_wrong,

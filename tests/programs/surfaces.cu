@@ -1,8 +1,7 @@
 // Surfaces: kernels write and read the bytes of arrays, and what they leave is copied out and compared. What lies
 // outside is dropped and reads as zero where the access says so.
-#include <cuda_runtime.h>
-
 #include <cstdio>
+#include <cuda_runtime.h>
 #include <vector>
 
 #include "check.h"
@@ -16,14 +15,15 @@ __global__ void surface_write(cudaSurfaceObject_t surface, int axes, int width, 
 {
     const int x = threadIdx.x, y = blockIdx.x, z = blockIdx.y;
     const float value = static_cast<float>(x + 100 * y + 10000 * z);
-    if (axes == 1)
+    if (axes == 1) {
         surf1Dwrite(value, surface, x * 4);
-    else if (axes == 2)
+    } else if (axes == 2) {
         surf2Dwrite(value, surface, x * 4, y);
-    else if (axes == 3)
+    } else if (axes == 3) {
         surf3Dwrite(value, surface, x * 4, y, z);
-    else
+    } else {
         surf2DLayeredwrite(value, surface, x * 4, y, z);
+    }
     if (axes == 2 && x == 0 && y == 0) { /* outside: dropped, and brought to the last texel */
         surf2Dwrite(-1.0f, surface, width * 4, 0, cudaBoundaryModeZero);
         surf2Dwrite(-2.0f, surface, 4, height + 3, cudaBoundaryModeZero);
@@ -79,8 +79,9 @@ void check_surface(const char *name, int axes, int width, int height, int depth)
         const int z = static_cast<int>(i) / width / height;
         wrong += found[i] != static_cast<float>(x + 100 * y + 10000 * z) + 0.5f;
     }
-    if (axes == 2)
+    if (axes == 2) {
         wrong += seen[0] != 0 || seen[1] != 0;
+    }
     is_right = is_right && wrong == 0;
     std::printf("%-32s %s\n", name, wrong ? "WRONG" : "as computed");
     CHECK(cudaDestroySurfaceObject(surface));

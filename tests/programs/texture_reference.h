@@ -2,9 +2,8 @@
 #ifndef TESTS_PROGRAMS_TEXTURE_REFERENCE_H
 #define TESTS_PROGRAMS_TEXTURE_REFERENCE_H
 
-#include <cuda_runtime.h>
-
 #include <cmath>
+#include <cuda_runtime.h>
 #include <vector>
 
 struct Point {
@@ -34,8 +33,9 @@ struct Sampler {
 /* The number of a texel inside the image; -1: border. */
 inline int fold(long index, int extent, cudaTextureAddressMode mode)
 {
-    if (index >= 0 && index < extent)
+    if (index >= 0 && index < extent) {
         return static_cast<int>(index);
+    }
     const long period = 2L * extent;
     switch (mode) {
     case cudaAddressModeWrap:
@@ -55,8 +55,9 @@ inline double texel(const Image &image, const Sampler &sampler, const long index
     int folded[3];
     for (int axis = 0; axis < 3; axis++) {
         folded[axis] = fold(index[axis], image.extent[axis], sampler.mode);
-        if (folded[axis] < 0)
+        if (folded[axis] < 0) {
             return sampler.border;
+        }
     }
     return image.at(folded[0], folded[1], folded[2], layer);
 }
@@ -85,8 +86,9 @@ inline double reference(const Image &image, const Sampler &sampler, const Point 
             index[axis] = first[axis] + second;
             share *= second ? weight[axis] : 1 - weight[axis];
         }
-        if (share != 0)
+        if (share != 0) {
             sum += share * texel(image, sampler, index, point.layer);
+        }
     }
     return sum;
 }

@@ -1,13 +1,12 @@
 // Textures against a reference on the CPU that follows the CUDA programming guide's page on texture
 // fetching. Coordinates are multiples of 1/256 of a texel, which every device represents, so that only the last bits of
 // sums may differ. With --values it prints what was read, for comparing devices line by line.
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
 #include <functional>
 #include <type_traits>
 #include <vector>
@@ -55,8 +54,9 @@ template <int Kind> __device__ float read(cudaTextureObject_t texture, Point p)
 template <int Kind> __global__ void read_all(cudaTextureObject_t texture, const Point *points, float *out, int n)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n)
+    if (i < n) {
         out[i] = read<Kind>(texture, points[i]);
+    }
 }
 
 template <int Kind> std::vector<float> run(cudaTextureObject_t texture, const std::vector<Point> &points)
@@ -88,8 +88,9 @@ void compare(const char *name, const std::vector<Point> &points, const std::vect
             worst = std::isnan(error) ? 1.0 : error;
             at = i;
         }
-        if (prints_values)
+        if (prints_values) {
             std::printf("%s %g %g %g %d: %a\n", name, points[i].x, points[i].y, points[i].z, points[i].layer, found[i]);
+        }
     }
     std::printf("%-32s %zu reads, %s\n", name, points.size(), worst <= kTolerance ? "as computed" : "WRONG");
     if (worst > kTolerance) {
@@ -104,10 +105,12 @@ void compare(const char *name, const std::vector<Point> &points, const std::vect
 cudaTextureDesc description(const Sampler &sampler, cudaTextureReadMode mode)
 {
     cudaTextureDesc wanted = {};
-    for (auto &axis : wanted.addressMode)
+    for (auto &axis : wanted.addressMode) {
         axis = sampler.mode;
-    for (auto &channel : wanted.borderColor)
+    }
+    for (auto &channel : wanted.borderColor) {
         channel = static_cast<float>(sampler.border);
+    }
     wanted.filterMode = sampler.filters ? cudaFilterModeLinear : cudaFilterModePoint;
     wanted.readMode = mode;
     wanted.normalizedCoords = sampler.normalized;
@@ -181,8 +184,9 @@ template <int Kind> void check_arrays(const char *name, int axes, bool layered, 
         for (int variant = 0; variant < 4; variant++) {
             const Sampler sampler = {static_cast<cudaTextureAddressMode>(mode), (variant & 1) != 0, (variant & 2) != 0,
                                      0.75};
-            if (!sampler.normalized && (mode == cudaAddressModeWrap || mode == cudaAddressModeMirror))
+            if (!sampler.normalized && (mode == cudaAddressModeWrap || mode == cudaAddressModeMirror)) {
                 continue;
+            }
             cudaTextureObject_t texture = texture_of(array, description(sampler, cudaReadModeElementType));
             const std::vector<Point> points = points_of(image, axes, sampler.normalized);
             char title[64];
@@ -211,8 +215,9 @@ void check_format(const char *name, const std::vector<T> &texels, bool filters, 
     const cudaChannelFormatDesc format =
         std::is_same<T, __half>::value ? cudaCreateChannelDescHalf() : cudaCreateChannelDesc<T>();
     Image image = {{width, height, 1}, 1, {}};
-    for (const T &one : texels)
+    for (const T &one : texels) {
         image.texels.push_back(meaning(one));
+    }
     cudaArray_t array;
     CHECK(cudaMallocArray(&array, &format, width, height));
     CHECK(cudaMemcpy2DToArray(array, 0, 0, texels.data(), width * sizeof(T), width * sizeof(T), height,
@@ -280,8 +285,9 @@ void check_linear_memory()
     cudaTextureObject_t texture;
     CHECK(cudaCreateTextureObject(&texture, &resource, &wanted, nullptr));
     std::vector<Point> points;
-    for (int i = -20; i < 1020; i += 7)
+    for (int i = -20; i < 1020; i += 7) {
         points.push_back({0, 0, 0, i});
+    }
     compare("tex1Dfetch", points, run<40>(texture, points), [&](const Point &point) {
         return point.layer < 0 || point.layer >= 1000 ? 0.0 : image.at(point.layer, 0, 0, 0);
     });
@@ -310,8 +316,9 @@ void check_pitched_memory()
     cudaTextureObject_t texture;
     CHECK(cudaCreateTextureObject(&texture, &resource, &wanted, nullptr));
     std::vector<Point> points;
-    for (int i = 0; i < 200; i++) /* whole texels and halves: 37 is no power of two, so that others are not exact */
+    for (int i = 0; i < 200; i++) { /* whole texels and halves: 37 is no power of two, so that others are not exact */
         points.push_back({(i % 37 + 0.5f) / 37, (i % 21 + 0.5f) / 21, 0, 0});
+    }
     compare("pitched memory", points, run<2>(texture, points),
             [&](const Point &point) { return reference(image, sampler, point, 2); });
     CHECK(cudaDestroyTextureObject(texture));
@@ -348,8 +355,9 @@ void check_levels()
         CHECK(cudaCreateTextureObject(&texture, &resource, &wanted, nullptr));
         std::vector<Point> points = points_of(levels[0], 2, true);
         for (size_t i = 0; i < points.size();
-             i++) /* between the levels by quarters, halves avoided: they may go either way */
+             i++) { /* between the levels by quarters, halves avoided: they may go either way */
             points[i].z = static_cast<float>(i % 9) + (i % 2 ? 0.25f : 0.0f);
+        }
         auto at_level = [&](const Point &point, double lod) {
             lod = std::fmin(std::fmax(lod, 0.0), 5.0);
             const int below = static_cast<int>(mixes ? std::floor(lod) : std::floor(lod + 0.5));
@@ -359,8 +367,9 @@ void check_levels()
         };
         compare(mixes ? "levels, mixed" : "levels, nearest", points, run<20>(texture, points),
                 [&](const Point &point) { return at_level(point, point.z); });
-        for (size_t i = 0; i < points.size(); i++) /* a step of 1, 2, 4, ... texels */
+        for (size_t i = 0; i < points.size(); i++) { /* a step of 1, 2, 4, ... texels */
             points[i].z = static_cast<float>(1 << i % 6) / size;
+        }
         compare(mixes ? "gradients, mixed" : "gradients, nearest", points, run<21>(texture, points),
                 [&](const Point &point) { return at_level(point, std::log2(point.z * size)); });
         CHECK(cudaDestroyTextureObject(texture));
@@ -376,12 +385,13 @@ template <int Kind> void check_faces(const char *name, int cubes)
     const Sampler sampler = {cudaAddressModeClamp, false, true, 0};
     cudaTextureObject_t texture = texture_of(array, description(sampler, cudaReadModeElementType));
     std::vector<Point> points;
-    for (int layer = 0; layer < 6 * cubes; layer++)
+    for (int layer = 0; layer < 6 * cubes; layer++) {
         for (int i = 0; i < 16; i++) {
             const int face = layer % 6, axis = face / 2;
             const float s = (i % 4 - 1.5f) / 2, t = (i / 4 - 1.5f) / 2, sign = face % 2 ? -1.0f : 1.0f;
             points.push_back({axis == 0 ? sign : s, axis == 1 ? sign : axis == 0 ? s : t, axis == 2 ? sign : t, layer});
         }
+    }
     compare(name, points, run<Kind>(texture, points), [&](const Point &p) {
         const double s[6] = {-p.z, p.z, p.x, p.x, p.x, -p.x};
         const double t[6] = {-p.y, -p.y, p.z, -p.z, -p.y, -p.y};

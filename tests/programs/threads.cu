@@ -39,29 +39,35 @@ int main()
             CHECK(cudaSetDevice(0));
             cudaStream_t stream;
             CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-            for (int launch = 0; launch < nr_launches; launch++)
+            for (int launch = 0; launch < nr_launches; launch++) {
                 add_one<<<nr / 256, 256, 0, stream>>>(slices + self * nr);
+            }
             CHECK(cudaGetLastError());
-            while (turn.load() != self)
+            while (turn.load() != self) {
                 std::this_thread::yield();
+            }
             double_and_add<<<nr / 256, 256, 0, common>>>(shared, self + 1);
             turn.store(self + 1);
             CHECK(cudaStreamSynchronize(stream));
             CHECK(cudaStreamDestroy(stream));
         });
     }
-    for (std::thread &thread : threads)
+    for (std::thread &thread : threads) {
         thread.join();
+    }
     CHECK(cudaStreamSynchronize(common));
     CHECK(cudaMemcpy(host.data(), slices, host.size() * sizeof(int), cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(shared_host.data(), shared, nr * sizeof(int), cudaMemcpyDeviceToHost));
     int nr_wrong = 0, expected = 0;
-    for (int value : host)
+    for (int value : host) {
         nr_wrong += value != nr_launches;
-    for (int self = 0; self < nr_host_threads; self++)
+    }
+    for (int self = 0; self < nr_host_threads; self++) {
         expected = expected * 2 + self + 1;
-    for (int value : shared_host)
+    }
+    for (int value : shared_host) {
         nr_wrong += value != expected;
+    }
     std::printf("%d host threads, %d launches each, relay %d, %d wrong\n", nr_host_threads, nr_launches, expected,
                 nr_wrong);
     return verdict(nr_wrong == 0);

@@ -9,8 +9,9 @@
 __global__ void vector_add(const float *a, const float *b, float *sum, int nr)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr)
+    if (i < nr) {
         sum[i] = a[i] + b[i];
+    }
 }
 
 int main(int argc, char **argv)
@@ -37,8 +38,9 @@ int main(int argc, char **argv)
     }
     CHECK(cudaMemcpy(sum.data(), device_sum, bytes, cudaMemcpyDeviceToHost));
     int nr_wrong = 0;
-    for (int i = 0; i < nr; i++)
+    for (int i = 0; i < nr; i++) {
         nr_wrong += sum[i] != a[i] + b[i];
+    }
     std::printf("%d elements in %d blocks of %d threads, %d wrong\n", nr, nr_blocks, nr_threads, nr_wrong);
     CHECK(cudaFree(device_a));
     CHECK(cudaFree(device_b));

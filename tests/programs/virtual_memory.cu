@@ -2,8 +2,8 @@
  * Virtual memory management as an allocator with expandable segments uses it: a large reservation that grows piece by
  * piece, is computed with as one, and shrinks; and what the driver refuses.
  */
-#include <cuda.h>
 #include <cstring>
+#include <cuda.h>
 #include <vector>
 
 #include "check.h"
@@ -26,8 +26,9 @@ static const char *name(CUresult result)
 
 __global__ void fill(int *out, size_t nr, int first)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x)
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nr; i += gridDim.x * (size_t)blockDim.x) {
         out[i] = first + (int)i;
+    }
 }
 
 static bool refused(CUresult result)
@@ -88,8 +89,9 @@ int main()
     std::vector<int> host(nr);
     CHECK(cudaMemcpy(host.data(), (void *)base, nr * sizeof(int), cudaMemcpyDeviceToHost));
     bool is_right = true;
-    for (size_t i = 0; i < nr; i++)
+    for (size_t i = 0; i < nr; i++) {
         is_right &= host[i] == 7 + (int)i;
+    }
     printf("three pieces are one: %d\n", is_right);
     printf("past the end: %s\n",
            cudaGetErrorName(cudaMemcpy(host.data(), (char *)base + page, 3 * page, cudaMemcpyDefault)));

@@ -96,8 +96,9 @@ static void fill(int device)
 {
     uint64_t bytes;
     volatile uint32_t *words = map_all(device, &bytes);
-    for (uint64_t i = 0; i < bytes / 4; i++)
+    for (uint64_t i = 0; i < bytes / 4; i++) {
         words[i] = (uint32_t)i;
+    }
     printf("%" PRIu64 " words\n", bytes / 4);
     munmap((void *)words, bytes);
 }
@@ -106,8 +107,9 @@ static void check(int device)
 {
     uint64_t bytes, nr = 0;
     volatile uint32_t *words = map_all(device, &bytes);
-    for (uint64_t i = 0; i < bytes / 4; i++)
+    for (uint64_t i = 0; i < bytes / 4; i++) {
         nr += words[i] != (uint32_t)i;
+    }
     printf("%" PRIu64 " words, %" PRIu64 " wrong\n", bytes / 4, nr);
     munmap((void *)words, bytes);
 }
@@ -130,8 +132,9 @@ static void hold(int device)
         memory[bytes - 1] = 1;
         printf("holding\n");
         fflush(stdout);
-        for (;; nanosleep(&NAP, NULL))
+        for (;; nanosleep(&NAP, NULL)) {
             memory[bytes - 1]++;
+        }
     }
     int error = ioctl(device, FGV_MEMORY_INFO, &info) == 0 ? 0 : errno;
     bool is_mapped = mmap(NULL, PAGE, BOTH, MAP_SHARED, device, 0) != MAP_FAILED;
@@ -163,8 +166,9 @@ static void attack_calls(int device, uint64_t bytes, uint64_t window_bytes)
     const uint64_t sizes[] = {1, PAGE + 1, window_bytes + PAGE, UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - PAGE + 1};
     struct fgv_device_wait wait = {0};
     uint8_t byte = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         expect(fails(grow(device, sizes[i]), EINVAL), "grew to a size that there is not");
+    }
     expect(grow(device, 0) == 0 && grow(device, bytes) == 0, "what is there already is refused");
     expect(fails(ioctl(device, FGV_MEMORY_GROW, (void *)8), EFAULT), "grew by a bad address");
     expect(fails(ioctl(device, FGV_MEMORY_INFO, (void *)8), EFAULT), "was told to a bad address");
@@ -181,10 +185,12 @@ static void *crowd_one(void *argument)
     for (unsigned i = 0; i < NR_ROUNDS; i++) {
         uint64_t bytes = info_of(device).mapped_bytes;
         uint8_t *memory = mmap(NULL, bytes, BOTH, MAP_SHARED, device, 0);
-        if (memory == MAP_FAILED || grow(device, bytes) != 0)
+        if (memory == MAP_FAILED || grow(device, bytes) != 0) {
             return argument;
-        for (uint64_t at = 0; at < bytes; at += bytes / 16)
+        }
+        for (uint64_t at = 0; at < bytes; at += bytes / 16) {
             (void)*(volatile uint8_t *)(memory + at);
+        }
         munmap(memory, bytes / 2 / PAGE * PAGE); /* in two parts */
         munmap(memory + bytes / 2 / PAGE * PAGE, bytes - bytes / 2 / PAGE * PAGE);
     }
@@ -198,14 +204,16 @@ static void crowd(int device)
     volatile uint8_t *memory = map_all(device, &bytes);
     memory[bytes - 1] = 0x5a;
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
         _exit(memory[bytes - 1] == 0x5a ? 0 : 1);
-    for (unsigned i = 0; i < NR_THREADS; i++)
+    }
+    for (unsigned i = 0; i < NR_THREADS; i++) {
         pthread_create(&threads[i], NULL, crowd_one, &device);
+    }
     for (unsigned i = 0; i < NR_THREADS; i++) {
         void *failed = NULL;
         pthread_join(threads[i], &failed);
-        expect(failed == NULL, "a thread of a crowd");
+        expect(!failed, "a thread of a crowd");
     }
     int status = -1;
     waitpid(child, &status, 0);
@@ -224,30 +232,38 @@ static void attack(int device)
 
 static uint64_t number(const char *text)
 {
-    if (text == NULL)
+    if (!text) {
         exit(2);
+    }
     return strtoull(text, NULL, 0);
 }
 
 /* Returns how many arguments the step has. */
 static int take_step(int device, char **step)
 {
-    if (strcmp(step[0], "grow") == 0)
+    if (strcmp(step[0], "grow") == 0) {
         return print_result(device, "grow", grow(device, number(step[1]))), 1;
-    if (strcmp(step[0], "interrupt") == 0)
+    }
+    if (strcmp(step[0], "interrupt") == 0) {
         return grow_interrupted(device, number(step[1])), 1;
-    if (strcmp(step[0], "info") == 0)
+    }
+    if (strcmp(step[0], "info") == 0) {
         return printf("window %" PRIu64 " mapped %" PRIu64 "\n", (uint64_t)info_of(device).window_bytes,
                       (uint64_t)info_of(device).mapped_bytes),
                0;
-    if (strcmp(step[0], "fill") == 0)
+    }
+    if (strcmp(step[0], "fill") == 0) {
         return fill(device), 0;
-    if (strcmp(step[0], "check") == 0)
+    }
+    if (strcmp(step[0], "check") == 0) {
         return check(device), 0;
-    if (strcmp(step[0], "hold") == 0)
+    }
+    if (strcmp(step[0], "hold") == 0) {
         return hold(device), 0;
-    if (strcmp(step[0], "attack") == 0)
+    }
+    if (strcmp(step[0], "attack") == 0) {
         return attack(device), 0;
+    }
     exit(2);
 }
 

@@ -36,11 +36,14 @@ extern "C" __global__ void indices(word *out, const word *in, word n)
 extern "C" __global__ void early_return(word *out, const word *in, word n)
 {
     const word i = number();
-    if (i >= n)
+    if (i >= n) {
         return;
-    for (word k = 0; k < i % 7; k++)
-        if (in[(i + k) % 16] % 5 == 4)
+    }
+    for (word k = 0; k < i % 7; k++) {
+        if (in[(i + k) % 16] % 5 == 4) {
             return;
+        }
+    }
     out[i] = in[i % 16] + i;
 }
 
@@ -51,15 +54,18 @@ extern "C" __global__ void early_return_at_barriers(word *out, const word *in, w
     const word me = linear_thread();
     const word i = number();
     room[me] = in[(me + i) % 16];
-    if (i % 11 == 3)
+    if (i % 11 == 3) {
         return;
+    }
     __syncthreads();
     word sum = 0;
-    for (word k = 0; k < 64; k++)
+    for (word k = 0; k < 64; k++) {
         sum += room[k];
+    }
     __syncthreads();
-    if (i >= n)
+    if (i >= n) {
         return;
+    }
     room[me] = sum + me;
     if (me % 3 == 0) {
         out[i] = sum;
@@ -87,8 +93,9 @@ extern "C" __global__ void left_in_shared(word *out, const word *in, word n)
 {
     extern __shared__ word room[];
     const word me = linear_thread();
-    if (me == 63 - linear_block() % 64)
+    if (me == 63 - linear_block() % 64) {
         room[0] = linear_block() * 17 + n;
+    }
     __syncthreads();
     out[number()] = room[0] + in[me % 16];
 }
@@ -145,15 +152,17 @@ extern "C" __global__ void functions(word *out, const word *in, word n)
 extern "C" __global__ void warps(word *out, const word *in, word n)
 {
     word value = in[number() % 16] + number();
-    for (int distance = 16; distance > 0; distance /= 2)
+    for (int distance = 16; distance > 0; distance /= 2) {
         value += __shfl_xor_sync(0xffffffff, value, distance);
+    }
     out[number()] = value + n;
 }
 
 extern "C" __global__ void prints(word *out, const word *in, word n)
 {
-    if (number() == 70)
+    if (number() == 70) {
         printf("block 1 has %u of %u\n", in[3], n);
+    }
     out[number()] = 2;
 }
 
@@ -164,25 +173,28 @@ extern "C" __global__ void nothing(void) {}
 extern "C" __global__ void looks_back(word *out, const word *in, word n)
 {
     volatile word *flags = out;
-    if (linear_thread() == 0 && linear_block() > 0)
+    if (linear_thread() == 0 && linear_block() > 0) {
         while (flags[linear_block() - 1] == 0)
             ;
+    }
     __syncthreads();
     flags[linear_block()] = in[0] + n;
 }
 
 extern "C" __global__ void takes_turns(word *out, const word *in, word n)
 {
-    if (linear_thread() == 0)
+    if (linear_thread() == 0) {
         while (atomicAdd(out, 0) != linear_block() + in[0] + n)
             ;
+    }
 }
 
 extern "C" __global__ void polls_in_an_inner_loop(word *out, const word *in, word n)
 {
     for (word k = 0; k < n; k++) {
-        while (atomicCAS(&out[k], 1, 1) != 1)
+        while (atomicCAS(&out[k], 1, 1) != 1) {
             __nanosleep(100);
+        }
         out[k + 1] = in[k % 16];
     }
 }

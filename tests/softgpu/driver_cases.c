@@ -3,6 +3,8 @@
  * here, so that no nvcc is needed. Prints what a test looks for, a line each; waits for a line on its standard input
  * where a test has something to do meanwhile.
  */
+#include "driver_cases.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,8 +14,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "driver_cases.h"
 
 static const char kernels[] = HEADER
     /* fill(out, value): out[global index] = value */
@@ -72,8 +72,9 @@ void check(CUresult result, const char *call, int line)
 {
     const char *name = "?";
 
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         return;
+    }
     cuGetErrorName(result, &name);
     printf("line %d: %s gave %s\n", line, call, name);
     exit(1);
@@ -98,8 +99,9 @@ void wait_for_line(void)
 {
     char line[64];
 
-    if (!fgets(line, sizeof(line), stdin))
+    if (!fgets(line, sizeof(line), stdin)) {
         exit(2);
+    }
 }
 
 void start(void)
@@ -113,8 +115,9 @@ CUfunction function(const char *name)
 {
     CUfunction found;
 
-    if (!module)
+    if (!module) {
         CHECK(cuModuleLoadData(&module, kernels));
+    }
     CHECK(cuModuleGetFunction(&found, module, name));
     return found;
 }
@@ -152,9 +155,11 @@ int works(void)
     CHECK(fill(out, 7, 100, 100));
     CHECK(cuMemcpyDtoH_v2(host, out, 10000 * sizeof(*host)));
     CHECK(cuMemFree_v2(out));
-    for (int i = 0; i < 10000; i++)
-        if (host[i] != 7)
+    for (int i = 0; i < 10000; i++) {
+        if (host[i] != 7) {
             return 1;
+        }
+    }
     free(host);
     say_text("PASS");
     return 0;
@@ -191,11 +196,13 @@ static int case_hold(const char *argument)
 
     start();
     flags = hold(NULL);
-    while (!flags[0])
+    while (!flags[0]) {
         usleep(100);
+    }
     say_text("running");
-    if (!strcmp(argument, "exit"))
+    if (!strcmp(argument, "exit")) {
         exit(0); /* with work in flight */
+    }
     wait_for_line();
     flags[1] = 1;
     CHECK(cuCtxSynchronize());
@@ -230,8 +237,9 @@ static int case_alone(const char *argument)
 
     start();
     CHECK(cuMemHostRegister_v2(counts, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 200; i++) {
         CHECK(launch("alone", 1, 1, parameters));
+    }
     CHECK(cuCtxSynchronize());
     CHECK(cuMemHostUnregister(counts));
     say_text("PASS");
@@ -251,15 +259,19 @@ static int case_fibers(const char *argument)
         CHECK(cuMemsetD32_v2(out, 1000, 256));
         CHECK(launch("early", 5, 256, parameters));
         CHECK(cuMemcpyDtoH_v2(host, out, sizeof(host)));
-        for (unsigned int i = 0; i < 256; i++)
-            if (host[i] != (i < nr ? nr - 1 - i : 1000))
+        for (unsigned int i = 0; i < 256; i++) {
+            if (host[i] != (i < nr ? nr - 1 - i : 1000)) {
                 return 1;
+            }
+        }
     }
     CHECK(launch("meet", 3, 32, parameters));
     CHECK(cuMemcpyDtoH_v2(host, out, 128));
-    for (unsigned int i = 0; i < 32; i++)
-        if (host[i] != (i % 2 ? 0xaau : 0x5555u))
+    for (unsigned int i = 0; i < 32; i++) {
+        if (host[i] != (i % 2 ? 0xaau : 0x5555u)) {
             return 1;
+        }
+    }
     say_text("PASS");
     return 0;
 }
@@ -334,8 +346,9 @@ static void *streams_main(void *unused)
         CHECK(cuMemsetD32Async(out, 0, 1, stream));
         CHECK(cuLaunchKernel(function("fill"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
         CHECK(cuMemcpyDtoHAsync_v2(&got, out, 4, stream));
-        if (got != value)
+        if (got != value) {
             exit(3);
+        }
     }
     CHECK(cuStreamDestroy_v2(stream));
     return unused;
@@ -348,10 +361,12 @@ static int case_threads(const char *argument)
     (void)argument;
     start();
     function("fill");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         pthread_create(&threads[i], NULL, streams_main, NULL);
-    for (int i = 0; i < 4; i++)
+    }
+    for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
+    }
     return works();
 }
 
@@ -370,8 +385,9 @@ static int case_cooperative(const char *argument)
         CHECK(cuMemsetD32_v2(counts, 0, 1));
         CHECK(cuLaunchCooperativeKernel(function("together"), nr_blocks, 1, 1, 64, 1, 1, 0, NULL, parameters));
         CHECK(cuMemcpyDtoH_v2(&arrived, counts, 4));
-        if (arrived != nr_blocks)
+        if (arrived != nr_blocks) {
             return 1;
+        }
     }
     say("large", cuLaunchCooperativeKernel(function("together"), 513, 1, 1, 64, 1, 1, 0, NULL, parameters));
     return works();
@@ -395,15 +411,17 @@ static int case_two_devices(const char *argument)
     flags[0] = flags[1] = 0;
     CHECK(cuMemAlloc_v2(&big[0], 40 << 20));
     CHECK(launch("hold", 1, 1, parameters));
-    while (!flags[0])
+    while (!flags[0]) {
         usleep(100);
+    }
     CHECK(cuDevicePrimaryCtxRetain(&second, 1));
     CHECK(cuCtxSetCurrent(second));
     module = NULL;
     CHECK(cuMemAlloc_v2(&big[1], 40 << 20));
     say("third", cuMemAlloc_v2(&from, 40 << 20));
-    if (works()) /* while the first device is busy */
+    if (works()) { /* while the first device is busy */
         return 1;
+    }
     CHECK(cuMemAlloc_v2(&from, 4096));
     CHECK(fill(from, 77, 4, 256));
     CHECK(cuCtxSynchronize());
@@ -419,8 +437,9 @@ static int case_two_devices(const char *argument)
     say("second", cuCtxSynchronize());
     module = NULL;
     CHECK(cuCtxSetCurrent(context));
-    if (works())
+    if (works()) {
         return 1;
+    }
     CHECK(cuDevicePrimaryCtxReset_v2(1));
     say("again", cuDevicePrimaryCtxRetain(&second, 1));
     return 0;
@@ -458,8 +477,10 @@ static const struct test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (!strcmp(argv[1], cases[i].name))
+    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (!strcmp(argv[1], cases[i].name)) {
             return cases[i].run(argc > 2 ? argv[2] : "");
+        }
+    }
     return 2;
 }

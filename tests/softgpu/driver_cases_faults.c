@@ -85,12 +85,14 @@ static void on_program_fault(int signal)
 /* A fault of the program goes to its own handler, whether that came before our first kernel or after. */
 int case_own_fault(const char *argument)
 {
-    if (!strcmp(argument, "before"))
+    if (!strcmp(argument, "before")) {
         signal(SIGSEGV, on_program_fault);
+    }
     start();
     works();
-    if (!strcmp(argument, "after"))
+    if (!strcmp(argument, "after")) {
         signal(SIGSEGV, on_program_fault);
+    }
     works();
     program_fault(NULL);
     return 1;
@@ -133,9 +135,11 @@ static CUresult do_access(const char *name, CUdeviceptr out, unsigned int shift)
     CUmodule made;
     CUfunction kernel;
 
-    for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++)
-        if (!strcmp(accesses[i].name, name))
+    for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
+        if (!strcmp(accesses[i].name, name)) {
             snprintf(ptx, sizeof(ptx), text, accesses[i].body);
+        }
+    }
     CHECK(cuModuleLoadData(&made, ptx));
     CHECK(cuModuleGetFunction(&kernel, made, "accesses"));
     CHECK(cuLaunchKernel(kernel, 2, 1, 1, 64, 1, 1, 0, NULL, parameters, NULL));

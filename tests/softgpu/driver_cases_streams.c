@@ -44,8 +44,9 @@ static int nr_threads(void)
     DIR *threads = opendir("/proc/self/task");
     int nr = 0;
 
-    while (readdir(threads))
+    while (readdir(threads)) {
         nr++;
+    }
     closedir(threads);
     return nr;
 }
@@ -63,8 +64,9 @@ int case_row(const char *argument)
     CHECK(cuMemAlloc_v2(&out, 64));
     CHECK(cuEventCreate(&event, 0));
     flags = hold(NULL);
-    while (!flags[0])
+    while (!flags[0]) {
         usleep(100);
+    }
     nr_before = nr_threads();
     for (int i = 0; i < 20; i++) {
         CHECK(cuMemsetD32Async(out, 1, 1, NULL));

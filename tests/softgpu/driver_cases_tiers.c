@@ -83,10 +83,12 @@ static int nr_loaded(void)
     char line[4096];
     int nr = 0;
 
-    while (maps && fgets(line, sizeof(line), maps))
+    while (maps && fgets(line, sizeof(line), maps)) {
         nr += strstr(line, cache) && strstr(line, " r-xp ");
-    if (maps)
+    }
+    if (maps) {
         fclose(maps);
+    }
     return nr;
 }
 

@@ -57,8 +57,9 @@ static void attack_calls(int device, uint32_t nr_vectors)
 
 static void *touch(void *region)
 {
-    for (unsigned i = 0; i < 4096; i++)
+    for (unsigned i = 0; i < 4096; i++) {
         *((volatile uint8_t *)region + (uint64_t)i * PAGE);
+    }
     return NULL;
 }
 
@@ -68,14 +69,17 @@ static void crowd(int device, uint64_t bytes)
     pthread_t threads[8];
     volatile uint8_t *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, device, 0);
     expect(region != MAP_FAILED, "region not mapped");
-    for (unsigned i = 0; i < 8; i++)
+    for (unsigned i = 0; i < 8; i++) {
         pthread_create(&threads[i], NULL, touch, (void *)region);
-    for (unsigned i = 0; i < 8; i++)
+    }
+    for (unsigned i = 0; i < 8; i++) {
         pthread_join(threads[i], NULL);
+    }
     region[bytes - 1] = 0x5a;
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
         _exit(region[bytes - 1] == 0x5a ? 0 : 1);
+    }
     int status = -1;
     waitpid(child, &status, 0);
     expect(status == 0, "a child sees another region");

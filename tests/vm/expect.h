@@ -12,8 +12,9 @@ static unsigned nr_wrong;
 
 static void expect(bool is_so, const char *what)
 {
-    if (is_so)
+    if (is_so) {
         return;
+    }
     nr_wrong++;
     printf("wrong: %s (errno %d)\n", what, errno);
 }
@@ -27,8 +28,9 @@ static bool fails(long result, int error)
 static bool is_refused(int device, uint64_t bytes, int protection, int flags, uint64_t offset)
 {
     void *mapped = mmap(NULL, bytes, protection, flags, device, (off_t)offset);
-    if (mapped == MAP_FAILED)
+    if (mapped == MAP_FAILED) {
         return true;
+    }
     munmap(mapped, bytes);
     return false;
 }

@@ -23,10 +23,12 @@ static unsigned long read_number(const char *device, const char *name)
     char path[512], text[32] = "";
     snprintf(path, sizeof path, DEVICES "/%s/%s", device, name);
     FILE *file = fopen(path, "r");
-    if (file == NULL)
+    if (!file) {
         return 0;
-    if (fgets(text, sizeof text, file) == NULL)
+    }
+    if (!fgets(text, sizeof text, file)) {
         text[0] = '\0';
+    }
     fclose(file);
     return strtoul(text, NULL, 0);
 }
@@ -35,28 +37,32 @@ static int open_region(void)
 {
     char path[512], device[256];
     DIR *folder = opendir(DEVICES);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (read_number(entry->d_name, "vendor") != 0x1af4 || read_number(entry->d_name, "device") != 0x1110)
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (read_number(entry->d_name, "vendor") != 0x1af4 || read_number(entry->d_name, "device") != 0x1110) {
             continue;
+        }
         snprintf(device, sizeof device, "%s", entry->d_name);
         closedir(folder);
         snprintf(path, sizeof path, DEVICES "/%s/enable", device);
         int enable = open(path, O_WRONLY);
         bool is_enabled = enable >= 0 && write(enable, "1", 1) == 1;
-        if (enable >= 0)
+        if (enable >= 0) {
             close(enable);
+        }
         snprintf(path, sizeof path, DEVICES "/%s/resource2", device);
         return is_enabled ? open(path, O_RDWR) : -1; /* one that is just plugged has no addresses yet */
     }
-    if (folder != NULL)
+    if (folder) {
         closedir(folder);
+    }
     return -1;
 }
 
 int main(int nr_arguments, char **arguments)
 {
-    if (nr_arguments != 3)
+    if (nr_arguments != 3) {
         return 2;
+    }
     const struct timespec pause = {.tv_nsec = 2000000};
     int region = open_region();
     while (region < 0) {
@@ -70,11 +76,13 @@ int main(int nr_arguments, char **arguments)
         return 3;
     }
     uint32_t word = (uint32_t)strtoul(arguments[2], NULL, 16);
-    if (strcmp(arguments[1], "write") == 0)
+    if (strcmp(arguments[1], "write") == 0) {
         words[0] = word;
-    else
-        while (words[1] != word)
+    } else {
+        while (words[1] != word) {
             nanosleep(&pause, NULL);
+        }
+    }
     printf("region of %lld bytes\n", (long long)status.st_size);
     return 0;
 }

@@ -42,16 +42,18 @@ static inline uint32_t fgv_channel_bytes(CUarray_format format)
 static inline uint32_t fgv_packed_bytes(CUarray_format format, uint32_t *nr_channels)
 {
     uint32_t step = (uint32_t)format - CU_AD_FORMAT_UNORM_INT8X1;
-    if (step > CU_AD_FORMAT_SNORM_INT16X4 - CU_AD_FORMAT_UNORM_INT8X1)
+    if (step > CU_AD_FORMAT_SNORM_INT16X4 - CU_AD_FORMAT_UNORM_INT8X1) {
         return 0;
+    }
     *nr_channels = 1u << step % 3;
     return (step / 3 % 2 ? 2u : 1u) * *nr_channels;
 }
 
 static inline uint32_t fgv_block_bytes(CUarray_format format)
 {
-    if (format < CU_AD_FORMAT_BC1_UNORM || format > CU_AD_FORMAT_BC7_UNORM_SRGB)
+    if (format < CU_AD_FORMAT_BC1_UNORM || format > CU_AD_FORMAT_BC7_UNORM_SRGB) {
         return 0;
+    }
     bool is_half =
         format <= CU_AD_FORMAT_BC1_UNORM_SRGB || format == CU_AD_FORMAT_BC4_UNORM || format == CU_AD_FORMAT_BC4_SNORM;
     return is_half ? 8 : 16;
@@ -64,8 +66,9 @@ static inline bool fgv_texel_of(CUarray_format format, uint32_t nr_channels, str
     uint32_t channel_bytes = fgv_channel_bytes(format);
     uint32_t packed_bytes = fgv_packed_bytes(format, &named_channels);
     *texel = (struct fgv_texel){.bytes = fgv_block_bytes(format), .edge = 4};
-    if (texel->bytes != 0)
+    if (texel->bytes != 0) {
         return nr_channels >= 1 && nr_channels <= 4;
+    }
     texel->edge = 1;
     if (packed_bytes != 0) {
         texel->bytes = packed_bytes;
@@ -96,8 +99,9 @@ static inline bool fgv_array_box_of(const CUDA_ARRAY3D_DESCRIPTOR *array, uint32
     uint64_t width = fgv_level_extent(array->Width, level);
     uint64_t height = fgv_level_extent(array->Height, level);
     uint64_t depth = has_layers ? array->Depth : fgv_level_extent(array->Depth, level);
-    if (!fgv_texel_of(array->Format, array->NumChannels, &texel) || width == 0)
+    if (!fgv_texel_of(array->Format, array->NumChannels, &texel) || width == 0) {
         return false;
+    }
     uint64_t blocks = width / texel.edge + (width % texel.edge != 0);
     box->rows = height == 0 ? 1 : height / texel.edge + (height % texel.edge != 0);
     box->slices = depth == 0 ? 1 : depth;
@@ -120,8 +124,9 @@ static inline bool fgv_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *array, uint32_
             !fgv_round_up(box.rows, box.rows > 1 ? FGV_TILE_ROWS : 1, &rows) ||
             __builtin_mul_overflow(row_bytes, rows, &slice_bytes) ||
             __builtin_mul_overflow(slice_bytes, box.slices, &level_bytes) ||
-            __builtin_add_overflow(*bytes, level_bytes, bytes))
+            __builtin_add_overflow(*bytes, level_bytes, bytes)) {
             return false;
+        }
     }
     return true;
 }
@@ -131,11 +136,13 @@ static inline uint32_t fgv_array_max_levels(const CUDA_ARRAY3D_DESCRIPTOR *array
 {
     bool has_layers = (array->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
     uint64_t largest = array->Width > array->Height ? array->Width : array->Height;
-    if (!has_layers && array->Depth > largest)
+    if (!has_layers && array->Depth > largest) {
         largest = array->Depth;
+    }
     uint32_t nr_levels = 0;
-    for (; largest != 0; largest >>= 1)
+    for (; largest != 0; largest >>= 1) {
         nr_levels++;
+    }
     return nr_levels;
 }
 

@@ -84,10 +84,12 @@ _Static_assert(sizeof(struct fgv_elf_header) == 64, "as ELF64 lays it out");
 /* Widens *end to offset + bytes; false when that is beyond the limit. */
 static inline bool fgv_image_extend(uint64_t *end, uint64_t offset, uint64_t bytes, size_t limit_bytes)
 {
-    if (offset > limit_bytes || bytes > limit_bytes - offset)
+    if (offset > limit_bytes || bytes > limit_bytes - offset) {
         return false;
-    if (offset + bytes > *end)
+    }
+    if (offset + bytes > *end) {
         *end = offset + bytes;
+    }
     return true;
 }
 
@@ -105,8 +107,9 @@ static inline bool fgv_elf_parts_extend(uint64_t *end, const uint8_t *table, siz
         memcpy(&type, table + places[0], sizeof(type));
         memcpy(&offset, table + places[1], sizeof(offset));
         memcpy(&bytes, table + places[2], sizeof(bytes));
-        if (type != absent && !fgv_image_extend(end, offset, bytes, limit_bytes))
+        if (type != absent && !fgv_image_extend(end, offset, bytes, limit_bytes)) {
             return false;
+        }
     }
     return true;
 }
@@ -118,23 +121,28 @@ static inline size_t fgv_elf_bytes(const uint8_t *start, size_t limit_bytes)
     static const size_t program_places[3] = {0, 8, 32};
     struct fgv_elf_header elf;
     uint64_t end = sizeof(elf);
-    if (limit_bytes < sizeof(elf))
+    if (limit_bytes < sizeof(elf)) {
         return 0;
+    }
     memcpy(&elf, start, sizeof(elf));
-    if (elf.identification[4] != 2 || elf.identification[5] != 1 || elf.machine != FGV_ELF_MACHINE_CUDA)
+    if (elf.identification[4] != 2 || elf.identification[5] != 1 || elf.machine != FGV_ELF_MACHINE_CUDA) {
         return 0; /* 64 bits, little endian, for a GPU */
+    }
     if ((elf.nr_section_headers > 0 && elf.section_header_bytes != 64) ||
-        (elf.nr_program_headers > 0 && elf.program_header_bytes != 56))
+        (elf.nr_program_headers > 0 && elf.program_header_bytes != 56)) {
         return 0;
+    }
     if (!fgv_image_extend(&end, elf.section_headers_offset, (uint64_t)elf.nr_section_headers * 64, limit_bytes) ||
-        !fgv_image_extend(&end, elf.program_headers_offset, (uint64_t)elf.nr_program_headers * 56, limit_bytes))
+        !fgv_image_extend(&end, elf.program_headers_offset, (uint64_t)elf.nr_program_headers * 56, limit_bytes)) {
         return 0;
+    }
     /* Sections of type 8 (NOBITS) have a size and no content. Segments of type 0 (NULL) mean nothing. */
     if (!fgv_elf_parts_extend(&end, start + elf.section_headers_offset, elf.nr_section_headers, 64, section_places, 8,
                               limit_bytes) ||
         !fgv_elf_parts_extend(&end, start + elf.program_headers_offset, elf.nr_program_headers, 56, program_places, 0,
-                              limit_bytes))
+                              limit_bytes)) {
         return 0;
+    }
     return (size_t)end;
 }
 
@@ -143,16 +151,20 @@ static inline bool fgv_text_is_ptx(const char *text, size_t bytes)
 {
     const char *end = text + bytes;
     for (;;) {
-        while (text < end && (*text == ' ' || (*text >= '\t' && *text <= '\r')))
+        while (text < end && (*text == ' ' || (*text >= '\t' && *text <= '\r'))) {
             text++;
-        if (end - text < 2 || text[0] != '/')
+        }
+        if (end - text < 2 || text[0] != '/') {
             return end - text >= 8 && memcmp(text, ".version", 8) == 0;
+        }
         if (text[1] == '/') {
-            while (text < end && *text != '\n')
+            while (text < end && *text != '\n') {
                 text++;
+            }
         } else if (text[1] == '*') {
-            for (text += 2; end - text >= 2 && (text[0] != '*' || text[1] != '/'); text++)
+            for (text += 2; end - text >= 2 && (text[0] != '*' || text[1] != '/'); text++) {
                 continue;
+            }
             text += end - text >= 2 ? 2 : end - text;
         } else {
             return false;
@@ -170,8 +182,9 @@ static inline CUresult fgv_image_measure(const void *start, size_t limit_bytes, 
 {
     struct fgv_fatbin_header header;
     const uint8_t *text = start;
-    if (limit_bytes > FGV_IMAGE_MAX_BYTES)
+    if (limit_bytes > FGV_IMAGE_MAX_BYTES) {
         limit_bytes = FGV_IMAGE_MAX_BYTES;
+    }
     /* Byte by byte: the text of an unknown length may end before four bytes do. */
     if (limit_bytes >= 4 && text[0] == 0x7f && text[1] == 'E' && text[2] == 'L' && text[3] == 'F') {
         *kind = FGV_IMAGE_ELF;
@@ -181,15 +194,17 @@ static inline CUresult fgv_image_measure(const void *start, size_t limit_bytes, 
     if (limit_bytes >= sizeof(header) && text[0] == 0x50 && text[1] == 0xed && text[2] == 0x55 && text[3] == 0xba) {
         memcpy(&header, start, sizeof(header));
         if (header.version != 1 || header.header_bytes < sizeof(header) || header.header_bytes > limit_bytes ||
-            header.entries_bytes > limit_bytes - header.header_bytes)
+            header.entries_bytes > limit_bytes - header.header_bytes) {
             return CUDA_ERROR_INVALID_IMAGE;
+        }
         *kind = FGV_IMAGE_FATBIN;
         *bytes = header.header_bytes + (size_t)header.entries_bytes;
         return CUDA_SUCCESS;
     }
     const uint8_t *terminator = memchr(text, 0, limit_bytes);
-    if (terminator == NULL || !fgv_text_is_ptx(start, (size_t)(terminator - text)))
+    if (!terminator || !fgv_text_is_ptx(start, (size_t)(terminator - text))) {
         return CUDA_ERROR_INVALID_IMAGE;
+    }
     *kind = FGV_IMAGE_PTX;
     *bytes = (size_t)(terminator - text) + 1;
     return CUDA_SUCCESS;
@@ -200,9 +215,11 @@ static inline const void *fgv_image_start(const void *image)
 {
     static const uint8_t magic[4] = {0xb1, 0x43, 0x62, 0x46};
     const uint8_t *byte = image;
-    for (size_t i = 0; i < sizeof(magic); i++)
-        if (byte[i] != magic[i]) /* stops at the NUL of a shorter text */
+    for (size_t i = 0; i < sizeof(magic); i++) {
+        if (byte[i] != magic[i]) { /* stops at the NUL of a shorter text */
             return image;
+        }
+    }
     struct fgv_fatbin_wrapper wrapper;
     memcpy(&wrapper, image, sizeof(wrapper));
     return wrapper.version == 1 || wrapper.version == 2 ? wrapper.data : NULL;
@@ -222,23 +239,28 @@ static inline CUresult fgv_image_prelinked(const void *image, const void *const 
 {
     struct fgv_fatbin_wrapper wrapper = {.version = 0};
     *nr = 0;
-    if (image != NULL && fgv_image_start(image) != image)
+    if (image && fgv_image_start(image) != image) {
         memcpy(&wrapper, image, sizeof(wrapper));
+    }
     *list = wrapper.version == 2 ? (const void *const *)wrapper.filename_or_prelinked : NULL;
-    while (*list != NULL && (*list)[*nr] != NULL)
-        if (++*nr > FGV_MAX_PRELINKED)
+    while (*list && (*list)[*nr]) {
+        if (++*nr > FGV_MAX_PRELINKED) {
             return CUDA_ERROR_INVALID_IMAGE;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
 /* Kind and length of an image that this process's own program passed; the bytes are those at fgv_image_start(image). */
 static inline CUresult fgv_image_bytes(const void *image, size_t *bytes, enum fgv_image_kind *kind)
 {
-    if (image == NULL)
+    if (!image) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     const void *start = fgv_image_start(image);
-    if (start == NULL)
+    if (!start) {
         return CUDA_ERROR_INVALID_IMAGE;
+    }
     return fgv_image_measure(start, FGV_IMAGE_MAX_BYTES, bytes, kind);
 }
 

@@ -78,12 +78,14 @@ static inline bool fgv_fatbin_entry_at(const uint8_t *entries, uint64_t entries_
                                        struct fgv_fatbin_entry *entry, uint64_t *next)
 {
     uint64_t left = entries_bytes - offset;
-    if (left < sizeof(*entry))
+    if (left < sizeof(*entry)) {
         return false;
+    }
     memcpy(entry, entries + offset, sizeof(*entry));
     if (entry->header_bytes < sizeof(*entry) || entry->header_bytes > left ||
-        entry->stored_bytes > left - entry->header_bytes)
+        entry->stored_bytes > left - entry->header_bytes) {
         return false;
+    }
     *next = offset + entry->header_bytes + entry->stored_bytes;
     return true;
 }
@@ -100,17 +102,20 @@ static inline bool fgv_fatbin_is_understood(const struct fgv_fatbin_entry *entry
 static inline bool fgv_fatbin_runs_on(const struct fgv_fatbin_entry *entry, uint32_t capability)
 {
     const bool is_same_major = entry->architecture / 10 == capability / 10;
-    if (entry->flags & FGV_FATBIN_ARCHITECTURE_SPECIFIC)
+    if (entry->flags & FGV_FATBIN_ARCHITECTURE_SPECIFIC) {
         return entry->architecture == capability;
-    if (entry->kind == FGV_FATBIN_ELF || (entry->flags & FGV_FATBIN_FAMILY_SPECIFIC))
+    }
+    if (entry->kind == FGV_FATBIN_ELF || (entry->flags & FGV_FATBIN_FAMILY_SPECIFIC)) {
         return is_same_major && entry->architecture <= capability;
+    }
     return entry->architecture <= capability;
 }
 
 static inline void fgv_fatbin_device_note(struct fgv_fatbin_device *device, const struct fgv_fatbin_entry *entry)
 {
-    if (!fgv_fatbin_runs_on(entry, device->capability))
+    if (!fgv_fatbin_runs_on(entry, device->capability)) {
         return;
+    }
     device->has_code = true;
     if (entry->kind == FGV_FATBIN_PTX && entry->architecture > device->newest_ptx) {
         device->newest_ptx = entry->architecture;
@@ -124,13 +129,16 @@ static inline bool fgv_fatbin_choose(struct fgv_fatbin_choice *choice, const uin
     bool has_code = choice->nr_devices > 0;
     struct fgv_fatbin_entry entry;
     for (uint64_t offset = 0; offset < entries_bytes;) {
-        if (!fgv_fatbin_entry_at(entries, entries_bytes, offset, &entry, &offset))
+        if (!fgv_fatbin_entry_at(entries, entries_bytes, offset, &entry, &offset)) {
             return false;
-        for (uint32_t i = 0; i < choice->nr_devices && fgv_fatbin_is_understood(&entry); i++)
+        }
+        for (uint32_t i = 0; i < choice->nr_devices && fgv_fatbin_is_understood(&entry); i++) {
             fgv_fatbin_device_note(&choice->devices[i], &entry);
+        }
     }
-    for (uint32_t i = 0; i < choice->nr_devices; i++)
+    for (uint32_t i = 0; i < choice->nr_devices; i++) {
         has_code = has_code && choice->devices[i].has_code;
+    }
     return has_code;
 }
 
@@ -145,8 +153,9 @@ static inline bool fgv_fatbin_device_uses(const struct fgv_fatbin_device *device
 static inline bool fgv_fatbin_is_chosen(const struct fgv_fatbin_choice *choice, const struct fgv_fatbin_entry *entry)
 {
     bool is_used = !fgv_fatbin_is_understood(entry);
-    for (uint32_t i = 0; i < choice->nr_devices; i++)
+    for (uint32_t i = 0; i < choice->nr_devices; i++) {
         is_used = is_used || fgv_fatbin_device_uses(&choice->devices[i], entry);
+    }
     return is_used;
 }
 

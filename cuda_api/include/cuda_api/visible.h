@@ -26,10 +26,12 @@ static inline bool fgv_uuid_begins(const char *text, size_t bytes, const uint8_t
     unsigned nr_digits = 0;
     for (size_t i = 0; i < bytes; i++) {
         const int digit = fgv_hex_digit(text[i]);
-        if (text[i] == '-')
+        if (text[i] == '-') {
             continue;
-        if (digit < 0 || nr_digits == 32 || digit != (uuid[nr_digits / 2] >> (nr_digits % 2 == 0 ? 4 : 0) & 15))
+        }
+        if (digit < 0 || nr_digits == 32 || digit != (uuid[nr_digits / 2] >> (nr_digits % 2 == 0 ? 4 : 0) & 15)) {
             return false;
+        }
         nr_digits++;
     }
     return nr_digits > 0;
@@ -41,18 +43,21 @@ static inline int fgv_visible_device(const char *entry, size_t bytes, const uint
     int found = -1;
     if (bytes > 4 && strncmp(entry, "GPU-", 4) == 0) {
         for (uint32_t i = 0; i < nr_devices; i++) {
-            if (!fgv_uuid_begins(entry + 4, bytes - 4, uuids[i]))
+            if (!fgv_uuid_begins(entry + 4, bytes - 4, uuids[i])) {
                 continue;
-            if (found >= 0)
+            }
+            if (found >= 0) {
                 return -1;
+            }
             found = (int)i;
         }
         return found;
     }
     uint32_t index = 0;
     for (size_t i = 0; i < bytes; i++) {
-        if (entry[i] < '0' || entry[i] > '9' || index > nr_devices)
+        if (entry[i] < '0' || entry[i] > '9' || index > nr_devices) {
             return -1;
+        }
         index = index * 10 + (uint32_t)(entry[i] - '0');
     }
     return bytes > 0 && index < nr_devices ? (int)index : -1;
@@ -66,11 +71,14 @@ static inline CUresult fgv_visible_devices(const char *list, const uint8_t (*uui
     for (list += strspn(list, " "); *list != '\0';) {
         const size_t bytes = strcspn(list, " ,");
         const int device = fgv_visible_device(list, bytes, uuids, nr_devices);
-        if (device < 0)
+        if (device < 0) {
             return CUDA_SUCCESS;
-        for (uint32_t i = 0; i < *nr_chosen; i++)
-            if (chosen[i] == (uint32_t)device)
+        }
+        for (uint32_t i = 0; i < *nr_chosen; i++) {
+            if (chosen[i] == (uint32_t)device) {
                 return CUDA_ERROR_INVALID_DEVICE;
+            }
+        }
         chosen[(*nr_chosen)++] = (uint32_t)device;
         list += bytes;
         list += strspn(list, " ,");

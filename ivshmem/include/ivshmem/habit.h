@@ -56,10 +56,11 @@ static inline void fgv_habit_note(struct fgv_habit *habit, uint64_t sample_ns)
     uint64_t mean_ns = fgv_habit_mean_ns(habit);
     uint64_t deviation_ns = atomic_load_explicit(&habit->deviation_ns, memory_order_relaxed);
     uint64_t off_ns = sample_ns > mean_ns ? sample_ns - mean_ns : mean_ns - sample_ns;
-    if (mean_ns == 0)
+    if (mean_ns == 0) {
         fgv_habit_set(habit, sample_ns, sample_ns);
-    else
+    } else {
         fgv_habit_set(habit, (mean_ns * 3 + sample_ns) / 4, (deviation_ns * 3 + off_ns) / 4);
+    }
 }
 
 /*
@@ -71,12 +72,14 @@ static inline void fgv_habit_note_wait(struct fgv_habit *wait, uint64_t waited_n
     const uint64_t mean_ns = fgv_habit_mean_ns(wait);
     const bool is_longer = mean_ns != 0 && waited_ns / FGV_HABIT_OTHER > mean_ns;
     const bool was_longer = atomic_load_explicit(&wait->was_longer, memory_order_relaxed) != 0;
-    if (is_longer != was_longer)
+    if (is_longer != was_longer) {
         atomic_store_explicit(&wait->was_longer, is_longer, memory_order_relaxed);
-    if (waited_ns < mean_ns / FGV_HABIT_OTHER)
+    }
+    if (waited_ns < mean_ns / FGV_HABIT_OTHER) {
         fgv_habit_set(wait, waited_ns, waited_ns);
-    else if (!is_longer || was_longer)
+    } else if (!is_longer || was_longer) {
         fgv_habit_note(wait, waited_ns);
+    }
 }
 
 #endif

@@ -6,8 +6,12 @@
  * Everything here can be rewritten by the guest at any time, so host code takes a shared word with one atomic load,
  * bounds it, and uses the copy.
  *
- * Parts, in order:  header (one page) | facts | client table | page owners | heap, and behind the region, where the VM
- * has the device for it, a window: page owners | more heap
+ * Parts, in order:
+ *
+ *   the region                                  header (one page) | facts | client table | page owners | heap
+ *   behind it, where the VM has the device      a window: page owners | more heap
+ *   for it
+ *
  * Rings, responses and arenas of the clients lie in the heap: a client takes what it needs when it starts and the
  * daemon takes it back, page by page, by the owner's number. docs/region.md tells the same as a table.
  */

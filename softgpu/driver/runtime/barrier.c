@@ -44,8 +44,9 @@ static struct sgp_barrier *arrive(struct sgp_thread *self, uint32_t number, uint
     }
     barrier->nr_required = nr_required;
     barrier->nr_arrived++;
-    if (!barrier->arrived_lanes[warp])
+    if (!barrier->arrived_lanes[warp]) {
         barrier->nr_counted += SGP_WARP_THREADS - (uint32_t)__builtin_popcount(team->warps[warp].alive);
+    }
     barrier->arrived_lanes[warp] |= lane_bit;
     barrier->nr_counted++;
     return barrier;
@@ -65,8 +66,9 @@ uint32_t sgp_barrier_wait(struct sgp_thread *self, uint32_t number, uint32_t nr_
     self->next = NULL;
     *barrier->last = self;
     barrier->last = &self->next;
-    if (is_complete(team, barrier))
+    if (is_complete(team, barrier)) {
         release(team, barrier, number);
+    }
     sgp_thread_wait(self);
     return operation == SGP_BARRIER_AND  ? self->member_mask
            : operation == SGP_BARRIER_OR ? self->predicate
@@ -80,8 +82,9 @@ void sgp_barrier_arrive(struct sgp_thread *self, uint32_t number, uint32_t nr_re
 
     number %= SGP_NR_BARRIERS;
     barrier = arrive(self, number, nr_required);
-    if (is_complete(team, barrier))
+    if (is_complete(team, barrier)) {
         release(team, barrier, number);
+    }
 }
 
 void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *thread)
@@ -95,9 +98,11 @@ void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *t
         uint32_t arrived_lanes = barrier->arrived_lanes[thread->index / SGP_WARP_THREADS];
 
         active &= active - 1;
-        if (arrived_lanes && !(arrived_lanes & lane_bit))
+        if (arrived_lanes && !(arrived_lanes & lane_bit)) {
             barrier->nr_counted++;
-        if (is_complete(team, barrier))
+        }
+        if (is_complete(team, barrier)) {
             release(team, barrier, number);
+        }
     }
 }

@@ -11,9 +11,9 @@
  * Wrong when: a loop waits for another thread in a way that the compiler does not see (spin.py). Fibers are not
  * preempted.
  */
-#include "lane.h"
-
 #include <string.h>
+
+#include "lane.h"
 
 static void team_thread_main(void *argument);
 
@@ -38,8 +38,9 @@ static struct sgp_thread *next_thread(struct sgp_team *team)
     thread = team->queue;
     if (thread) {
         team->queue = thread->next;
-        if (!team->queue)
+        if (!team->queue) {
             team->queue_last = &team->queue;
+        }
     }
     return thread;
 }
@@ -48,8 +49,9 @@ void sgp_thread_wait(struct sgp_thread *thread)
 {
     struct sgp_thread *next = next_thread(thread->team);
 
-    if (next != thread)
+    if (next != thread) {
         sgp_fiber_switch(&thread->stack_pointer, next ? next->stack_pointer : thread->team->lane->home);
+    }
 }
 
 void sgp_thread_yield(struct sgp_thread *thread)
@@ -78,8 +80,9 @@ static void team_thread_main(void *argument)
     sgp_warp_thread_exited(team, self);
     sgp_barrier_thread_exited(team, self);
     next = next_thread(team);
-    if (team->left_stack)
+    if (team->left_stack) {
         team->free_stacks[team->nr_free_stacks++] = team->left_stack;
+    }
     team->left_stack = self->stack;
     sgp_fiber_jump(next ? next->stack_pointer : team->lane->home);
 }
@@ -126,15 +129,19 @@ static enum sgp_progress fibers_go_on(struct sgp_team *team)
     struct sgp_lane *lane = team->lane;
 
     fibers_run(team);
-    if (lane->error)
+    if (lane->error) {
         return SGP_FAILED;
-    if (team->left_stack)
+    }
+    if (team->left_stack) {
         team->free_stacks[team->nr_free_stacks++] = team->left_stack;
+    }
     team->left_stack = NULL;
-    if (!team->nr_alive)
+    if (!team->nr_alive) {
         return SGP_ENDED;
-    if (team->queue || team->nr_started < team->nr_threads)
+    }
+    if (team->queue || team->nr_started < team->nr_threads) {
         return SGP_SPINS;
+    }
     /* On a GPU this hangs for ever. */
     sgp_log("kernel", "%s: %u threads of block %u,%u,%u wait for others that will not come", team->kernel->name,
             team->nr_alive, team->block.block_index[0], team->block.block_index[1], team->block.block_index[2]);

@@ -28,8 +28,9 @@ static size_t index_of(int signal)
 {
     size_t i = 0;
 
-    while (i < NR_SIGNALS - 1 && signals[i] != signal)
+    while (i < NR_SIGNALS - 1 && signals[i] != signal) {
         i++;
+    }
     return i;
 }
 
@@ -43,15 +44,17 @@ static void chain(int signal, siginfo_t *info, void *context)
         struct sigaction standard = {.sa_handler = SIG_DFL};
 
         sigaction(signal, &standard, NULL);
-        if (info->si_code <= 0)
+        if (info->si_code <= 0) {
             raise(signal);
+        }
         return;
     }
     is_chaining = true;
-    if (action->sa_flags & SA_SIGINFO)
+    if (action->sa_flags & SA_SIGINFO) {
         action->sa_sigaction(signal, info, context);
-    else
+    } else {
         action->sa_handler(signal);
+    }
     is_chaining = false;
 }
 
@@ -78,8 +81,9 @@ void sgp_fault_handlers_install(void)
     pthread_mutex_lock(&install_lock);
     for (size_t i = 0; i < NR_SIGNALS; i++) {
         /* Looked at before each launch: the program may have installed a handler of its own since. */
-        if (sigaction(signals[i], NULL, &now) || ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault))
+        if (sigaction(signals[i], NULL, &now) || ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)) {
             continue;
+        }
         previous[i] = now;
         sigaction(signals[i], &ours, NULL);
     }
@@ -92,6 +96,7 @@ void sgp_runtime_thread_start(void)
     void *at = mmap(NULL, ALTERNATE_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t alternate = {.ss_sp = at, .ss_size = ALTERNATE_STACK_BYTES};
 
-    if (at != MAP_FAILED)
+    if (at != MAP_FAILED) {
         sigaltstack(&alternate, NULL);
+    }
 }

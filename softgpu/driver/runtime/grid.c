@@ -32,8 +32,9 @@ static uint32_t count_lanes(void)
     cpu_set_t cpus;
     long nr = text ? strtol(text, NULL, 10) : 0;
 
-    if (nr <= 0)
+    if (nr <= 0) {
         nr = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    }
     return nr > (long)MAX_LANES ? MAX_LANES : (uint32_t)nr;
 }
 
@@ -42,12 +43,13 @@ void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const str
     const uint32_t *index = team->block.block_index;
     uint32_t none = CUDA_SUCCESS;
 
-    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address)
+    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address) {
         sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
                 lane->fault_address);
-    else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS)
+    } else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS) {
         sgp_log("kernel", "%s: block %u,%u,%u used memory that is not the device's", grid->kernel->name, index[0],
                 index[1], index[2]);
+    }
     __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
@@ -57,8 +59,9 @@ static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t num
     struct sgp_team *team = lane->teams[0];
 
     sgp_block_begin(team, grid, number);
-    if (sgp_block_go_on(team) == SGP_ENDED)
+    if (sgp_block_go_on(team) == SGP_ENDED) {
         return true;
+    }
     sgp_grid_fail(grid, lane, team);
     return false;
 }
@@ -72,10 +75,12 @@ static void run_in_order(struct sgp_grid *grid, struct sgp_lane *lane)
         uint64_t first = __atomic_fetch_add(&grid->next_block, grid->chunk, __ATOMIC_RELAXED);
         uint64_t last = first + grid->chunk < grid->nr_blocks ? first + grid->chunk : grid->nr_blocks;
 
-        if (first >= grid->nr_blocks)
+        if (first >= grid->nr_blocks) {
             break;
-        for (uint64_t number = first; goes_on && number < last; number++)
+        }
+        for (uint64_t number = first; goes_on && number < last; number++) {
             goes_on = run_block(grid, lane, number);
+        }
     }
 }
 
@@ -91,19 +96,23 @@ static void take_part(struct sgp_grid *grid)
 {
     struct sgp_lane *lane = sgp_lane_take();
 
-    if (!lane)
+    if (!lane) {
         return;
+    }
     lane->grid = grid;
-    if (sgp_lane_team(lane, 0))
+    if (sgp_lane_team(lane, 0)) {
         run_blocks(grid, lane);
+    }
     sgp_lane_give(lane);
 }
 
 static struct job *job_find(void)
 {
-    for (struct job *job = jobs; job; job = job->next)
-        if (job->nr_wanted)
+    for (struct job *job = jobs; job; job = job->next) {
+        if (job->nr_wanted) {
             return job;
+        }
+    }
     return NULL;
 }
 
@@ -124,8 +133,9 @@ static void *helper_main(void *unused)
         pthread_mutex_unlock(&jobs_lock);
         take_part(job->grid);
         pthread_mutex_lock(&jobs_lock);
-        if (--job->nr_active == 0)
+        if (--job->nr_active == 0) {
             pthread_cond_broadcast(&jobs_left);
+        }
     }
     return NULL;
 }
@@ -138,8 +148,9 @@ static void helpers_start(uint32_t nr)
 
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    while (nr_helpers < nr && !pthread_create(&thread, &attributes, helper_main, NULL))
+    while (nr_helpers < nr && !pthread_create(&thread, &attributes, helper_main, NULL)) {
         nr_helpers++;
+    }
     pthread_attr_destroy(&attributes);
 }
 
@@ -154,13 +165,15 @@ static void job_begin(struct job *job)
 static void job_end(struct job *job)
 {
     pthread_mutex_lock(&jobs_lock);
-    for (struct job **link = &jobs; *link; link = &(*link)->next)
+    for (struct job **link = &jobs; *link; link = &(*link)->next) {
         if (*link == job) {
             *link = job->next;
             break;
         }
-    while (job->nr_active)
+    }
+    while (job->nr_active) {
         pthread_cond_wait(&jobs_left, &jobs_lock);
+    }
 }
 
 static void run_shared(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_wanted)
@@ -187,36 +200,41 @@ static void run_apart(struct sgp_grid *grid, struct sgp_lane *lane)
     sgp_lane_current = lane;
     run_block(grid, lane, 0);
     sgp_lane_current = NULL;
-    if (grid->error || !left)
+    if (grid->error || !left) {
         return;
-    if (nr_lanes > 1 && (sgp_now_ns() - begin_ns) * left > WORTH_WAKING_NS)
+    }
+    if (nr_lanes > 1 && (sgp_now_ns() - begin_ns) * left > WORTH_WAKING_NS) {
         run_shared(grid, lane, left < nr_lanes - 1 ? (uint32_t)left : nr_lanes - 1);
-    else
+    } else {
         run_blocks(grid, lane);
+    }
 }
 
 CUresult sgp_grid_run(struct sgp_grid *grid)
 {
     struct sgp_lane *lane = sgp_lane_take();
 
-    if (!lane)
+    if (!lane) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     lane->grid = grid;
     if (!sgp_lane_team(lane, 0)) {
         sgp_lane_give(lane);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sgp_fault_handlers_install();
-    if (!nr_lanes)
+    if (!nr_lanes) {
         nr_lanes = count_lanes();
+    }
     grid->nr_blocks = (uint64_t)grid->grid[0] * grid->grid[1] * grid->grid[2];
     grid->chunk = 1;
     grid->next_block = 0;
     grid->error = CUDA_SUCCESS;
-    if (grid->kernel->spins)
+    if (grid->kernel->spins) {
         run_shared(grid, lane, grid->nr_blocks < nr_lanes ? (uint32_t)grid->nr_blocks - 1 : nr_lanes - 1);
-    else
+    } else {
         run_apart(grid, lane);
+    }
     sgp_lane_give(lane);
     return (CUresult)grid->error;
 }

@@ -23,11 +23,13 @@ static struct sgp_lane *lane_new(void)
     uint64_t bytes = SGP_PAGE_BYTES + SGP_BLOCK_STACK_BYTES;
     uint8_t *mapping;
 
-    if (!lane)
+    if (!lane) {
         return NULL;
+    }
     mapping = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
-    if (!mapping)
+    if (!mapping) {
         goto failed;
+    }
     lane->block_stack = mapping + SGP_PAGE_BYTES;
     if (mprotect(lane->block_stack, SGP_BLOCK_STACK_BYTES, PROT_READ | PROT_WRITE)) {
         sgp_window_unmap(mapping, bytes);
@@ -49,8 +51,9 @@ struct sgp_lane *sgp_lane_take(void)
         free_lanes = lane->next_free;
     } else {
         lane = lane_new();
-        if (lane)
+        if (lane) {
             lane->index = nr_lanes++;
+        }
     }
     pthread_mutex_unlock(&lanes_lock);
     return lane;
@@ -58,8 +61,9 @@ struct sgp_lane *sgp_lane_take(void)
 
 void sgp_lane_give(struct sgp_lane *lane)
 {
-    while (lane->nr_teams > NR_TEAMS_KEPT)
+    while (lane->nr_teams > NR_TEAMS_KEPT) {
         sgp_team_delete(lane->teams[--lane->nr_teams]);
+    }
     pthread_mutex_lock(&lanes_lock);
     lane->next_free = free_lanes;
     free_lanes = lane;
@@ -70,8 +74,9 @@ struct sgp_team *sgp_lane_team(struct sgp_lane *lane, uint32_t number)
 {
     if (number == lane->nr_teams) {
         lane->teams[number] = sgp_team_new(lane);
-        if (!lane->teams[number])
+        if (!lane->teams[number]) {
             return NULL;
+        }
         lane->nr_teams++;
     }
     return sgp_team_prepare(lane->teams[number], lane->grid) ? lane->teams[number] : NULL;

@@ -24,14 +24,16 @@ struct sgp_printf_buffer {
 
 static void ring_get(const struct sgp_printf_buffer *buffer, uint64_t at, void *to, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         ((uint8_t *)to)[i] = buffer->bytes[(at + i) % buffer->capacity];
+    }
 }
 
 static void ring_put(struct sgp_printf_buffer *buffer, const void *from, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         buffer->bytes[(buffer->end + i) % buffer->capacity] = ((const uint8_t *)from)[i];
+    }
     buffer->end += bytes;
 }
 
@@ -39,11 +41,13 @@ struct sgp_printf_buffer *sgp_printf_new(uint64_t bytes)
 {
     struct sgp_printf_buffer *buffer = calloc(1, sizeof(*buffer));
 
-    if (!buffer)
+    if (!buffer) {
         return NULL;
+    }
     pthread_mutex_init(&buffer->lock, NULL);
-    if (sgp_printf_resize(buffer, bytes))
+    if (sgp_printf_resize(buffer, bytes)) {
         return buffer;
+    }
     free(buffer);
     return NULL;
 }
@@ -52,11 +56,13 @@ bool sgp_printf_resize(struct sgp_printf_buffer *buffer, uint64_t bytes)
 {
     uint8_t *fresh;
 
-    if (bytes < SGP_PAGE_BYTES)
+    if (bytes < SGP_PAGE_BYTES) {
         bytes = SGP_PAGE_BYTES;
+    }
     fresh = bytes <= MAX_BUFFER_BYTES ? malloc(bytes) : NULL;
-    if (!fresh)
+    if (!fresh) {
         return false;
+    }
     pthread_mutex_lock(&buffer->lock);
     free(buffer->bytes);
     buffer->bytes = fresh;
@@ -68,8 +74,9 @@ bool sgp_printf_resize(struct sgp_printf_buffer *buffer, uint64_t bytes)
 
 void sgp_printf_delete(struct sgp_printf_buffer *buffer)
 {
-    if (!buffer)
+    if (!buffer) {
         return;
+    }
     pthread_mutex_destroy(&buffer->lock);
     free(buffer->bytes);
     free(buffer);
@@ -100,8 +107,9 @@ static char *take_text(struct sgp_printf_buffer *buffer, size_t *bytes)
 
     *bytes = 0;
     pthread_mutex_lock(&buffer->lock);
-    if (buffer->end != buffer->begin)
+    if (buffer->end != buffer->begin) {
         text = malloc(buffer->end - buffer->begin);
+    }
     while (text && buffer->begin < buffer->end) {
         uint32_t length;
 
@@ -121,11 +129,14 @@ void sgp_printf_flush(struct CUctx_st *context)
     char *text;
 
     /* Unlocked look: whoever waits for a kernel comes after its last append. */
-    if (!buffer || __atomic_load_n(&buffer->end, __ATOMIC_RELAXED) == __atomic_load_n(&buffer->begin, __ATOMIC_RELAXED))
+    if (!buffer ||
+        __atomic_load_n(&buffer->end, __ATOMIC_RELAXED) == __atomic_load_n(&buffer->begin, __ATOMIC_RELAXED)) {
         return;
+    }
     text = take_text(buffer, &bytes);
-    if (!text)
+    if (!text) {
         return;
+    }
     sgp_unlock();
     fwrite(text, 1, bytes, stdout);
     fflush(stdout);
@@ -151,24 +162,29 @@ static const char *conversion_parse(const char *at, struct conversion *conversio
 
     memset(conversion, 0, sizeof(*conversion));
     *to++ = *at++;
-    while (*at && strchr("-+ #0", *at) && to < limit)
+    while (*at && strchr("-+ #0", *at) && to < limit) {
         *to++ = *at++;
+    }
     for (bool after_dot = false;; after_dot = true) {
         if (*at == '*') {
             *(after_dot ? &conversion->has_precision_argument : &conversion->has_width_argument) = true;
             *to++ = *at++;
         }
-        while (isdigit((unsigned char)*at) && to < limit)
+        while (isdigit((unsigned char)*at) && to < limit) {
             *to++ = *at++;
-        if (after_dot || *at != '.' || to >= limit)
+        }
+        if (after_dot || *at != '.' || to >= limit) {
             break;
+        }
         *to++ = *at++;
     }
-    for (; *at == 'l' || *at == 'h'; at++)
+    for (; *at == 'l' || *at == 'h'; at++) {
         nr_long += *at == 'l';
+    }
     conversion->type = *at;
-    if (!*at || !strchr("diouxXceEfFgGaAps%", *at))
+    if (!*at || !strchr("diouxXceEfFgGaAps%", *at)) {
         return NULL;
+    }
     conversion->argument_bytes = nr_long || strchr("eEfFgGaAps", *at) ? 8 : 4;
     if (conversion->argument_bytes == 8 && strchr("diouxX", *at)) {
         *to++ = 'l';
@@ -246,16 +262,20 @@ int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, 
             text[used++] = '%';
             continue;
         }
-        if (++nr_arguments > MAX_ARGUMENTS)
+        if (++nr_arguments > MAX_ARGUMENTS) {
             return -1;
-        if (conversion.has_width_argument)
+        }
+        if (conversion.has_width_argument) {
             stars[0] = (int)argument_next(&arguments, 4);
-        if (conversion.has_precision_argument)
+        }
+        if (conversion.has_precision_argument) {
             stars[1] = (int)argument_next(&arguments, 4);
+        }
         printed = conversion_print(&conversion, stars, argument_next(&arguments, conversion.argument_bytes),
                                    text + used, text_bytes - used);
-        if (printed > 0)
+        if (printed > 0) {
             used = used + (size_t)printed < text_bytes ? used + (size_t)printed : text_bytes - 1;
+        }
     }
     *length = used;
     return nr_arguments;

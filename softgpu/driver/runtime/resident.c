@@ -7,21 +7,23 @@
  * Blocks begin in the order of their numbers, and as many can be resident as the device says of itself. A block that
  * waits for one that does not fit waits for ever, as on a GPU.
  */
-#include "lane.h"
-
 #include <sched.h>
+
+#include "lane.h"
 
 #define PATIENCE_ROUNDS 4u
 
 /* A block's place among the resident ones, and its number. False: there is none to have. */
 static bool block_take(struct sgp_grid *grid, uint64_t *number)
 {
-    if (__atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks)
+    if (__atomic_load_n(&grid->next_block, __ATOMIC_RELAXED) >= grid->nr_blocks) {
         return false;
+    }
     if (__atomic_fetch_add(&grid->nr_resident, 1, __ATOMIC_RELAXED) < grid->max_resident) {
         *number = __atomic_fetch_add(&grid->next_block, 1, __ATOMIC_RELAXED);
-        if (*number < grid->nr_blocks)
+        if (*number < grid->nr_blocks) {
             return true;
+        }
     }
     __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
     return false;
@@ -33,8 +35,9 @@ static bool block_add(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_
     struct sgp_team *team;
     uint64_t number;
 
-    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS || !block_take(grid, &number))
+    if (nr_resident == SGP_MAX_RESIDENT_BLOCKS || !block_take(grid, &number)) {
         return false;
+    }
     team = sgp_lane_team(lane, nr_resident);
     if (!team) {
         lane->error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -86,7 +89,8 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
         } else {
             at++;
         }
-        if (at >= nr_resident)
+        if (at >= nr_resident) {
             at = 0;
+        }
     }
 }

@@ -24,8 +24,9 @@ static int32_t print(struct sgp_thread *self, const char *format, const void *ar
     /* All that may fault happens before the buffer is locked. */
     int nr = sgp_printf_format(format, arguments, text, sizeof(text), &length);
 
-    if (nr >= 0 && length)
+    if (nr >= 0 && length) {
         sgp_printf_append(self->team->lane->grid->context->printf_buffer, text, length);
+    }
     return nr;
 }
 
@@ -38,10 +39,12 @@ static void assert_fail(struct sgp_thread *self, const char *message, const char
         snprintf(text, sizeof(text), "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
                  line, function, block[0], block[1], block[2], x, y, z, message);
 
-    if (length > (int)sizeof(text) - 1)
+    if (length > (int)sizeof(text) - 1) {
         length = sizeof(text) - 1;
-    if (write(STDERR_FILENO, text, (size_t)length) < 0)
+    }
+    if (write(STDERR_FILENO, text, (size_t)length) < 0) {
         length = 0; /* nobody reads: the error code still tells */
+    }
     sgp_lane_abandon(self->team->lane, CUDA_ERROR_ASSERT);
 }
 
@@ -54,8 +57,9 @@ static void bad_address(struct sgp_thread *self, uint64_t bits)
 {
     struct sgp_lane *lane = self->team->lane;
 
-    if (bits & SGP_MISALIGNED_BITS)
+    if (bits & SGP_MISALIGNED_BITS) {
         sgp_lane_abandon(lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+    }
     if (sgp_window_is_closed()) {
         lane->fault_address = NULL; /* which one is not known */
         sgp_lane_abandon(lane, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -70,8 +74,9 @@ static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
     sgp_lock();
     if (size_bytes && size_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] &&
         context->device_heap_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - size_bytes &&
-        sgp_memory_new(context, size_bytes, SGP_MEMORY_HEAP, &address) == CUDA_SUCCESS)
+        sgp_memory_new(context, size_bytes, SGP_MEMORY_HEAP, &address) == CUDA_SUCCESS) {
         context->device_heap_bytes += size_bytes;
+    }
     sgp_unlock();
     return address;
 }
@@ -82,8 +87,9 @@ static void device_free(struct sgp_thread *self, void *pointer)
     struct sgp_allocation *allocation;
     bool is_bad = false;
 
-    if (!pointer)
+    if (!pointer) {
         return;
+    }
     sgp_lock();
     allocation = sgp_memory_find((uintptr_t)pointer);
     if (allocation && allocation->kind == SGP_MEMORY_HEAP && allocation->start == (uintptr_t)pointer &&
@@ -94,8 +100,9 @@ static void device_free(struct sgp_thread *self, void *pointer)
         is_bad = true;
     }
     sgp_unlock();
-    if (is_bad)
+    if (is_bad) {
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
 }
 
 static uint32_t active_mask(struct sgp_thread *self)

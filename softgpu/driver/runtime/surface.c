@@ -8,8 +8,9 @@
 /* Brings a coordinate inside; false: it is outside, and the form does not clamp. */
 static bool inside(int64_t *at, int64_t last, uint32_t form)
 {
-    if (*at >= 0 && *at <= last)
+    if (*at >= 0 && *at <= last) {
         return true;
+    }
     *at = *at < 0 ? 0 : last;
     return form & SGP_TEX_CLAMP;
 }
@@ -19,8 +20,9 @@ void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form
 {
     const struct sgp_texture *surface = sgp_texture_find(value, SGP_SURFACE);
 
-    if (!surface)
+    if (!surface) {
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
     const struct sgp_level *level = &surface->levels[0];
     uint32_t nr_axes = form & SGP_TEX_AXES;
     int64_t row_bytes = (int64_t)level->extent[0] * surface->channel_bytes * surface->nr_channels;
@@ -35,11 +37,14 @@ void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form
     is_inside &= inside(&y, (int64_t)level->extent[1] - 1, form);
     is_inside &= inside(&z, (int64_t)level->extent[2] - 1, form);
     is_inside &= inside(&layer, last_layer, form);
-    if (!is_inside && !(form & (SGP_TEX_ZERO | SGP_TEX_CLAMP)))
+    if (!is_inside && !(form & (SGP_TEX_ZERO | SGP_TEX_CLAMP))) {
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
-    if (!is_inside)
+    }
+    if (!is_inside) {
         return NULL;
-    if (x % nr_bytes)
+    }
+    if (x % nr_bytes) {
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+    }
     return level->base + (uint64_t)(z + layer) * level->slice_bytes + (uint64_t)y * level->pitch_bytes + (uint64_t)x;
 }

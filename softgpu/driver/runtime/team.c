@@ -6,13 +6,12 @@
  * equal ones, the tops of all stacks would compete for the same few lines of the cache. Shared memory ends where its
  * window ends, so that a kernel that leaves it upwards faults.
  */
-#include "lane.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "../window.h"
+#include "lane.h"
 
 #define MAX_GUARDS          24000u
 #define STAGGER_BYTES       128u
@@ -46,8 +45,9 @@ struct sgp_team *sgp_team_new(struct sgp_lane *lane)
     struct sgp_team *team = calloc(1, sizeof(*team));
     uint64_t bytes = SHARED_WINDOW_BYTES + SGP_PAGE_BYTES;
 
-    if (!team)
+    if (!team) {
         return NULL;
+    }
     team->lane = lane;
     team->shared_window = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
     if (!team->shared_window) {
@@ -66,8 +66,9 @@ struct sgp_team *sgp_team_new(struct sgp_lane *lane)
 static uint32_t guards_reserve(uint32_t nr)
 {
     pthread_mutex_lock(&guards_lock);
-    if (nr_guards + nr > MAX_GUARDS)
+    if (nr_guards + nr > MAX_GUARDS) {
         nr = 1;
+    }
     nr_guards += nr;
     pthread_mutex_unlock(&guards_lock);
     return nr;
@@ -82,8 +83,9 @@ static void guards_release(uint32_t nr)
 
 static void stacks_unmap(struct sgp_team *team)
 {
-    if (team->stacks)
+    if (team->stacks) {
         sgp_window_unmap(team->stacks, team->stack_mapping_bytes);
+    }
     guards_release(team->nr_guards);
     free(team->free_stacks);
     team->stacks = NULL;
@@ -94,8 +96,9 @@ static void stacks_unmap(struct sgp_team *team)
 
 static void context_unmap(struct sgp_team *team)
 {
-    if (team->context)
+    if (team->context) {
         sgp_window_unmap(team->context, team->context_bytes);
+    }
 }
 
 void sgp_team_delete(struct sgp_team *team)
@@ -123,9 +126,11 @@ static bool stacks_map(struct sgp_team *team, uint32_t nr, uint64_t stack_bytes)
     team->nr_stacks = nr;
     team->stack_bytes = stack_bytes;
     team->nr_guards = guards_reserve(nr);
-    for (uint32_t i = 0; i < team->nr_guards; i++)
-        if (mprotect(team->stacks + i * stride, SGP_PAGE_BYTES, PROT_NONE))
+    for (uint32_t i = 0; i < team->nr_guards; i++) {
+        if (mprotect(team->stacks + i * stride, SGP_PAGE_BYTES, PROT_NONE)) {
             break;
+        }
+    }
     return true;
 }
 
@@ -135,15 +140,17 @@ static void stacks_all_free(struct sgp_team *team)
 
     team->left_stack = NULL;
     team->nr_free_stacks = team->nr_stacks;
-    for (uint32_t i = 0; i < team->nr_stacks; i++) /* the last one is taken first */
+    for (uint32_t i = 0; i < team->nr_stacks; i++) { /* the last one is taken first */
         team->free_stacks[team->nr_stacks - 1 - i] =
             team->stacks + (i + 1) * stride - (i % NR_STAGGERS) * STAGGER_BYTES;
+    }
 }
 
 static bool context_reserve(struct sgp_team *team, uint64_t bytes)
 {
-    if (bytes <= team->context_bytes)
+    if (bytes <= team->context_bytes) {
         return true;
+    }
     bytes = (bytes + SGP_PAGE_BYTES - 1) / SGP_PAGE_BYTES * SGP_PAGE_BYTES;
     context_unmap(team);
     team->context = sgp_window_map(bytes, PROT_READ | PROT_WRITE, 0);
@@ -162,10 +169,12 @@ bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid)
         team->threads[i].index = i;
         team->threads[i].place = 0;
     }
-    if (!grid->kernel->needs_threads)
+    if (!grid->kernel->needs_threads) {
         return context_reserve(team, (uint64_t)nr * grid->kernel->context_bytes);
-    if ((team->nr_stacks < nr || team->stack_bytes < grid->stack_bytes) && !stacks_map(team, nr, grid->stack_bytes))
+    }
+    if ((team->nr_stacks < nr || team->stack_bytes < grid->stack_bytes) && !stacks_map(team, nr, grid->stack_bytes)) {
         return false;
+    }
     stacks_all_free(team);
     return true;
 }

@@ -4,10 +4,11 @@
  * Filtering mixes 2, 4 or 8 texels with weights of 8 fractional bits, as a GPU does; sums are made in double precision
  * and rounded once, which no GPU promises. Coordinates are brought to texels in double precision.
  */
+#include "../texture.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "../texture.h"
 #include "lane.h"
 
 #define WEIGHT_ONE 256 /* a weight of 1: 8 fractional bits */
@@ -34,8 +35,9 @@ static const struct sgp_texture *find(struct sgp_thread *self, uint64_t value, e
 {
     const struct sgp_texture *texture = sgp_texture_find(value, kind);
 
-    if (!texture)
+    if (!texture) {
         sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
     return texture;
 }
 
@@ -45,8 +47,9 @@ static const struct sgp_texture *find(struct sgp_thread *self, uint64_t value, e
 
 static double floor_of(double value)
 {
-    if (!(fabs(value) < FIRST_WHOLE))
+    if (!(fabs(value) < FIRST_WHOLE)) {
         return value;
+    }
     double whole = (double)(int64_t)value;
 
     return whole > value ? whole - 1 : whole;
@@ -98,8 +101,9 @@ static double whole_channel(const uint8_t *at, uint32_t bytes, bool is_signed)
     uint32_t value = 0;
 
     memcpy(&value, at, bytes);
-    if (!is_signed)
+    if (!is_signed) {
         return value;
+    }
     uint32_t unused_bits = 32 - 8 * bytes;
     return (int32_t)(value << unused_bits) >> unused_bits;
 }
@@ -116,19 +120,22 @@ static double channel_read(const struct sgp_texture *texture, const uint8_t *at,
     bool is_signed = texture->channel == SGP_CHANNEL_SIGNED;
 
     at += channel * texture->channel_bytes;
-    if (texture->channel == SGP_CHANNEL_FLOAT)
+    if (texture->channel == SGP_CHANNEL_FLOAT) {
         return float_channel(at, texture->channel_bytes);
+    }
     double value = whole_channel(at, texture->channel_bytes, is_signed);
-    if (!texture->is_fraction)
+    if (!texture->is_fraction) {
         return value;
+    }
     value = fraction_of(value, texture->channel_bytes, is_signed);
     return texture->is_srgb && channel < 3 ? linear_of_srgb(value) : value;
 }
 
 static void border_read(const struct sgp_texture *texture, struct texel *texel)
 {
-    for (int channel = 0; channel < 4; channel++)
+    for (int channel = 0; channel < 4; channel++) {
         texel->channel[channel] = texture->border[channel];
+    }
 }
 
 /* Channels that the format lacks read as 0, the fourth as 1. */
@@ -140,8 +147,9 @@ static void texel_at(const struct place *place, const int64_t index[3], struct t
                         (uint64_t)index[1] * level->pitch_bytes +
                         (uint64_t)index[0] * texture->channel_bytes * texture->nr_channels;
 
-    for (uint32_t channel = 0; channel < 4; channel++)
+    for (uint32_t channel = 0; channel < 4; channel++) {
         texel->channel[channel] = channel < texture->nr_channels ? channel_read(texture, at, channel) : channel == 3;
+    }
 }
 
 /* ---- addresses ---- */
@@ -149,8 +157,9 @@ static void texel_at(const struct place *place, const int64_t index[3], struct t
 /* Brings a texel's number into the texture; false: it is outside, where the border is. */
 static bool index_fold(int64_t *index, int64_t extent, uint8_t mode)
 {
-    if (*index >= 0 && *index < extent)
+    if (*index >= 0 && *index < extent) {
         return true;
+    }
     switch (mode) {
     case CU_TR_ADDRESS_MODE_WRAP:
         *index = (*index % extent + extent) % extent;
@@ -186,13 +195,15 @@ static double in_texels(const struct place *place, uint32_t axis)
 {
     double at = place->at[axis], extent = place->level->extent[axis];
 
-    if (!(fabs(at) < INFINITY))
+    if (!(fabs(at) < INFINITY)) {
         return isnan(at) ? 0 : at < 0 ? -2 : extent + 2;
+    }
     if (place->is_normalized) {
-        if (place->mode[axis] == CU_TR_ADDRESS_MODE_WRAP)
+        if (place->mode[axis] == CU_TR_ADDRESS_MODE_WRAP) {
             at -= floor_of(at);
-        else if (place->mode[axis] == CU_TR_ADDRESS_MODE_MIRROR)
+        } else if (place->mode[axis] == CU_TR_ADDRESS_MODE_MIRROR) {
             at -= 2 * floor_of(at / 2);
+        }
         at *= extent;
     }
     at += place->offset[axis];
@@ -214,8 +225,9 @@ static void read_nearest(const struct place *place, struct texel *texel)
 {
     int64_t index[3] = {0, 0, 0};
 
-    for (uint32_t axis = 0; axis < place->nr_axes; axis++)
+    for (uint32_t axis = 0; axis < place->nr_axes; axis++) {
         index[axis] = (int64_t)floor_of(in_texels(place, axis));
+    }
     texel_folded(place, index, texel);
 }
 
@@ -224,8 +236,9 @@ static void read_filtered(const struct place *place, struct texel *texel)
     int64_t first[3] = {0, 0, 0}, index[3];
     uint32_t weight[3] = {0, 0, 0};
 
-    for (uint32_t axis = 0; axis < place->nr_axes; axis++)
+    for (uint32_t axis = 0; axis < place->nr_axes; axis++) {
         first[axis] = footprint(place, axis, &weight[axis]);
+    }
     memset(texel, 0, sizeof(*texel));
     for (uint32_t corner = 0; corner < 1u << place->nr_axes; corner++) {
         struct texel one;
@@ -234,14 +247,17 @@ static void read_filtered(const struct place *place, struct texel *texel)
         for (uint32_t axis = 0; axis < 3; axis++) {
             uint32_t is_second = corner >> axis & 1;
             index[axis] = first[axis] + is_second;
-            if (axis < place->nr_axes)
+            if (axis < place->nr_axes) {
                 share *= (double)(is_second ? weight[axis] : WEIGHT_ONE - weight[axis]) / WEIGHT_ONE;
+            }
         }
-        if (share == 0)
+        if (share == 0) {
             continue;
+        }
         texel_folded(place, index, &one);
-        for (int channel = 0; channel < 4; channel++)
+        for (int channel = 0; channel < 4; channel++) {
             texel->channel[channel] += share * one.channel[channel];
+        }
     }
 }
 
@@ -264,10 +280,11 @@ static void read_gathered(const struct place *place, uint32_t channel, struct te
 static void read_level(struct place *place, uint32_t level, struct texel *texel)
 {
     place->level = &place->texture->levels[level];
-    if (place->texture->is_filtered)
+    if (place->texture->is_filtered) {
         read_filtered(place, texel);
-    else
+    } else {
         read_nearest(place, texel);
+    }
 }
 
 static void read_levels(struct place *place, double level, struct texel *texel)
@@ -289,12 +306,14 @@ static void read_levels(struct place *place, double level, struct texel *texel)
     struct texel next;
 
     read_level(place, fixed / WEIGHT_ONE, texel);
-    if (!weight)
+    if (!weight) {
         return;
+    }
     read_level(place, fixed / WEIGHT_ONE + 1, &next);
-    for (int channel = 0; channel < 4; channel++)
+    for (int channel = 0; channel < 4; channel++) {
         texel->channel[channel] =
             (texel->channel[channel] * (WEIGHT_ONE - weight) + next.channel[channel] * weight) / WEIGHT_ONE;
+    }
 }
 
 /* ---- operands ---- */
@@ -339,8 +358,9 @@ static uint32_t layer_of(const struct sgp_texture *texture, uint32_t form, uint3
 {
     uint32_t nr_layers = form & SGP_TEX_CUBE ? texture->nr_layers / FACES : texture->nr_layers;
 
-    if (!(form & SGP_TEX_LAYERED) || !nr_layers)
+    if (!(form & SGP_TEX_LAYERED) || !nr_layers) {
         return 0;
+    }
     return operand < nr_layers ? operand : nr_layers - 1;
 }
 
@@ -373,8 +393,9 @@ static void place_set(struct place *place, const struct sgp_texture *texture, ui
         place->offset[axis] = (int32_t)operands[SGP_OPERAND_OFFSETS + axis];
         place->mode[axis] = form & SGP_TEX_CUBE ? CU_TR_ADDRESS_MODE_CLAMP : texture->address_mode[axis];
     }
-    if (form & SGP_TEX_CUBE)
+    if (form & SGP_TEX_CUBE) {
         face_of(place);
+    }
 }
 
 /* Whole coordinates name a texel; outside there are zeros. */
@@ -401,10 +422,11 @@ static void channels_write(const struct sgp_texture *texture, const struct texel
     for (int channel = 0; channel < 4; channel++) {
         float value = (float)texel->channel[channel];
 
-        if (is_whole)
+        if (is_whole) {
             channels[channel] = (uint32_t)(int64_t)texel->channel[channel];
-        else
+        } else {
             memcpy(&channels[channel], &value, sizeof(value));
+        }
     }
 }
 
@@ -416,16 +438,17 @@ void sgp_texture_fetch(struct sgp_thread *self, uint64_t value, uint32_t form, c
     struct place place;
 
     place_set(&place, texture, form, operands);
-    if (form & SGP_TEX_WHOLE || texture->is_linear_memory)
+    if (form & SGP_TEX_WHOLE || texture->is_linear_memory) {
         read_whole(&place, &texel);
-    else if (form & SGP_TEX_GATHER)
+    } else if (form & SGP_TEX_GATHER) {
         read_gathered(&place, form >> SGP_TEX_CHANNEL_SHIFT & 3, &texel);
-    else if (form & SGP_TEX_LEVEL)
+    } else if (form & SGP_TEX_LEVEL) {
         read_levels(&place, float_operand(operands, SGP_OPERAND_LEVEL), &texel);
-    else if (form & SGP_TEX_GRADIENT)
+    } else if (form & SGP_TEX_GRADIENT) {
         read_levels(&place, level_of_gradient(&place, operands), &texel);
-    else
+    } else {
         read_levels(&place, 0, &texel);
+    }
     channels_write(texture, &texel, channels);
 }
 
@@ -436,10 +459,12 @@ static uint32_t channel_type(const struct sgp_texture *texture)
 {
     uint32_t size = texture->channel_bytes >> 1; /* 0, 1, 2 */
 
-    if (texture->channel == SGP_CHANNEL_FLOAT)
+    if (texture->channel == SGP_CHANNEL_FLOAT) {
         return texture->channel_bytes == 2 ? 0x10dd : 0x10de;
-    if (texture->is_fraction)
+    }
+    if (texture->is_fraction) {
         return (texture->channel == SGP_CHANNEL_SIGNED ? 0x10d0 : 0x10d2) + size;
+    }
     return (texture->channel == SGP_CHANNEL_SIGNED ? 0x10d7 : 0x10da) + size;
 }
 

@@ -27,18 +27,22 @@ static void meet(struct sgp_team *team, uint32_t first_thread, uint32_t arrived,
         struct sgp_thread *thread = &team->threads[first_thread + (uint32_t)__builtin_ctz(rest)];
 
         thread->result = arrived;
-        if (thread->values)
+        if (thread->values) {
             memcpy(thread->values, values, sizeof(values));
-        if (thread != self)
+        }
+        if (thread != self) {
             sgp_thread_ready(team, thread);
+        }
     }
 }
 
 static struct sgp_warp_group *group_of(struct sgp_warp *warp, uint32_t member_mask)
 {
-    for (uint32_t i = 0; i < warp->nr_groups; i++)
-        if (warp->groups[i].member_mask == member_mask)
+    for (uint32_t i = 0; i < warp->nr_groups; i++) {
+        if (warp->groups[i].member_mask == member_mask) {
             return &warp->groups[i];
+        }
+    }
     warp->groups[warp->nr_groups] = (struct sgp_warp_group){.member_mask = member_mask};
     return &warp->groups[warp->nr_groups++];
 }
@@ -88,9 +92,11 @@ void sgp_warp_thread_exited(struct sgp_team *team, const struct sgp_thread *thre
 
 static bool is_ahead(const struct sgp_thread *first, uint32_t size, uintptr_t place)
 {
-    for (uint32_t i = 0; i < size; i++)
-        if (first[i].place && first[i].place < place)
+    for (uint32_t i = 0; i < size; i++) {
+        if (first[i].place && first[i].place < place) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -107,11 +113,14 @@ uint32_t sgp_warp_converge(struct sgp_thread *self, uintptr_t place)
         sgp_thread_wait(self);
     }
     if (!self->member_mask) { /* otherwise the first of the converged threads has been here */
-        for (uint32_t i = 0; i < size; i++)
-            if (first[i].place == place && !first[i].member_mask)
+        for (uint32_t i = 0; i < size; i++) {
+            if (first[i].place == place && !first[i].member_mask) {
                 mask |= 1u << i;
-        for (uint32_t rest = mask; rest; rest &= rest - 1)
+            }
+        }
+        for (uint32_t rest = mask; rest; rest &= rest - 1) {
             first[__builtin_ctz(rest)].member_mask = mask;
+        }
     }
     self->place = 0;
     return self->member_mask;

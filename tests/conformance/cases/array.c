@@ -16,20 +16,22 @@ CASE(array_create_and_destroy)
     static const CUarray_format formats[] = {CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_SIGNED_INT16, CU_AD_FORMAT_HALF,
                                              CU_AD_FORMAT_FLOAT};
 
-    for (unsigned int i = 0; i < 4; i++)
+    for (unsigned int i = 0; i < 4; i++) {
         for (unsigned int channels = 1; channels <= 4; channels++) {
             CUDA_ARRAY_DESCRIPTOR descriptor = {
                 .Width = 17, .Height = 5, .Format = formats[i], .NumChannels = channels};
             CUDA_ARRAY_DESCRIPTOR got = {0};
             CUarray array = NULL;
 
-            if (say(text("create %u %u", i, channels), CU(cuArrayCreate)(&array, &descriptor)) != CUDA_SUCCESS)
+            if (say(text("create %u %u", i, channels), CU(cuArrayCreate)(&array, &descriptor)) != CUDA_SUCCESS) {
                 continue;
+            }
             say(text("descriptor of %u %u", i, channels), CU(cuArrayGetDescriptor)(&got, array));
             printf("is of %u %u: %zu %zu %d %u\n", i, channels, got.Width, got.Height, (int)got.Format,
                    got.NumChannels);
             say(text("destroy %u %u", i, channels), CU(cuArrayDestroy)(array));
         }
+    }
 }
 
 CASE(array_copy_linear)
@@ -37,8 +39,9 @@ CASE(array_copy_linear)
     CUarray array = array_new(256, 0);
     unsigned int words[256], back[256] = {0};
 
-    for (unsigned int i = 0; i < 256; i++)
+    for (unsigned int i = 0; i < 256; i++) {
         words[i] = i * i;
+    }
     DO(cuMemcpyHtoA, array, 0, words, sizeof(words));
     DO(cuMemcpyAtoH, back, array, 0, sizeof(back));
     say_bytes("back", back, sizeof(back));
@@ -72,8 +75,9 @@ CASE(array_copy_2d)
                           .WidthInBytes = 40,
                           .Height = 7};
 
-    for (unsigned int i = 0; i < 250; i++)
+    for (unsigned int i = 0; i < 250; i++) {
         words[i / 25][i % 25] = i;
+    }
     memset(back, 0, sizeof(back));
     DO(cuMemcpy2D, &there);
     DO(cuMemcpy2D, &here);
@@ -87,8 +91,9 @@ CASE(array_3d)
     CUDA_ARRAY3D_DESCRIPTOR got = {0};
     CUarray array = NULL;
 
-    if (DO(cuArray3DCreate, &array, &descriptor) != CUDA_SUCCESS)
+    if (DO(cuArray3DCreate, &array, &descriptor) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuArray3DGetDescriptor, &got, array);
     printf("is: %zu %zu %zu %d %u %u\n", got.Width, got.Height, got.Depth, (int)got.Format, got.NumChannels, got.Flags);
     DO(cuArrayDestroy, array);
@@ -100,8 +105,9 @@ CASE(array_mipmapped)
     CUmipmappedArray mipmap = NULL;
     CUarray level = NULL;
 
-    if (DO(cuMipmappedArrayCreate, &mipmap, &descriptor, 3) != CUDA_SUCCESS)
+    if (DO(cuMipmappedArrayCreate, &mipmap, &descriptor, 3) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMipmappedArrayGetLevel, &level, mipmap, 1);
     DO(cuMipmappedArrayGetLevel, &level, mipmap, 3);
     DO(cuMipmappedArrayDestroy, mipmap);
@@ -117,8 +123,9 @@ CASE(texture_object)
     resource.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
     resource.res.linear.numChannels = 1;
     resource.res.linear.sizeInBytes = 4096;
-    if (DO(cuTexObjectCreate, &texture, &resource, &description, NULL) != CUDA_SUCCESS)
+    if (DO(cuTexObjectCreate, &texture, &resource, &description, NULL) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuTexObjectGetResourceDesc, &got, texture);
     say_number("type", got.resType);
     DO(cuTexObjectDestroy, texture);

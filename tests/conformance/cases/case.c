@@ -26,8 +26,9 @@ bool is_tried(const char *label)
     while (skipped && *skipped) {
         const char *end = strchrnul(skipped, '\n');
 
-        if ((size_t)(end - skipped) == length && !memcmp(skipped, label, length))
+        if ((size_t)(end - skipped) == length && !memcmp(skipped, label, length)) {
             return false;
+        }
         skipped = *end ? end + 1 : end;
     }
     return true;
@@ -39,8 +40,10 @@ static void on_crash(int number)
     static const char word[] = ": crashes\n";
 
     signal(number, SIG_DFL);
-    if (write(STDOUT_FILENO, label_tried, strlen(label_tried)) < 0 || write(STDOUT_FILENO, word, sizeof(word) - 1) < 0)
+    if (write(STDOUT_FILENO, label_tried, strlen(label_tried)) < 0 ||
+        write(STDOUT_FILENO, word, sizeof(word) - 1) < 0) {
         return;
+    }
 }
 
 void case_register(struct test_case *entry)
@@ -58,8 +61,9 @@ static void *library(void)
 {
     static void *opened;
 
-    if (!opened)
+    if (!opened) {
         opened = dlopen("libcuda.so.1", RTLD_NOW);
+    }
     if (!opened) {
         fprintf(stderr, "%s\n", dlerror());
         exit(2);
@@ -92,10 +96,12 @@ const char *result_name(CUresult result)
 {
     const char *name = NULL;
 
-    if (result == ABSENT)
+    if (result == ABSENT) {
         return "absent";
-    if (result == CRASHES)
+    }
+    if (result == CRASHES) {
         return "crashes";
+    }
     CU(cuGetErrorName)(result, &name);
     return name ? name : text("error %d", (int)result);
 }
@@ -121,8 +127,9 @@ static uint64_t digest(const uint8_t *memory, size_t bytes)
 {
     uint64_t hash = 0xcbf29ce484222325;
 
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         hash = (hash ^ memory[i]) * 0x100000001b3;
+    }
     return hash;
 }
 
@@ -136,10 +143,11 @@ void say_device_bytes(const char *label, CUdeviceptr memory, size_t bytes)
     uint8_t *copy = calloc(1, bytes);
     CUresult result = CU(cuMemcpyDtoH)(copy, memory, bytes);
 
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         say_bytes(label, copy, bytes);
-    else
+    } else {
         say(label, result);
+    }
     free(copy);
 }
 
@@ -151,8 +159,9 @@ void end_case(const char *reason)
 
 void must(const char *call, CUresult result)
 {
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         end_case(text("%s gave %s", call, result_name(result)));
+    }
 }
 
 void row(const char *label, CUresult result)
@@ -161,14 +170,16 @@ void row(const char *label, CUresult result)
 
     say(label, result);
     later = CU(cuCtxSynchronize)();
-    if (later != CUDA_SUCCESS)
+    if (later != CUDA_SUCCESS) {
         say(text("%s, later", label), later);
+    }
 }
 
 CUmodule module_of_kernels(void)
 {
-    if (!kernels)
+    if (!kernels) {
         MUST(cuModuleLoadData, &kernels, kernels_ptx);
+    }
     return kernels;
 }
 
@@ -190,8 +201,9 @@ CUdeviceptr device_bytes(size_t bytes, uint8_t seed)
     uint8_t *host = malloc(bytes);
     CUdeviceptr memory;
 
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         host[i] = (uint8_t)(seed + i * 7);
+    }
     MUST(cuMemAlloc, &memory, bytes);
     MUST(cuMemcpyHtoD, memory, host, bytes);
     MUST(cuStreamSynchronize, NULL); /* the copy of pageable memory may still be on its way, for other streams */
@@ -215,8 +227,9 @@ struct held hold(CUstream stream)
     MUST(cuMemHostAlloc, (void **)&held.flags, 64, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
     held.flags[0] = held.flags[1] = 0;
     must("launch of hold", launch("hold", 1, 1, stream, parameters));
-    while (!held.flags[0])
+    while (!held.flags[0]) {
         nanosleep(&nap, NULL);
+    }
     return held;
 }
 
@@ -253,20 +266,23 @@ static int case_run(const char *name)
 {
     struct test_case *entry = cases;
 
-    while (entry && strcmp(entry->name, name) != 0)
+    while (entry && strcmp(entry->name, name) != 0) {
         entry = entry->next;
+    }
     if (!entry) {
         fprintf(stderr, "no case %s\n", name);
         return 2;
     }
     printf("== %s\n", name);
     if (!setjmp(case_over)) {
-        if (entry->kind != KIND_BARE)
+        if (entry->kind != KIND_BARE) {
             context_begin();
+        }
         entry->run();
     }
-    if (entry->kind == KIND_CASE)
+    if (entry->kind == KIND_CASE) {
         context_end();
+    }
     printf("-- %s\n", name);
     return 0;
 }
@@ -278,12 +294,15 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGSEGV, on_crash);
     if (argc == 2 && !strcmp(argv[1], "--list")) {
-        for (const struct test_case *entry = cases; entry; entry = entry->next)
+        for (const struct test_case *entry = cases; entry; entry = entry->next) {
             printf("%s %s\n", kinds[entry->kind], entry->name);
+        }
         return 0;
     }
-    for (int i = 1; i < argc; i++)
-        if (case_run(argv[i]))
+    for (int i = 1; i < argc; i++) {
+        if (case_run(argv[i])) {
             return 2;
+        }
+    }
     return 0;
 }

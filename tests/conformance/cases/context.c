@@ -12,7 +12,7 @@ static void say_current(const char *label, CUcontext expected)
     CUcontext current = NULL;
 
     CU(cuCtxGetCurrent)(&current);
-    say_text(label, current == NULL ? "none" : current == expected ? "the one expected" : "another");
+    say_text(label, !current ? "none" : current == expected ? "the one expected" : "another");
 }
 
 ALONE(context_primary_counts)
@@ -47,8 +47,9 @@ ALONE(context_primary_flags)
     unsigned int flags = 99;
     int is_active = -1;
 
-    for (unsigned int wanted = 0; wanted < 34; wanted++)
+    for (unsigned int wanted = 0; wanted < 34; wanted++) {
         say(text("set flags %u", wanted), CU(cuDevicePrimaryCtxSetFlags)(0, wanted));
+    }
     DO(cuDevicePrimaryCtxSetFlags, 0, CU_CTX_SCHED_BLOCKING_SYNC);
     DO(cuDevicePrimaryCtxGetState, 0, &flags, &is_active);
     say_number("flags", flags);
@@ -96,8 +97,9 @@ CASE(context_create_flags)
         CUcontext own = NULL;
         unsigned int got = 99;
 
-        if (say(text("create with %u", flags[i]), CU(cuCtxCreate_v2)(&own, flags[i], 0)) != CUDA_SUCCESS)
+        if (say(text("create with %u", flags[i]), CU(cuCtxCreate_v2)(&own, flags[i], 0)) != CUDA_SUCCESS) {
             continue;
+        }
         say(text("flags of %u", flags[i]), CU(cuCtxGetFlags)(&got));
         say_number(text("flags of %u are", flags[i]), got);
         MUST(cuCtxDestroy, own);
@@ -230,8 +232,9 @@ CASE(context_limits)
     for (int limit = 0; limit < 10; limit++) {
         size_t value = 77, back = 77;
 
-        if (say(text("limit %d", limit), CU(cuCtxGetLimit)(&value, (CUlimit)limit)) != CUDA_SUCCESS)
+        if (say(text("limit %d", limit), CU(cuCtxGetLimit)(&value, (CUlimit)limit)) != CUDA_SUCCESS) {
             continue;
+        }
         say_number(text("limit %d is", limit), (long long)value);
         say(text("limit %d, the same again", limit), CU(cuCtxSetLimit)((CUlimit)limit, value));
         CU(cuCtxGetLimit)(&back, (CUlimit)limit);
@@ -364,8 +367,9 @@ CASE(context_destroyed_with_work)
     MUST(cuModuleGetFunction, &function, module, "fill");
     MUST(cuMemAlloc, &memory, 4 << 20);
     void *parameters[] = {&memory, &(unsigned int){1}, &(unsigned int){1 << 20}};
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         MUST(cuLaunchKernel, function, 4096, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL);
+    }
     DO(cuCtxDestroy, own);
     DO(cuCtxSynchronize);
 }

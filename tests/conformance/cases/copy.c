@@ -3,8 +3,9 @@
 
 static void pattern(uint8_t *memory, size_t bytes, uint8_t seed)
 {
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         memory[i] = (uint8_t)(seed + i * 11 + i / 256);
+    }
 }
 
 CASE(copy_there_and_back)

@@ -1,7 +1,7 @@
 /* Devices: what they say of themselves. */
-#include "case.h"
-
 #include <ctype.h>
+
+#include "case.h"
 
 CASE(device_attributes)
 {
@@ -107,8 +107,9 @@ CASE(device_pci_bus_id)
     say_text("bus id", name);
     DO(cuDeviceGetByPCIBusId, &device, name);
     say_number("is device", device);
-    for (char *letter = name; *letter; letter++)
+    for (char *letter = name; *letter; letter++) {
         *letter = (char)tolower(*letter);
+    }
     DO(cuDeviceGetByPCIBusId, &device, name);
     DO(cuDeviceGetByPCIBusId, &device, "ffff:ff:1f.7");
     DO(cuDeviceGetByPCIBusId, &device, "nonsense");
@@ -122,9 +123,10 @@ CASE(device_peers)
     DO(cuDeviceCanAccessPeer, &value, 0, 0);
     say_number("itself", value);
     DO(cuDeviceCanAccessPeer, &value, 0, 99);
-    for (int attribute = 0; attribute < 7; attribute++)
+    for (int attribute = 0; attribute < 7; attribute++) {
         say(text("peer attribute %d of itself", attribute),
             CU(cuDeviceGetP2PAttribute)(&value, (CUdevice_P2PAttribute)attribute, 0, 0));
+    }
 }
 
 CASE(device_exec_affinity)

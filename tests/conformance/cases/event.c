@@ -6,8 +6,9 @@ CASE(event_create_flags)
     for (unsigned int flags = 0; flags < 9; flags++) {
         CUevent event = NULL;
 
-        if (say(text("create %u", flags), CU(cuEventCreate)(&event, flags)) == CUDA_SUCCESS)
+        if (say(text("create %u", flags), CU(cuEventCreate)(&event, flags)) == CUDA_SUCCESS) {
             say(text("destroy %u", flags), CU(cuEventDestroy)(event));
+        }
     }
 }
 
@@ -72,8 +73,9 @@ CASE(event_elapsed_time)
     MUST(cuEventCreate, &start, 0);
     MUST(cuEventCreate, &end, 0);
     MUST(cuEventRecord, start, NULL);
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         must("fill", fill(device_bytes(4096, 1), 5, 1024, NULL));
+    }
     MUST(cuEventRecord, end, NULL);
     DO(cuEventSynchronize, end);
     DO(cuEventElapsedTime, &milliseconds, start, end);

@@ -7,7 +7,7 @@ enum { NR_NAMES = sizeof(names) / sizeof(names[0]) };
 
 CASE(function_attributes)
 {
-    for (unsigned int i = 0; i < NR_NAMES; i++)
+    for (unsigned int i = 0; i < NR_NAMES; i++) {
         for (int attribute = 0; attribute < 16; attribute++) {
             int value = -77;
 
@@ -15,13 +15,14 @@ CASE(function_attributes)
                 CU(cuFuncGetAttribute)(&value, (CUfunction_attribute)attribute, function_of(names[i])));
             say_number(text("%s, attribute %d is", names[i], attribute), value);
         }
+    }
 }
 
 CASE(function_attributes_set)
 {
     static const int values[] = {-2, -1, 0, 1, 50, 100, 101, 1000};
 
-    for (int attribute = 0; attribute < 17; attribute++)
+    for (int attribute = 0; attribute < 17; attribute++) {
         for (unsigned int i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
             CUfunction function = function_of("reverse_dynamic");
             int value = -77;
@@ -31,11 +32,12 @@ CASE(function_attributes_set)
             CU(cuFuncGetAttribute)(&value, (CUfunction_attribute)attribute, function);
             say_number(text("%d after %d", attribute, values[i]), value);
         }
+    }
 }
 
 CASE(function_parameters)
 {
-    for (unsigned int i = 0; i < NR_NAMES; i++)
+    for (unsigned int i = 0; i < NR_NAMES; i++) {
         for (size_t index = 0; index < 4; index++) {
             size_t offset = 77, size = 77;
             CUresult result = CU(cuFuncGetParamInfo)(function_of(names[i]), index, &offset, &size);
@@ -43,6 +45,7 @@ CASE(function_parameters)
             say(text("%s, parameter %zu", names[i], index), result);
             printf("%s, parameter %zu is: %zu %zu\n", names[i], index, offset, size);
         }
+    }
 }
 
 CASE(function_name_and_module)
@@ -72,10 +75,12 @@ CASE(function_preferences)
 {
     CUfunction function = function_of("fill");
 
-    for (int config = 0; config < 5; config++)
+    for (int config = 0; config < 5; config++) {
         row(text("cache %d", config), CU(cuFuncSetCacheConfig)(function, (CUfunc_cache)config));
-    for (int config = 0; config < 4; config++)
+    }
+    for (int config = 0; config < 4; config++) {
         row(text("shared %d", config), CU(cuFuncSetSharedMemConfig)(function, (CUsharedconfig)config));
+    }
 }
 
 CASE(occupancy_blocks)
@@ -83,8 +88,8 @@ CASE(occupancy_blocks)
     static const int threads[] = {1, 32, 100, 128, 256, 512, 1024, 1025, 0, -1};
     static const size_t shared[] = {0, 1000, 40000, 49152, 100000};
 
-    for (unsigned int n = 0; n < NR_NAMES; n++)
-        for (unsigned int t = 0; t < 10; t++)
+    for (unsigned int n = 0; n < NR_NAMES; n++) {
+        for (unsigned int t = 0; t < 10; t++) {
             for (unsigned int s = 0; s < 5; s++) {
                 int nr_blocks = -77;
                 CUresult result = CU(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&nr_blocks, function_of(names[n]),
@@ -93,6 +98,8 @@ CASE(occupancy_blocks)
                 printf("%s, %d threads, %zu bytes: %s %d\n", names[n], threads[t], shared[s], result_name(result),
                        nr_blocks);
             }
+        }
+    }
 }
 
 CASE(occupancy_flags)

@@ -66,8 +66,9 @@ CASE(graph_create_and_destroy)
     size_t nr_nodes = 77;
 
     DO(cuGraphCreate, &graph, 0);
-    if (!graph)
+    if (!graph) {
         return;
+    }
     DO(cuGraphGetNodes, graph, NULL, &nr_nodes);
     say_number("nodes", (long long)nr_nodes);
     DO(cuGraphDestroy, graph);
@@ -177,8 +178,9 @@ CASE(graph_dependencies)
     CUgraphNode nodes[4];
     size_t count = 0;
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         MUST(cuGraphAddEmptyNode, &nodes[i], graph, NULL, 0);
+    }
     CUgraphNode from[] = {nodes[0], nodes[0], nodes[1]}, to[] = {nodes[1], nodes[2], nodes[3]};
     DO(cuGraphAddDependencies, graph, from, to, NULL, 3);
     say_nodes(graph);
@@ -241,8 +243,9 @@ CASE(graph_capture_broken_by_waiting)
     CUstream stream;
 
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    if (DO(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS)
+    if (DO(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuStreamSynchronize, stream);
     DO(cuStreamIsCapturing, stream, &status);
     say_number("status", status);
@@ -263,8 +266,9 @@ CASE(graph_capture_across_streams)
     MUST(cuStreamCreate, &second, CU_STREAM_NON_BLOCKING);
     MUST(cuEventCreate, &fork, CU_EVENT_DISABLE_TIMING);
     MUST(cuEventCreate, &join, CU_EVENT_DISABLE_TIMING);
-    if (DO(cuStreamBeginCapture, first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS)
+    if (DO(cuStreamBeginCapture, first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuEventRecord, fork, first);
     DO(cuStreamWaitEvent, second, fork, 0);
     say("fill", fill(memory, 1, NR, first));
@@ -287,7 +291,7 @@ CASE(graph_clone)
     MUST(cuGraphAddEmptyNode, &node, graph, NULL, 0);
     DO(cuGraphClone, &clone, graph);
     DO(cuGraphNodeFindInClone, &found, node, clone);
-    say_number("another node", found != node && found != NULL);
+    say_number("another node", found != node && found);
     DO(cuGraphDestroy, graph);
     say_nodes(clone);
 }

@@ -12,8 +12,9 @@ static void note(void *letter)
 {
     size_t nr = strlen(called);
 
-    if (nr < NR_CALLS)
+    if (nr < NR_CALLS) {
         called[nr] = (char)(uintptr_t)letter;
+    }
 }
 
 static void note_twice(void *letter)

@@ -77,8 +77,9 @@ CASE(graph_memory_nodes)
     DO(cuGraphMemFreeNodeGetParams, node, &freed);
     say_number("the same address", freed == alloc.dptr);
     DO(cuGraphInstantiate, &executable, graph, 0);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         DO(cuGraphLaunch, executable, NULL);
+    }
     DO(cuStreamSynchronize, NULL);
     say_device_bytes("kept", kept, 4096);
     DO(cuGraphExecDestroy, executable);
@@ -123,8 +124,9 @@ CASE(graph_memory_freed_by_launches)
     MUST(cuGraphAddMemAllocNode, &first, graph, NULL, 0, &alloc);
     set_node(graph, first, alloc.dptr, 6);
     DO(cuGraphInstantiate, &executable, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         DO(cuGraphLaunch, executable, NULL);
+    }
     DO(cuStreamSynchronize, NULL);
     say_device_bytes("set", alloc.dptr, BYTES);
     DO(cuMemFree, alloc.dptr);

@@ -118,8 +118,9 @@ CASE(graph_updates_that_do_not_fit)
     CUgraph other = NULL;
 
     step_make(&step, memory, 5);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         DO(cuGraphExecKernelNodeSetParams, made.executable, made.kernel, &step.kernel);
+    }
     step.kernel.blockDimX = 4096;
     DO(cuGraphExecKernelNodeSetParams, made.executable, made.kernel, &step.kernel);
     step.kernel.blockDimX = 128;

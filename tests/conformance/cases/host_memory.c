@@ -1,7 +1,7 @@
 /* Pinned, mapped and registered host memory. */
-#include "case.h"
-
 #include <sys/mman.h>
+
+#include "case.h"
 
 enum { BYTES = 8192 };
 
@@ -91,14 +91,18 @@ CASE(host_alloc_many)
 {
     void *memory[64];
 
-    for (unsigned int i = 0; i < 64; i++)
+    for (unsigned int i = 0; i < 64; i++) {
         MUST(cuMemHostAlloc, &memory[i], 1000 * (i + 1), 0);
-    for (unsigned int i = 0; i < 64; i++)
+    }
+    for (unsigned int i = 0; i < 64; i++) {
         memset(memory[i], (int)i, 1000 * (i + 1));
-    for (unsigned int i = 0; i < 64; i += 9)
+    }
+    for (unsigned int i = 0; i < 64; i += 9) {
         say_bytes(text("allocation %u", i), memory[i], 1000 * (i + 1));
-    for (unsigned int i = 0; i < 64; i++)
+    }
+    for (unsigned int i = 0; i < 64; i++) {
         MUST(cuMemFreeHost, memory[i]);
+    }
 }
 
 CASE(host_register_and_copy)
@@ -125,11 +129,13 @@ CASE(host_register_mapped)
     uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CUdeviceptr device = 0, part = 0, own = device_bytes(BYTES, 1);
 
-    for (size_t i = 0; i < BYTES; i++)
+    for (size_t i = 0; i < BYTES; i++) {
         memory[i] = (uint8_t)i;
+    }
     DO(cuMemHostRegister, memory, BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (DO(cuMemHostGetDevicePointer, &device, memory, 0) != CUDA_SUCCESS)
+    if (DO(cuMemHostGetDevicePointer, &device, memory, 0) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMemHostGetDevicePointer, &part, memory + 100, 0);
     say_number("offset", (long long)(part - device));
     say_bytes("untouched", memory, BYTES);

@@ -19,15 +19,17 @@ __global__ void empty() {}
 __global__ void fill(unsigned int *out, unsigned int value, unsigned int nr_words)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr_words)
+    if (i < nr_words) {
         out[i] = value + i;
+    }
 }
 
 __global__ void add_one(unsigned int *words, unsigned int nr_words)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr_words)
+    if (i < nr_words) {
         words[i] += 1;
+    }
 }
 
 __global__ void hold(volatile unsigned int *flags)
@@ -82,10 +84,12 @@ __global__ void take_large(unsigned int *out, large value)
 
 __global__ void use_globals(unsigned int *out)
 {
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         out[4] = atomicAdd(&counter, 1);
-    if (threadIdx.x < 4)
+    }
+    if (threadIdx.x < 4) {
         out[threadIdx.x] = coefficients[threadIdx.x] * table[threadIdx.x + 4];
+    }
 }
 
 __global__ void __launch_bounds__(128) bounded(unsigned int *out)
@@ -131,18 +135,21 @@ __global__ void misaligned(unsigned int *words)
 __global__ void sum_atomic(unsigned int *total, const unsigned int *words, unsigned int nr_words)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < nr_words)
+    if (i < nr_words) {
         atomicAdd(total, words[i]);
+    }
 }
 
 __global__ void use_stack(unsigned int *out, unsigned int seed)
 {
     unsigned int local[64];
-    for (unsigned int i = 0; i < 64; i++)
+    for (unsigned int i = 0; i < 64; i++) {
         local[i] = seed * i + threadIdx.x;
+    }
     unsigned int at = seed;
-    for (unsigned int i = 0; i < 64; i++)
+    for (unsigned int i = 0; i < 64; i++) {
         at = local[at % 64] + i;
+    }
     out[threadIdx.x] = at;
 }
 

@@ -109,8 +109,9 @@ CASE(launch_large_parameter)
     CUdeviceptr out = device_bytes(400, 0);
     void *parameters[] = {&out, words};
 
-    for (unsigned int i = 0; i < 1000; i++)
+    for (unsigned int i = 0; i < 1000; i++) {
         words[i] = i * i;
+    }
     say("launch", launch("take_large", 1, 100, NULL, parameters));
     memset(words, 0, sizeof(words)); /* they were copied */
     say_device_bytes("taken", out, 400);
@@ -163,10 +164,12 @@ CASE(launch_extended)
         memset(&attribute, 0, sizeof(attribute));
         attribute.id = (CUlaunchAttributeID)id;
         if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-            id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+            id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
             continue; /* zero is no event */
-        if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+        }
+        if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
             attribute.value.clusterDim.x = attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+        }
         row(text("attribute %d", id), CU(cuLaunchKernelEx)(&config, function_of("fill"), parameters, NULL));
     }
     DO(cuLaunchKernelEx, NULL, function_of("fill"), parameters, NULL);
@@ -238,8 +241,9 @@ CASE(launch_in_order)
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 20; i++) {
         must("fill", fill(words, 1000, NR, stream));
-        for (int j = 0; j < 5; j++)
+        for (int j = 0; j < 5; j++) {
             must("add_one", launch("add_one", NR / 128, 128, stream, parameters));
+        }
     }
     DO(cuStreamSynchronize, stream);
     say_device_bytes("the last", words, NR * 4);

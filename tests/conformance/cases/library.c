@@ -1,7 +1,7 @@
 /* Libraries and their kernels: modules without a context. */
-#include "case.h"
-
 #include <unistd.h>
+
+#include "case.h"
 
 static CUlibrary loaded(void)
 {
@@ -41,8 +41,9 @@ CASE(library_load_file)
     int file = mkstemp(path);
     CUlibrary library = NULL;
 
-    if (file < 0 || write(file, small_ptx, sizeof(small_ptx)) != sizeof(small_ptx))
+    if (file < 0 || write(file, small_ptx, sizeof(small_ptx)) != sizeof(small_ptx)) {
         end_case("no temporary file");
+    }
     close(file);
     say("load", CU(cuLibraryLoadFromFile)(&library, path, NULL, NULL, 0, NULL, NULL, 0));
     unlink(path);
@@ -156,8 +157,9 @@ CASE(library_kernel_attributes)
         value = -77;
         say(text("attribute %d", attribute),
             CU(cuKernelGetAttribute)(&value, (CUfunction_attribute)attribute, kernel, 0));
-        if (attribute != CU_FUNC_ATTRIBUTE_NUM_REGS)
+        if (attribute != CU_FUNC_ATTRIBUTE_NUM_REGS) {
             say_number(text("attribute %d is", attribute), value);
+        }
     }
     DO(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50000, kernel, 0);
     DO(cuKernelGetAttribute, &value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel, 0);

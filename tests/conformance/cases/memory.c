@@ -25,14 +25,18 @@ CASE(memory_many_allocations)
         MUST(cuMemAlloc, &memory[i], 100 + i * 13);
         MUST(cuMemsetD8, memory[i], (unsigned char)i, 100 + i * 13);
     }
-    for (unsigned int i = 0; i < NR; i++)
-        for (unsigned int j = 0; j < i; j++)
+    for (unsigned int i = 0; i < NR; i++) {
+        for (unsigned int j = 0; j < i; j++) {
             nr_overlapping += memory[i] < memory[j] + 100 + j * 13 && memory[j] < memory[i] + 100 + i * 13;
+        }
+    }
     say_number("overlapping", nr_overlapping);
-    for (unsigned int i = 0; i < NR; i += 50)
+    for (unsigned int i = 0; i < NR; i += 50) {
         say_device_bytes(text("allocation %u", i), memory[i], 100 + i * 13);
-    for (unsigned int i = 0; i < NR; i++)
+    }
+    for (unsigned int i = 0; i < NR; i++) {
         MUST(cuMemFree, memory[i]);
+    }
     DO(cuMemFree, memory[NR / 2]);
 }
 
@@ -41,7 +45,7 @@ CASE(memory_alloc_pitch)
     static const size_t widths[] = {1, 4, 511, 512, 513, 1000};
     static const unsigned int elements[] = {4, 8, 16};
 
-    for (unsigned int i = 0; i < 6; i++)
+    for (unsigned int i = 0; i < 6; i++) {
         for (unsigned int e = 0; e < 3; e++) {
             CUdeviceptr memory = 0;
             size_t pitch = 0, size = 0;
@@ -53,6 +57,7 @@ CASE(memory_alloc_pitch)
             say_number(text("size of %zu and %u", widths[i], elements[e]), (long long)size);
             MUST(cuMemFree, memory);
         }
+    }
 }
 
 CASE(memory_get_info)
@@ -129,8 +134,9 @@ CASE(memory_freed_while_in_use)
     CUstream stream;
 
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    for (unsigned int i = 0; i < 20; i++)
+    for (unsigned int i = 0; i < 20; i++) {
         must("fill", fill(memory, i, 1024, stream));
+    }
     DO(cuMemFree, memory);
     DO(cuStreamSynchronize, stream);
 }
@@ -139,8 +145,9 @@ CASE(memory_managed)
 {
     CUdeviceptr memory = 0;
 
-    if (DO(cuMemAllocManaged, &memory, 4096, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS)
+    if (DO(cuMemAllocManaged, &memory, 4096, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS) {
         return;
+    }
     memset((void *)memory, 3, 4096);
     say("fill", fill(memory, 100, 512, NULL));
     DO(cuCtxSynchronize);
@@ -155,8 +162,9 @@ CASE(memory_advise_and_prefetch)
     CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     CUdeviceptr memory = 0;
 
-    if (DO(cuMemAllocManaged, &memory, 65536, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS)
+    if (DO(cuMemAllocManaged, &memory, 65536, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMemAdvise, memory, 65536, CU_MEM_ADVISE_SET_READ_MOSTLY, device);
     DO(cuMemPrefetchAsync, memory, 65536, device, 0, NULL);
     DO(cuCtxSynchronize);

@@ -1,7 +1,7 @@
 /* Modules: how they are loaded, what is in them. */
-#include "case.h"
-
 #include <unistd.h>
+
+#include "case.h"
 
 static const char broken_ptx[] =
     ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry broken() { nonsense; }\n";
@@ -78,8 +78,9 @@ CASE(module_load_file)
     CUmodule module = NULL;
     CUfunction function = NULL;
 
-    if (file < 0 || write(file, small_ptx, sizeof(small_ptx)) != sizeof(small_ptx))
+    if (file < 0 || write(file, small_ptx, sizeof(small_ptx)) != sizeof(small_ptx)) {
         end_case("no temporary file");
+    }
     close(file);
     say("load", CU(cuModuleLoad)(&module, path));
     DO(cuModuleGetFunction, &function, module, "small");
@@ -246,6 +247,7 @@ CASE(module_link)
     CUlinkState link = NULL;
 
     DO(cuLinkCreate, 0, NULL, NULL, &link);
-    if (link)
+    if (link) {
         DO(cuLinkDestroy, link);
+    }
 }

@@ -1,7 +1,7 @@
 /* What a pointer is. */
-#include "case.h"
-
 #include <sys/mman.h>
+
+#include "case.h"
 
 static void attributes_of(const char *what, CUdeviceptr pointer)
 {
@@ -83,8 +83,9 @@ CASE(pointer_other_attributes)
         unsigned long long value[8] = {0};
         CUresult result;
 
-        if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
             continue;
+        }
         result = CU(cuPointerGetAttribute)(value, (CUpointer_attribute)attribute, memory);
         say(text("attribute %d", attribute), result);
     }

@@ -5,8 +5,9 @@ CASE(pool_default)
 {
     CUmemoryPool pool = NULL, current = NULL;
 
-    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS)
+    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuDeviceGetMemPool, &current, 0);
     say_number("the default is the current one", pool == current);
     DO(cuDeviceSetMemPool, 0, pool);
@@ -19,8 +20,9 @@ CASE(pool_alloc_and_free_in_a_stream)
     CUstream stream;
 
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    if (DO(cuMemAllocAsync, &memory, 4096, stream) != CUDA_SUCCESS)
+    if (DO(cuMemAllocAsync, &memory, 4096, stream) != CUDA_SUCCESS) {
         return;
+    }
     say("fill", fill(memory, 4, 1024, stream));
     DO(cuStreamSynchronize, stream);
     say_device_bytes("filled", memory, 4096);
@@ -34,8 +36,9 @@ CASE(pool_attributes)
 {
     CUmemoryPool pool = NULL;
 
-    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS)
+    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS) {
         return;
+    }
     for (int attribute = 1; attribute <= 9; attribute++) {
         unsigned long long value = 0;
 
@@ -56,8 +59,9 @@ CASE(pool_of_its_own)
     CUmemoryPool pool = NULL;
     CUdeviceptr memory = 0;
 
-    if (DO(cuMemPoolCreate, &pool, &properties) != CUDA_SUCCESS)
+    if (DO(cuMemPoolCreate, &pool, &properties) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMemAllocFromPoolAsync, &memory, 10000, pool, NULL);
     DO(cuMemsetD8Async, memory, 5, 10000, NULL);
     DO(cuStreamSynchronize, NULL);
@@ -73,8 +77,9 @@ CASE(pool_access)
     CUmemAccess_flags flags = 77;
     CUmemoryPool pool = NULL;
 
-    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS)
+    if (DO(cuDeviceGetDefaultMemPool, &pool, 0) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMemPoolGetAccess, &flags, pool, &location);
     say_number("flags", flags);
 }
@@ -113,8 +118,9 @@ CASE(virtual_reserve_and_free)
 {
     CUdeviceptr address = 0;
 
-    if (DO(cuMemAddressReserve, &address, 4 << 20, 0, 0, 0) != CUDA_SUCCESS)
+    if (DO(cuMemAddressReserve, &address, 4 << 20, 0, 0, 0) != CUDA_SUCCESS) {
         return;
+    }
     say_number("aligned", address % (2 << 20) == 0);
     DO(cuMemsetD8, address, 1, 16);
     DO(cuMemAddressFree, address, 4 << 20);
@@ -129,8 +135,9 @@ CASE(virtual_create_map_and_use)
     unsigned long long flags = 0;
     size_t size = 2 << 20;
 
-    if (DO(cuMemCreate, &handle, size, &properties, 0) != CUDA_SUCCESS)
+    if (DO(cuMemCreate, &handle, size, &properties, 0) != CUDA_SUCCESS) {
         return;
+    }
     DO(cuMemAddressReserve, &address, 2 * size, 0, 0, 0);
     DO(cuMemMap, address, size, 0, handle, 0);
     DO(cuMemSetAccess, address, size, &access, 1);

@@ -1,8 +1,8 @@
 /* Processes: forks, exits with work in flight, which devices are seen. */
-#include "case.h"
-
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "case.h"
 
 static void say_end_of(pid_t child)
 {
@@ -84,8 +84,9 @@ ALONE(process_exit_with_work_in_flight)
 {
     CUdeviceptr memory = device_bytes(4 << 20, 0);
 
-    for (unsigned int i = 0; i < 20; i++)
+    for (unsigned int i = 0; i < 20; i++) {
         must("fill", fill(memory, i, 1 << 20, NULL));
+    }
     exit(7);
 }
 
@@ -126,8 +127,9 @@ static void say_devices(const char *visible)
 {
     int count = -1;
 
-    if (visible)
+    if (visible) {
         setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    }
     say("init", CU(cuInit)(0));
     say("count", CU(cuDeviceGetCount)(&count));
     say_number("devices", count);

@@ -129,7 +129,8 @@ BARE(runtime_visible_devices_none)
 
 ALONE(runtime_exit_with_work_in_flight)
 {
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         empty<<<100, 100>>>();
+    }
     exit(7);
 }

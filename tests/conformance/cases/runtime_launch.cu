@@ -26,11 +26,13 @@ static __global__ void turn_round(unsigned int *words)
 
 static __global__ void meet(unsigned int *count)
 {
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         atomicAdd(count, 1);
+    }
     cooperative_groups::this_grid().sync();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         atomicAdd(count + 1, *count);
+    }
 }
 
 static __global__ void greet(int number)
@@ -187,8 +189,9 @@ CASE(runtime_graph)
     cudaGraphExec_t executable = nullptr;
     cudaStream_t stream = nullptr;
     DO(cudaStreamCreate(&stream));
-    if (DO(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)) != cudaSuccess)
+    if (DO(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)) != cudaSuccess) {
         return;
+    }
     LAUNCH(fill<<<8, 128, 0, stream>>>(words, 5));
     DO(cudaStreamEndCapture(stream, &graph));
     DO(cudaGraphInstantiate(&executable, graph, 0));

@@ -23,8 +23,9 @@ void say_number(const char *label, long long value)
 void say_bytes(const char *label, const void *memory, size_t bytes)
 {
     uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         hash = (hash ^ static_cast<const uint8_t *>(memory)[i]) * 0x100000001b3;
+    }
     printf("%s: %zu bytes %016llx\n", label, bytes, static_cast<unsigned long long>(hash));
 }
 
@@ -32,20 +33,23 @@ void say_device_bytes(const char *label, const void *memory, size_t bytes)
 {
     void *copy = calloc(1, bytes);
     cudaError_t result = cudaMemcpy(copy, memory, bytes, cudaMemcpyDeviceToHost);
-    if (result == cudaSuccess)
+    if (result == cudaSuccess) {
         say_bytes(label, copy, bytes);
-    else
+    } else {
         say(label, result);
+    }
     free(copy);
 }
 
 unsigned int *device_words(size_t count, unsigned int first)
 {
     unsigned int *host = static_cast<unsigned int *>(malloc(count * sizeof(*host))), *words = nullptr;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         host[i] = first + static_cast<unsigned int>(i);
-    if (cudaMalloc(&words, count * sizeof(*words)) != cudaSuccess)
+    }
+    if (cudaMalloc(&words, count * sizeof(*words)) != cudaSuccess) {
         printf("no device memory\n");
+    }
     cudaMemcpy(words, host, count * sizeof(*words), cudaMemcpyHostToDevice);
     free(host);
     return words;
@@ -54,8 +58,9 @@ unsigned int *device_words(size_t count, unsigned int first)
 static int case_run(const char *name)
 {
     const test_case *entry = cases;
-    while (entry && strcmp(entry->name, name) != 0)
+    while (entry && strcmp(entry->name, name) != 0) {
         entry = entry->next;
+    }
     if (!entry) {
         fprintf(stderr, "no case %s\n", name);
         return 2;
@@ -75,12 +80,15 @@ int main(int argc, char **argv)
     static const char *const kinds[] = {"CASE", "ALONE", "BARE"};
     setvbuf(stdout, nullptr, _IOLBF, 0);
     if (argc == 2 && !strcmp(argv[1], "--list")) {
-        for (const test_case *entry = cases; entry; entry = entry->next)
+        for (const test_case *entry = cases; entry; entry = entry->next) {
             printf("%s %s\n", kinds[entry->kind], entry->name);
+        }
         return 0;
     }
-    for (int i = 1; i < argc; i++)
-        if (case_run(argv[i]))
+    for (int i = 1; i < argc; i++) {
+        if (case_run(argv[i])) {
             return 2;
+        }
+    }
     return 0;
 }

@@ -44,8 +44,9 @@ CASE(runtime_copies_of_rows)
     unsigned int host[10][20];
     char *memory = nullptr;
     size_t pitch = 0;
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 200; i++) {
         host[i / 20][i % 20] = i;
+    }
     DO(cudaMallocPitch(&memory, &pitch, 80, 10));
     say_number("pitch", pitch);
     DO(cudaMemset2D(memory, pitch, 7, 80, 10));
@@ -92,8 +93,9 @@ CASE(runtime_symbols)
     size_t size = 0;
     DO(cudaMemcpyFromSymbol(values, symbol, sizeof(symbol)));
     say_bytes("symbol", values, sizeof(values));
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         values[i] = i * 3;
+    }
     DO(cudaMemcpyToSymbol(symbol, values, sizeof(symbol)));
     DO(cudaMemcpyToSymbol(constant, values, 8, 16));
     LAUNCH(use_symbols<<<1, 16>>>(out));
@@ -148,8 +150,9 @@ CASE(runtime_memory_info)
 CASE(runtime_managed)
 {
     unsigned int *memory = nullptr;
-    if (DO(cudaMallocManaged(&memory, 4096)) != cudaSuccess)
+    if (DO(cudaMallocManaged(&memory, 4096)) != cudaSuccess) {
         return;
+    }
     DO(cudaMemset(memory, 3, 4096));
     DO(cudaDeviceSynchronize());
     say_bytes("set", memory, 4096);
@@ -159,8 +162,9 @@ CASE(runtime_managed)
 CASE(runtime_pool)
 {
     void *memory = nullptr;
-    if (DO(cudaMallocAsync(&memory, 4096, 0)) != cudaSuccess)
+    if (DO(cudaMallocAsync(&memory, 4096, 0)) != cudaSuccess) {
         return;
+    }
     DO(cudaMemsetAsync(memory, 3, 4096, 0));
     DO(cudaStreamSynchronize(0));
     say_device_bytes("set", memory, 4096);
@@ -173,6 +177,7 @@ CASE(runtime_array)
     cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
     cudaArray_t array = nullptr;
     DO(cudaMallocArray(&array, &format, 16, 16));
-    if (array)
+    if (array) {
         DO(cudaFreeArray(array));
+    }
 }

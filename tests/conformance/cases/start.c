@@ -1,8 +1,7 @@
 /* Before and around cuInit, versions, names of errors, and how calls are found. */
-#include "case.h"
-
 #include <dlfcn.h>
 
+#include "case.h"
 #include "names.h"
 
 /* Of cudaProfiler.h, which does not come with cuda.h everywhere. */
@@ -62,7 +61,7 @@ BARE(start_no_context_after_init)
 
     MUST(cuInit, 0);
     DO(cuCtxGetCurrent, &context);
-    say_number("there is none", context == NULL);
+    say_number("there is none", !context);
     DO(cuCtxGetDevice, &device);
     DO(cuCtxSynchronize);
     DO(cuCtxGetFlags, &flags);
@@ -95,8 +94,9 @@ CASE(start_error_names)
         CUresult named = CU(cuGetErrorName)((CUresult)error, &name);
         CUresult worded = CU(cuGetErrorString)((CUresult)error, &words);
 
-        if (named == CUDA_SUCCESS || worded == CUDA_SUCCESS || error == 500)
+        if (named == CUDA_SUCCESS || worded == CUDA_SUCCESS || error == 500) {
             printf("error %d: %s, %s\n", error, name ? name : "no name", words ? words : "no words");
+        }
     }
     DO(cuGetErrorName, (CUresult)12345, &(const char *){NULL});
     DO(cuGetErrorName, (CUresult)-1, &(const char *){NULL});
@@ -122,9 +122,11 @@ static void find_at_all(cuuint64_t flags)
 {
     static const int versions[] = {2000, 3020, 4000, 6050, 7000, 9020, 10000, 11000, 11030, 11040, 12000, 12040, 13000};
 
-    for (size_t i = 0; i < sizeof(table_names) / sizeof(table_names[0]); i++)
-        for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++)
+    for (size_t i = 0; i < sizeof(table_names) / sizeof(table_names[0]); i++) {
+        for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++) {
             find_at(table_names[i], versions[v], flags);
+        }
+    }
 }
 
 CASE(find_calls_by_version)
@@ -139,8 +141,9 @@ CASE(find_calls_by_version_per_thread)
 
 CASE(find_calls_of_other_families)
 {
-    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++)
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++) {
         find_at(other_names[i], 13000, CU_GET_PROC_ADDRESS_DEFAULT);
+    }
 }
 
 CASE(find_calls_wrongly)
@@ -183,8 +186,9 @@ CASE(find_symbols_with_the_loader)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-    for (size_t i = 0; i < sizeof(table_symbols) / sizeof(table_symbols[0]); i++)
+    for (size_t i = 0; i < sizeof(table_symbols) / sizeof(table_symbols[0]); i++) {
         printf("%s: %s\n", table_symbols[i], dlsym(library, table_symbols[i]) ? "found" : "not found");
+    }
     say_number("a name that is none", dlsym(library, "cuNoSuchCall") != NULL);
     dlclose(library);
 }

@@ -32,7 +32,7 @@ ALONE(destroyed_stream)
 
 CASE(stream_flags_and_priorities)
 {
-    for (unsigned int flags = 0; flags < 2; flags++)
+    for (unsigned int flags = 0; flags < 2; flags++) {
         for (int priority = -7; priority <= 2; priority++) {
             CUstream stream = NULL;
             unsigned int got_flags = 99;
@@ -44,6 +44,7 @@ CASE(stream_flags_and_priorities)
             printf("flags and priority of %u %d: %u %d\n", flags, priority, got_flags, got_priority);
             MUST(cuStreamDestroy, stream);
         }
+    }
 }
 
 CASE(stream_questions_of_special_ones)
@@ -187,8 +188,9 @@ CASE(stream_destroyed_with_work)
     CUstream stream;
 
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    for (unsigned int i = 0; i < 10; i++)
+    for (unsigned int i = 0; i < 10; i++) {
         must("fill", fill(memory, i, 1 << 20, stream));
+    }
     DO(cuStreamDestroy, stream);
     DO(cuCtxSynchronize);
     say_device_bytes("all of it was done", memory, 4 << 20);

@@ -1,8 +1,8 @@
 /* Threads of one program: contexts of their own, and work of one that another waits for. */
-#include "case.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
+
+#include "case.h"
 
 struct worker {
     pthread_t thread;
@@ -17,11 +17,13 @@ static void run_all(struct worker *workers, unsigned int count, void *(*body)(vo
 {
     for (unsigned int i = 0; i < count; i++) {
         workers[i].number = i;
-        if (pthread_create(&workers[i].thread, NULL, body, &workers[i]))
+        if (pthread_create(&workers[i].thread, NULL, body, &workers[i])) {
             end_case("no thread");
+        }
     }
-    for (unsigned int i = 0; i < count; i++)
+    for (unsigned int i = 0; i < count; i++) {
         pthread_join(workers[i].thread, NULL);
+    }
 }
 
 static CUresult fill_with(CUfunction function, CUdeviceptr memory, unsigned int value, CUstream stream)
@@ -60,8 +62,9 @@ static void *two_contexts(void *data)
     result = result ? result : CU(cuModuleLoadData)(&module, kernels_ptx);
     result = result ? result : CU(cuModuleGetFunction)(&function, module, "fill");
     result = result ? result : CU(cuMemAlloc)(&worker->memory, 4096);
-    for (unsigned int i = 0; i < 20 && !result; i++)
+    for (unsigned int i = 0; i < 20 && !result; i++) {
         result = fill_with(function, worker->memory, worker->number * 1000 + i, NULL);
+    }
     worker->result = result ? result : CU(cuCtxSynchronize)();
     return NULL;
 }
@@ -87,8 +90,9 @@ static void *own_stream(void *data)
 
     result = result ? result : CU(cuModuleGetFunction)(&function, module_of_kernels(), "fill");
     result = result ? result : CU(cuStreamCreate)(&worker->stream, CU_STREAM_NON_BLOCKING);
-    for (unsigned int i = 0; i < 30 && !result; i++)
+    for (unsigned int i = 0; i < 30 && !result; i++) {
         result = fill_with(function, worker->memory, worker->number * 1000 + i, worker->stream);
+    }
     worker->result = result ? result : CU(cuStreamSynchronize)(worker->stream);
     return NULL;
 }
@@ -137,8 +141,9 @@ CASE(thread_launch_then_flag_then_synchronise)
 
         worker.memory = device_bytes(4096, 0);
         atomic_store(&is_launched, 0);
-        if (pthread_create(&worker.thread, NULL, launch_and_tell, &worker))
+        if (pthread_create(&worker.thread, NULL, launch_and_tell, &worker)) {
             end_case("no thread");
+        }
         while (!atomic_load(&is_launched))
             ;
         MUST(cuCtxSynchronize);
@@ -175,8 +180,9 @@ CASE(thread_waits_while_another_works)
     MUST(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
     held = hold(worker.stream);
     atomic_store(&is_waiting, 0);
-    if (pthread_create(&worker.thread, NULL, wait_long, &worker))
+    if (pthread_create(&worker.thread, NULL, wait_long, &worker)) {
         end_case("no thread");
+    }
     while (!atomic_load(&is_waiting))
         ;
     say("launch in another stream", fill(memory, 9, 1024, other));
@@ -215,10 +221,12 @@ static void *per_thread(void *data)
 
     CU(cuCtxSetCurrent)(worker->context);
     CU(cuModuleGetFunction)(&function, module_of_kernels(), "fill");
-    for (unsigned int i = 0; i < 10; i++)
+    for (unsigned int i = 0; i < 10; i++) {
         worker->result = fill_with(function, worker->memory, worker->number + i, CU_STREAM_PER_THREAD);
-    if (worker->result == CUDA_SUCCESS)
+    }
+    if (worker->result == CUDA_SUCCESS) {
         worker->result = CU(cuStreamSynchronize)(CU_STREAM_PER_THREAD);
+    }
     return NULL;
 }
 

@@ -222,10 +222,12 @@ CASE(unbound_pools)
     ROW("no context", cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
     ROW("no context", cuMemPoolTrimTo, pool, 0);
     bind();
-    if (memory == 0)
+    if (memory == 0) {
         MUST(cuMemAllocAsync, &memory, 4096, stream);
-    if (from_pool == 0)
+    }
+    if (from_pool == 0) {
         MUST(cuMemAllocFromPoolAsync, &from_pool, 4096, pool, stream);
+    }
     unbind();
     ROW("no context", cuMemFreeAsync, memory, stream);
     ROW("no context, at once,", cuMemFree, from_pool);
@@ -396,8 +398,9 @@ CASE(unbound_graphs)
     unbind();
     ROW("no context", cuGraphCreate, &graph, 0);
     bind();
-    if (graph == NULL)
+    if (!graph) {
         MUST(cuGraphCreate, &graph, 0);
+    }
     MUST(cuGraphAddKernelNode, &node, graph, NULL, 0, &kernel);
     MUST(cuGraphInstantiate, &executable, graph, 0);
     unbind();

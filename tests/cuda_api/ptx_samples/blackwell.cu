@@ -1,7 +1,7 @@
 // What compute capability 10.0 added: tensor memory and floats of 8, 6 and 4 bits.
-#include <cuda_fp8.h>
-#include <cuda_fp6.h>
 #include <cuda_fp4.h>
+#include <cuda_fp6.h>
+#include <cuda_fp8.h>
 
 __global__ void tensor_memory(unsigned *out, unsigned long long descriptor, float *f)
 {

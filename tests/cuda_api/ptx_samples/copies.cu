@@ -25,8 +25,9 @@ __global__ void barrier(const int *in, int *out)
     __shared__ cuda::barrier<cuda::thread_scope_block> arrived;
     __shared__ int cells[256];
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         init(&arrived, blockDim.x);
+    }
     __syncthreads();
     cuda::memcpy_async(cells + threadIdx.x, in + threadIdx.x, 4, arrived);
     arrived.arrive_and_wait();

@@ -13,6 +13,7 @@ __device__ __noinline__ float scaled(Pair pair, float by)
 
 __global__ void scale(Pair *pairs, float by, int nr)
 {
-    for (int i = threadIdx.x; i < nr; i += blockDim.x)
+    for (int i = threadIdx.x; i < nr; i += blockDim.x) {
         pairs[i].second = scaled(pairs[i], by);
+    }
 }

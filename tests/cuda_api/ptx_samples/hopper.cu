@@ -1,7 +1,7 @@
 // What compute capability 9.0 added: tensor maps, bulk copies, warp group products, clusters' shared memory.
+#include <cuda.h>
 #include <cuda/barrier>
 #include <cuda/ptx>
-#include <cuda.h>
 #include <utility>
 
 using Barrier = cuda::barrier<cuda::thread_scope_block>;

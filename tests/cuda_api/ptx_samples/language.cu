@@ -1,7 +1,7 @@
 // C++ as kernels use it: templates, virtual functions, function pointers, recursion, initialised variables of every
 // kind, inline PTX.
-#include <cstdio>
 #include <cassert>
+#include <cstdio>
 
 struct Shape {
     __device__ virtual float area(float) const = 0;
@@ -65,8 +65,9 @@ __global__ void __launch_bounds__(256, 2)
 
     cells[threadIdx.x % N] = y[i] * (T)weights[i & 3];
     __syncthreads();
-    for (int j = 0; j < N; j++)
+    for (int j = 0; j < N; j++) {
         x[i] += cells[j] + (T)by_value.v[j % 5] + (T)constant.v[j % 5];
+    }
 }
 template __global__ void tile<float, 8>(float *, const float *, Big, const __grid_constant__ Big);
 template __global__ void tile<unsigned char, 3>(unsigned char *, const unsigned char *, Big,
@@ -92,10 +93,11 @@ __global__ void calls(int *x, int which, Shape **shapes)
 
 __global__ void make(Shape **shapes, int which)
 {
-    if (which)
+    if (which) {
         *shapes = new Circle;
-    else
+    } else {
         *shapes = new Square;
+    }
 }
 
 __global__ void choose(int *x, int k)
@@ -130,8 +132,9 @@ __global__ void local_array(int *x, int n)
 {
     int a[64];
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         a[x[i] & 63] = i;
+    }
     dynamic[threadIdx.x] = a[n & 63];
     __syncthreads();
     x[0] = (int)dynamic[threadIdx.x ^ 1];

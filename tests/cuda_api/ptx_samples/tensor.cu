@@ -1,7 +1,7 @@
 // Tensor cores of compute capability 8.0, and 16-bit and 8-bit floating point.
-#include <mma.h>
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
+#include <mma.h>
 
 using namespace nvcuda;
 

@@ -51,8 +51,9 @@ static uint64_t now_ns(void)
 
 static void answer(const struct fgv_consumed *record, CUresult result, const void *reply, uint32_t reply_bytes)
 {
-    if (record->response != FGV_NO_RESPONSE)
+    if (record->response != FGV_NO_RESPONSE) {
         fgv_respond(&region, &layout, record->response, (uint32_t)result, reply, reply_bytes);
+    }
 }
 
 static uint8_t *arena(uint64_t offset)
@@ -98,11 +99,13 @@ static void blob(uint16_t call, const void *fixed, const uint8_t *payload)
     }
     const struct fgv_request_blob_append *request = fixed;
     const uint8_t *from = request->place == 0 ? payload : arena(request->source);
-    for (uint32_t i = 0; i < request->bytes; i++)
+    for (uint32_t i = 0; i < request->bytes; i++) {
         blob_sum = blob_sum * 31 + from[i];
+    }
     blob_done += request->offset == blob_done ? request->bytes : 0;
-    if (request->place == 1)
+    if (request->place == 1) {
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
+    }
 }
 
 static void function_get(const struct fgv_consumed *record, const void *fixed, const uint8_t *payload)
@@ -136,17 +139,22 @@ static void set(const void *fixed)
 {
     const struct fgv_request_cuMemsetD8Async *request = fixed;
     printf("set %x stream %" PRIx64 "\n", request->uc, request->hStream);
-    if (request->uc == 0xee)
+    if (request->uc == 0xee) {
         atomic_store(&client->deferred_error, CUDA_ERROR_INVALID_VALUE);
-    if (request->uc == 0xdd)
+    }
+    if (request->uc == 0xdd) {
         atomic_store(&client->sticky_error, CUDA_ERROR_ILLEGAL_ADDRESS);
-    if (request->uc == 0xbb)
+    }
+    if (request->uc == 0xbb) {
         atomic_store(&client->output_pending, 1);
-    if (request->uc == 0xaa)
+    }
+    if (request->uc == 0xaa) {
         is_daemon_silent = true;
+    }
     if (request->uc == 0xab) {
-        while (atomic_load(&client->state) == FGV_CLIENT_READY)
+        while (atomic_load(&client->state) == FGV_CLIENT_READY) {
             usleep(10000);
+        }
         exit(0);
     }
     if (request->uc == 0xcc) {
@@ -259,9 +267,11 @@ static void serve(const struct fgv_consumed *record)
 static uint32_t client_find(void)
 {
     for (;;) {
-        for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++)
-            if (atomic_load(&region.clients[i].state) == FGV_CLIENT_HELLO)
+        for (uint32_t i = 0; i < FGV_NR_CLIENTS; i++) {
+            if (atomic_load(&region.clients[i].state) == FGV_CLIENT_HELLO) {
                 return i;
+            }
+        }
         atomic_fetch_add(&region.header->host_beat, 1);
         usleep(1000);
     }
@@ -272,14 +282,15 @@ static uint8_t *map_file(const char *path, uint8_t *at, off_t *bytes)
 {
     int file = open(path, O_RDWR);
     *bytes = lseek(file, 0, SEEK_END);
-    return mmap(at, (size_t)*bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at == NULL ? 0 : MAP_FIXED), file, 0);
+    return mmap(at, (size_t)*bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (!at ? 0 : MAP_FIXED), file, 0);
 }
 
 /* The region, and what is behind it. */
 static uint8_t *map_all(int argc, char **argv, off_t *bytes)
 {
-    if (argc < 5 || strcmp(argv[2], "window") != 0)
+    if (argc < 5 || strcmp(argv[2], "window") != 0) {
         return map_file(argv[1], NULL, bytes);
+    }
     window_bytes = strtoull(argv[4], NULL, 0);
     uint8_t *base = mmap(NULL, PLACE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     off_t file_bytes;
@@ -291,15 +302,17 @@ int main(int argc, char **argv)
 {
     off_t bytes;
     uint8_t *base = map_all(argc, argv, &bytes);
-    if (base == MAP_FAILED || fgv_region_check(base, (uint64_t)bytes, FGV_TABLE_HASH, &region) != FGV_REGION_OK)
+    if (base == MAP_FAILED || fgv_region_check(base, (uint64_t)bytes, FGV_TABLE_HASH, &region) != FGV_REGION_OK) {
         return 2;
+    }
     device = malloc(DEVICE_BYTES);
     atomic_store(&region.header->host_state, FGV_HOST_UP);
     fputs("listening\n", stderr);
     uint32_t index = client_find();
     client = &region.clients[index];
-    if (!fgv_client_read_layout(&region, index, &layout))
+    if (!fgv_client_read_layout(&region, index, &layout)) {
         return 3;
+    }
     if (argc > 3 && strcmp(argv[2], "refuse") == 0) {
         atomic_store(&client->refusal, (uint32_t)atoi(argv[3]));
         atomic_store(&client->state, FGV_CLIENT_REFUSED);
@@ -311,8 +324,9 @@ int main(int argc, char **argv)
     while (atomic_load(&client->state) == FGV_CLIENT_READY) {
         struct fgv_consumed record;
         enum fgv_consume_status status;
-        if (!is_daemon_silent)
+        if (!is_daemon_silent) {
             atomic_fetch_add(&region.header->host_beat, 1);
+        }
         if (held != FGV_NO_RESPONSE && now_ns() > held_until_ns) {
             fgv_respond(&region, &layout, held, CUDA_SUCCESS, NULL, 0);
             held = FGV_NO_RESPONSE;
@@ -322,12 +336,14 @@ int main(int argc, char **argv)
             serve(&record);
             fgv_consumer_release(&consumer);
         }
-        if (status == FGV_CONSUME_HOSTILE)
+        if (status == FGV_CONSUME_HOSTILE) {
             return 4;
-        if (fgv_consumer_park_prepare(&consumer))
+        }
+        if (fgv_consumer_park_prepare(&consumer)) {
             fgv_consumer_park_sleep(&consumer, 10000000);
-        else
+        } else {
             fgv_consumer_park_cancel(&consumer);
+        }
     }
     printf("client state %u\n", atomic_load(&client->state));
     return 0;

@@ -9,10 +9,12 @@ uint64_t cut(const uint8_t *container, const uint32_t *capabilities, uint32_t nr
     struct fgv_image_cut cut;
     const uint8_t *run;
     uint64_t end = sizeof(cut.header);
-    if (!fgv_image_cut(&cut, container, capabilities, nr_capabilities))
+    if (!fgv_image_cut(&cut, container, capabilities, nr_capabilities)) {
         return 0;
+    }
     memcpy(sent, &cut.header, sizeof(cut.header));
-    for (uint64_t offset = 0, nr_bytes; (nr_bytes = fgv_image_cut_next(&cut, &offset, &run)) > 0; end += nr_bytes)
+    for (uint64_t offset = 0, nr_bytes; (nr_bytes = fgv_image_cut_next(&cut, &offset, &run)) > 0; end += nr_bytes) {
         memcpy(sent + end, run, nr_bytes);
+    }
     return end;
 }

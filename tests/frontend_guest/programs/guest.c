@@ -17,8 +17,9 @@ static const size_t memory_bytes = 40u << 20;
 
 static void must(CUresult result, const char *what)
 {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         return;
+    }
     const char *name = "?";
     cuGetErrorName(result, &name);
     printf("%s: %s\n", what, name);
@@ -51,16 +52,18 @@ static void scene_copies(void)
 {
     static const size_t sizes[] = {1, 5, 32767, 32768, 32769, 100000, 524287, 524288, 524289, 5000001, 40u << 20};
     unsigned char *out = malloc(memory_bytes), *in = malloc(memory_bytes + 1);
-    for (size_t i = 0; i < memory_bytes; i++)
+    for (size_t i = 0; i < memory_bytes; i++) {
         out[i] = (unsigned char)(i * 2654435761u >> 11);
+    }
     begin_with_memory();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         memset(in, 0, memory_bytes + 1);
         must(cuMemsetD8Async(memory, 0, memory_bytes, NULL), "set");
         must(cuMemcpyHtoD_v2(memory, out, sizes[i]), "to");
         must(cuMemcpyDtoH_v2(in, memory, sizes[i]), "from");
-        if (memcmp(in, out, sizes[i]) != 0 || in[sizes[i]] != 0)
+        if (memcmp(in, out, sizes[i]) != 0 || in[sizes[i]] != 0) {
             printf("%zu bytes differ\n", sizes[i]);
+        }
     }
     void *pinned;
     CUdeviceptr same;
@@ -175,11 +178,14 @@ static void scene_threads(void)
     begin_with_memory();
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 << 10);
-    for (int i = 0; i < NR_THREADS; i++)
-        if (pthread_create(&threads[i], &attributes, thread_run, NULL) != 0)
+    for (int i = 0; i < NR_THREADS; i++) {
+        if (pthread_create(&threads[i], &attributes, thread_run, NULL) != 0) {
             exit(1);
-    for (int i = 0; i < NR_THREADS; i++)
+        }
+    }
+    for (int i = 0; i < NR_THREADS; i++) {
         pthread_join(threads[i], NULL);
+    }
     puts("joined");
 }
 
@@ -264,8 +270,9 @@ static void scene_images(void)
     CUmodule module;
     CUlibrary library;
     FILE *file = fopen(getenv("IMAGE"), "rb");
-    if (file == NULL || fread(image, 1, sizeof(image), file) == 0)
+    if (!file || fread(image, 1, sizeof(image), file) == 0) {
         exit(2);
+    }
     fclose(file);
     begin();
     must(cuModuleLoadData(&module, image), "plain");
@@ -344,8 +351,9 @@ static void scene_init(void)
     int count = -1;
     say("count before", cuDeviceGetCount(&count));
     say("cuInit", cuInit(0));
-    if (cuDeviceGetCount(&count) == CUDA_SUCCESS)
+    if (cuDeviceGetCount(&count) == CUDA_SUCCESS) {
         printf("%d devices\n", count);
+    }
 }
 
 static void scene_use(void)
@@ -367,18 +375,21 @@ static void scene_pin(void)
         say("pin", result);
         last = result == CUDA_SUCCESS ? block : last;
     }
-    if (last == NULL)
+    if (!last) {
         return;
-    for (size_t i = 0; i < STEP_BYTES; i++)
+    }
+    for (size_t i = 0; i < STEP_BYTES; i++) {
         last[i] = (unsigned char)(i * 2654435761u >> 11);
+    }
     must(cuMemcpyHtoDAsync_v2(memory, last, STEP_BYTES, NULL), "to");
     must(cuCtxSynchronize(), "synchronize");
     memset(last, 0, STEP_BYTES);
     must(cuMemcpyDtoHAsync_v2(last, memory, STEP_BYTES, NULL), "from");
     must(cuCtxSynchronize(), "synchronize");
     size_t nr_wrong = 0;
-    for (size_t i = 0; i < STEP_BYTES; i++)
+    for (size_t i = 0; i < STEP_BYTES; i++) {
         nr_wrong += last[i] != (unsigned char)(i * 2654435761u >> 11);
+    }
     printf("%zu wrong\n", nr_wrong);
     must(cuMemFreeHost(last), "free");
     say("again", cuMemHostAlloc(&block, STEP_BYTES, 0));
@@ -398,8 +409,9 @@ static void scene_register(void)
     }
     own[BYTES] = 9;
     printf("%d %d\n", *(unsigned char *)device, own[BYTES + 1]);
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 2; i++) {
         must(cuMemHostUnregister(own + i * BYTES), "unregister");
+    }
     printf("%d %d\n", own[BYTES], own[2 * BYTES - 1]);
     free(own);
 }
@@ -430,10 +442,11 @@ int main(int argc, char **argv)
         {"pin", scene_pin},
         {"register", scene_register},
     };
-    for (size_t i = 0; argc > 1 && i < sizeof(scenes) / sizeof(*scenes); i++)
+    for (size_t i = 0; argc > 1 && i < sizeof(scenes) / sizeof(*scenes); i++) {
         if (strcmp(argv[1], scenes[i].name) == 0) {
             scenes[i].run();
             return 0;
         }
+    }
     return 2;
 }

@@ -1,16 +1,17 @@
 /* The table of handles by itself. Prints one line for each thing that is not as it should be, and "done". */
+#include "frontend_guest/handles.h"
+
 #include <pthread.h>
 #include <stdio.h>
-
-#include "frontend_guest/handles.h"
 
 #define NR_MANY    5000
 #define NR_THREADS 4
 
 static void want(int is_right, const char *what)
 {
-    if (!is_right)
+    if (!is_right) {
         puts(what);
+    }
 }
 
 static void *churn(void *unused)
@@ -55,12 +56,13 @@ int main(void)
     want(fgv_handle_new(FGV_HANDLE_STREAM, &again) == CUDA_SUCCESS && again != old, "an old number again");
     want((again & 0xffffff) == (old & 0xffffff), "the place is not used again");
     want(fgv_handle_check(FGV_HANDLE_STREAM, old) == CUDA_ERROR_INVALID_HANDLE, "the old number means the new one");
-    want(fgv_handle_object(FGV_HANDLE_STREAM, again) == NULL, "an object from before");
+    want(!fgv_handle_object(FGV_HANDLE_STREAM, again), "an object from before");
 
     uint64_t first, beyond;
     want(fgv_handle_new_run(FGV_HANDLE_KERNEL, 1000, &first) == CUDA_SUCCESS, "no run");
-    for (uint64_t i = 0; i < 1000; i++)
+    for (uint64_t i = 0; i < 1000; i++) {
         want(fgv_handle_check(FGV_HANDLE_KERNEL, first + i) == CUDA_SUCCESS, "a gap in a run");
+    }
     want(fgv_handle_check(FGV_HANDLE_KERNEL, first + 1000) != CUDA_SUCCESS, "a run too long");
     want(fgv_handle_new_run(FGV_HANDLE_KERNEL, UINT32_MAX, &beyond) == CUDA_ERROR_OUT_OF_MEMORY, "a run without end");
     int count = 0;
@@ -68,14 +70,17 @@ int main(void)
     want(count == 1000, "not each once");
 
     static const uint64_t bad[] = {0, 1, 2, 0x1000, UINT64_MAX, 0x7fff00000000, UINT64_C(0x42) << 56 | 0xffffff};
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         want(fgv_handle_check(FGV_HANDLE_STREAM, bad[i]) == CUDA_ERROR_INVALID_HANDLE, "good and is not");
+    }
 
     pthread_t threads[NR_THREADS];
-    for (int i = 0; i < NR_THREADS; i++)
+    for (int i = 0; i < NR_THREADS; i++) {
         pthread_create(&threads[i], NULL, churn, NULL);
-    for (int i = 0; i < NR_THREADS; i++)
+    }
+    for (int i = 0; i < NR_THREADS; i++) {
         pthread_join(threads[i], NULL);
+    }
     puts("done");
     return 0;
 }

@@ -20,6 +20,7 @@ __device__ int twice(int x)
 __global__ void add_to_total(int amount)
 {
     atomicAdd(&total, amount + own(kept));
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         printf("added\n");
+    }
 }

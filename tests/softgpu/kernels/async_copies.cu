@@ -1,7 +1,8 @@
 /* Copies into shared memory that a barrier object waits for, as libcu++ writes them. */
-#include "check.cuh"
 #include <cooperative_groups.h>
 #include <cuda/barrier>
+
+#include "check.cuh"
 
 namespace cg = cooperative_groups;
 using barrier = cuda::barrier<cuda::thread_scope_block>;
@@ -17,8 +18,9 @@ __global__ void staged(const int *in, int *out)
     cg::thread_block block = cg::this_thread_block();
     int sum = 0;
 
-    if (block.thread_rank() < 2)
+    if (block.thread_rank() < 2) {
         init(&arrived[block.thread_rank()], nr_threads);
+    }
     block.sync();
     for (int stage = 0; stage < nr_stages; stage++) {
         int *to = cells[stage % 2];
@@ -35,12 +37,14 @@ __global__ void split(int *out)
     __shared__ barrier ready;
     __shared__ int made;
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         init(&ready, nr_threads);
+    }
     __syncthreads();
     if (threadIdx.x < 32) {
-        if (threadIdx.x == 0)
+        if (threadIdx.x == 0) {
             made = 42;
+        }
         barrier::arrival_token token = ready.arrive();
         out[threadIdx.x] = threadIdx.x;
         ready.wait(std::move(token));
@@ -54,20 +58,23 @@ int main()
 {
     int *in = managed<int>(nr_threads * nr_stages), *out = managed<int>(2 * nr_threads), host[nr_threads * nr_stages];
 
-    for (int i = 0; i < nr_threads * nr_stages; i++)
+    for (int i = 0; i < nr_threads * nr_stages; i++) {
         host[i] = i * i % 101;
+    }
     OK(cudaMemcpy(in, host, sizeof(host), cudaMemcpyHostToDevice));
     staged<<<2, nr_threads>>>(in, out);
     const int *got = fetched(out, 2 * nr_threads);
     for (int i = 0; i < 2 * nr_threads; i++) {
         int sum = 0;
-        for (int stage = 0; stage < nr_stages; stage++)
+        for (int stage = 0; stage < nr_stages; stage++) {
             sum += host[stage * nr_threads + nr_threads - 1 - i % nr_threads];
+        }
         expect("staged", i, got[i], sum);
     }
     split<<<1, nr_threads>>>(out);
     got = fetched(out, nr_threads);
-    for (int i = 0; i < nr_threads; i++)
+    for (int i = 0; i < nr_threads; i++) {
         expect("split", i, got[i], i < 32 ? i : 42);
+    }
     return finish();
 }

@@ -1,9 +1,10 @@
 /* What kernels ask of the device itself: memory, the stack, printf, clocks, special registers. */
-#include "check.cuh"
 #include <cstring>
 #include <string>
 #include <unistd.h>
 #include <vector>
+
+#include "check.cuh"
 
 struct node {
     node *next;
@@ -18,8 +19,9 @@ __global__ void lists(int *out, node **left)
 
     for (int k = 0; k <= i % 10; k++) {
         node *made = (node *)malloc(sizeof(node));
-        if (!made)
+        if (!made) {
             return;
+        }
         made->next = head;
         made->value = i + k;
         head = made;
@@ -28,10 +30,11 @@ __global__ void lists(int *out, node **left)
     while (head) {
         node *next = head->next;
         sum += head->value;
-        if (i % 3 == 0 && !next)
+        if (i % 3 == 0 && !next) {
             left[i] = head;
-        else
+        } else {
             free(head);
+        }
         head = next;
     }
     out[i] = sum;
@@ -71,14 +74,17 @@ __device__ __noinline__ bool is_odd(int n)
 
 __device__ __noinline__ void quick_sort(int *values, int count)
 {
-    if (count < 2)
+    if (count < 2) {
         return;
+    }
     int pivot = values[count / 2], low = 0, high = count - 1;
     while (low <= high) {
-        while (values[low] < pivot)
+        while (values[low] < pivot) {
             low++;
-        while (values[high] > pivot)
+        }
+        while (values[high] > pivot) {
             high--;
+        }
         if (low <= high) {
             int swapped = values[low];
             values[low++] = values[high];
@@ -95,12 +101,14 @@ __global__ void recursion(int *out)
 
     row[0] = ackermann(2, threadIdx.x % 5);
     row[1] = is_even(threadIdx.x);
-    for (int k = 0; k < 24; k++)
+    for (int k = 0; k < 24; k++) {
         values[k] = (k * 7 + threadIdx.x * 13) % 29;
+    }
     quick_sort(values, 24);
     row[2] = 1;
-    for (int k = 1; k < 24; k++)
+    for (int k = 1; k < 24; k++) {
         row[2] &= values[k - 1] <= values[k];
+    }
     row[3] = values[threadIdx.x % 24];
 }
 
@@ -160,10 +168,12 @@ __global__ void on_the_stack(int *out)
     int count = threadIdx.x % 7 + 1, sum = 0;
     int *squares = (int *)alloca(count * sizeof(int));
 
-    for (int k = 0; k < count; k++)
+    for (int k = 0; k < count; k++) {
         squares[k] = k * k + threadIdx.x;
-    for (int k = 0; k < count; k++)
+    }
+    for (int k = 0; k < count; k++) {
         sum += squares[(k + 3) % count];
+    }
     out[threadIdx.x] = sum;
 }
 
@@ -175,8 +185,9 @@ __global__ void spaces(int *out, const int *global)
     int *volatile places[3] = {shared, local, (int *)global};
     int bits = 0;
 
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
         bits |= (__isShared(places[k]) | __isLocal(places[k]) << 1 | __isGlobal(places[k]) << 2) << 4 * k;
+    }
     out[0] = bits;
     out[1] = __isConstant(constant);
     out[2] = *(int *)__cvta_shared_to_generic(__cvta_generic_to_shared(&(shared[1] = 77, shared[1])));
@@ -272,12 +283,14 @@ static void check_memory(int *out)
     for (int round = 0; round < 3; round++) {
         lists<<<8, 64>>>(out, left);
         const int *got = fetched(out, nr);
-        for (int i = 0; i < nr; i++)
+        for (int i = 0; i < nr; i++) {
             expect("list", i, got[i], (i % 10 + 1) * i + i % 10 * (i % 10 + 1) / 2);
+        }
         take_lists<<<8, 64>>>(out, left);
         got = fetched(out, nr);
-        for (int i = 0; i < nr; i += 3)
+        for (int i = 0; i < nr; i += 3) {
             expect("left", i, got[i], i);
+        }
     }
     too_much<<<1, 1>>>(big);
     expect("too much", 0, fetched(big, 2)[0] == nullptr, 1);
@@ -295,13 +308,15 @@ static void check_calls(int *out)
     for (int which = 0; which < 2; which++) {
         meet_by_address<<<1, 96>>>(out, which);
         got = fetched(out, 96);
-        for (int i = 0; i < 96; i++)
+        for (int i = 0; i < 96; i++) {
             expect("meeting", i, got[i], which ? 95 - i + 5 : (i + 5) % 96 * 5);
+        }
     }
     virtual_calls<<<1, 64>>>(out);
     got = fetched(out, 64);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64; i++) {
         expect("virtual", i, got[i], i % 3 == 0 ? i : i % 3 == 1 ? 11 * i : 1100 * i + i + 4);
+    }
     on_the_stack<<<1, 64>>>(out);
     got = fetched(out, 64);
     for (int i = 0; i < 64; i++) {

@@ -1,8 +1,9 @@
 /* Calls of every kind, local arrays, constants, relocated globals, 64-bit and double arithmetic, the library's slow
  * paths. */
-#include "check.cuh"
 #include <cmath>
 #include <cuda_fp16.h>
+
+#include "check.cuh"
 
 __constant__ int primes[8] = {2, 3, 5, 7, 11, 13, 17, 19};
 __device__ int table[4] = {10, 20, 30, 40};
@@ -72,11 +73,13 @@ __global__ void calls(int *out, pair argument)
     delete made;
     row[5] = primes[i % 8];
     int stack[16];
-    for (int k = 0; k < 16; k++)
+    for (int k = 0; k < 16; k++) {
         stack[k] = k * i;
+    }
     int at = i % 16;
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 5; k++) {
         at = (stack[at] + 1) & 15;
+    }
     row[6] = at;
     switch (i % 6) {
     case 0:
@@ -104,8 +107,9 @@ __global__ void mathematics(const double *in, double *out, int count)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
 
-    if (i >= count)
+    if (i >= count) {
         return;
+    }
     double x = in[i];
     double *row = out + 12 * i;
     row[0] = exp(x / 40);
@@ -131,14 +135,16 @@ int main()
 
     calls<<<1, threads>>>(out, argument);
     int *rows = fetched(out, 8 * threads), primes_here[] = {2, 3, 5, 7, 11, 13, 17, 19}, fibonaccis[15] = {0, 1};
-    for (int i = 2; i < 15; i++)
+    for (int i = 2; i < 15; i++) {
         fibonaccis[i] = fibonaccis[i - 1] + fibonaccis[i - 2];
+    }
     for (int i = 0; i < threads; i++) {
         int *row = rows + 8 * i, at = i % 16;
         int choices[] = {3, i * i, 3, -i, 7, 1000};
 
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < 5; k++) {
             at = (at * i + 1) & 15;
+        }
         expect("by address", i, row[0], i % 3 == 0 ? i + 7 : i % 3 == 1 ? i * 7 : i - 7);
         expect("recursion", i, row[1], fibonaccis[i % 15]);
         expect("structure", i, row[2], 5 + 'e');
@@ -150,8 +156,9 @@ int main()
     }
 
     double host[count], *in = managed<double>(count), *results = managed<double>(12 * count);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         host[i] = (i - 400) * 0.3712345;
+    }
     OK(cudaMemcpy(in, host, sizeof(host), cudaMemcpyHostToDevice));
     mathematics<<<(count + 95) / 96, 96>>>(in, results, count);
     double *got = fetched(results, 12 * count);

@@ -1,7 +1,8 @@
 /* Parts of a warp: active masks, coalesced groups, partial masks, tiles; barriers that count; lanes that leave. */
-#include "check.cuh"
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+
+#include "check.cuh"
 
 namespace cg = cooperative_groups;
 
@@ -10,8 +11,9 @@ __device__ int count_once(int *counter)
     unsigned mask = __activemask();
     int lane = threadIdx.x & 31, leader = __ffs(mask) - 1, base = 0;
 
-    if (lane == leader)
+    if (lane == leader) {
         base = atomicAdd(counter, __popc(mask));
+    }
     base = __shfl_sync(mask, base, leader);
     return base + __popc(mask & ((1u << lane) - 1));
 }
@@ -21,12 +23,13 @@ __global__ void aggregated(int *out, int *counters)
 {
     int number;
 
-    if (threadIdx.x % 3 == 0)
+    if (threadIdx.x % 3 == 0) {
         number = count_once(counters);
-    else if (threadIdx.x % 5 == 0)
+    } else if (threadIdx.x % 5 == 0) {
         number = count_once(counters + 1);
-    else
+    } else {
         number = count_once(counters + 2);
+    }
     out[blockIdx.x * blockDim.x + threadIdx.x] = number;
 }
 
@@ -35,14 +38,17 @@ __global__ void active(unsigned *out)
     unsigned *row = out + 4 * threadIdx.x;
 
     row[0] = __activemask();
-    if (threadIdx.x & 1)
+    if (threadIdx.x & 1) {
         row[1] = __activemask();
-    else
+    } else {
         row[1] = __activemask();
-    for (int i = 0; i < threadIdx.x % 4; i++)
+    }
+    for (int i = 0; i < threadIdx.x % 4; i++) {
         row[2] = __activemask();
-    if (threadIdx.x < 40)
+    }
+    if (threadIdx.x < 40) {
         return;
+    }
     row[3] = __activemask();
 }
 
@@ -67,11 +73,13 @@ __global__ void tiles(int *out)
     cg::thread_block_tile<8> tile = cg::tiled_partition<8>(cg::this_thread_block());
     int sum = threadIdx.x;
 
-    for (int offset = 4; offset; offset /= 2)
+    for (int offset = 4; offset; offset /= 2) {
         sum += tile.shfl_xor(sum, offset);
+    }
     out[threadIdx.x] = sum;
-    if (tile.meta_group_rank() % 2)
+    if (tile.meta_group_rank() % 2) {
         out[threadIdx.x] += tile.any(threadIdx.x == 12) ? 1000 : 0;
+    }
 }
 
 /* Tiles of two warps meet and add through memory that cooperative groups find for themselves. */
@@ -115,8 +123,9 @@ __global__ void leaving_lanes(int *out)
 
     for (int step = 0; step < 4; step++) {
         mask = __ballot_sync(mask, lane >= 8 * step);
-        if (lane < 8 * step)
+        if (lane < 8 * step) {
             return;
+        }
         out[4 * threadIdx.x + step] = __popc(mask);
     }
 }
@@ -127,19 +136,22 @@ __global__ void producer(int *out)
     __shared__ int cell[32];
     int lane = threadIdx.x & 31;
 
-    if (threadIdx.x >= 64)
+    if (threadIdx.x >= 64) {
         return;
+    }
     for (int round = 0; round < 5; round++) {
         if (threadIdx.x < 32) {
-            if (round)
+            if (round) {
                 asm volatile("barrier.cta.sync.aligned 2, 64;" ::: "memory");
+            }
             cell[lane] = 100 * round + lane;
             asm volatile("bar.arrive 1, 64;" ::: "memory");
         } else {
             asm volatile("bar.sync 1, 64;" ::: "memory");
             out[32 * round + lane] = cell[31 - lane];
-            if (round < 4)
+            if (round < 4) {
                 asm volatile("barrier.cta.arrive 2, 64;" ::: "memory");
+            }
         }
     }
 }
@@ -174,11 +186,13 @@ __global__ void gone_before(int *out)
 {
     __shared__ int total;
 
-    if (threadIdx.x == 70)
+    if (threadIdx.x == 70) {
         total = 0;
+    }
     __syncthreads();
-    if (threadIdx.x % 4 == 2 || threadIdx.x / 32 == 1)
+    if (threadIdx.x % 4 == 2 || threadIdx.x / 32 == 1) {
         return;
+    }
     atomicAdd(&total, 1);
     asm volatile("bar.sync 7, 96;" ::: "memory");
     out[threadIdx.x] = total;
@@ -209,12 +223,14 @@ static void check_aggregated()
         bool is_good = got[i] >= 0 && got[i] < nr && !is_taken[kind][got[i]];
 
         expect("own number", i, is_good, 1);
-        if (is_good)
+        if (is_good) {
             is_taken[kind][got[i]] = true;
+        }
         nr_of[kind]++;
     }
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < 3; kind++) {
         expect("counter", kind, counts[kind], nr_of[kind]);
+    }
 }
 
 static void check_active()
@@ -248,8 +264,9 @@ static void check_groups()
     }
     tiles<<<1, 64>>>(out);
     got = fetched(out, 64);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64; i++) {
         expect("tile", i, got[i], 8 * (i & ~7) + 28 + (i / 8 == 1 ? 1000 : 0));
+    }
 }
 
 static void check_wide_tiles()
@@ -258,16 +275,18 @@ static void check_wide_tiles()
 
     wide_tiles<<<2, 256>>>(out);
     const int *got = fetched(out, 256);
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < 256; i++) {
         expect("wide tile", i, got[i], 64 * (i & ~63) + 63 * 32 + (i / 64 == 1));
+    }
 }
 
 static int nested_value(int thread)
 {
     int lane = thread & 31, base = thread & ~31;
 
-    if (lane & 1)
+    if (lane & 1) {
         return lane & 2 ? (thread ^ 2) + 100 * (base + 29) + 6 : -(thread ^ 2);
+    }
     return lane & 4 ? 10000 * (lane < 16 ? 0x5050 : 0x50500000) : thread;
 }
 
@@ -277,13 +296,15 @@ static void check_divergence()
 
     nested<<<1, 64>>>(out);
     const int *got = fetched(out, 64);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64; i++) {
         expect("nested", i, got[i], (int)((unsigned)nested_value(i) + nested_value(i & ~31)));
+    }
     OK(cudaMemset(out, 0, 4 * 64 * sizeof(int)));
     leaving_lanes<<<1, 64>>>(out);
     got = fetched(out, 4 * 64);
-    for (int i = 0; i < 4 * 64; i++)
+    for (int i = 0; i < 4 * 64; i++) {
         expect("leaving", i, got[i], i / 4 % 32 >= 8 * (i % 4) ? 32 - 8 * (i % 4) : 0);
+    }
     warp_reductions<<<1, 64>>>(out);
     got = fetched(out, 4 * 64);
     for (int i = 0; i < 64; i++) {
@@ -302,21 +323,25 @@ static void check_barriers()
 
     producer<<<1, 96>>>(out);
     const int *got = fetched(out, 160);
-    for (int i = 0; i < 160; i++)
+    for (int i = 0; i < 160; i++) {
         expect("producer", i, got[i], i / 32 * 100 + 31 - i % 32);
+    }
     arrive_and_leave<<<1, 96>>>(out);
     got = fetched(out, 96);
-    for (int i = 0; i < 96; i++)
+    for (int i = 0; i < 96; i++) {
         expect("arrive and leave", i, got[i], i % 32 + (i >= 32));
+    }
     counted_reductions<<<1, 128>>>(out);
     got = fetched(out, 128);
-    for (int i = 0; i < 128; i++)
+    for (int i = 0; i < 128; i++) {
         expect("reduction", i, got[i], (i < 64 ? 22 : 21) + (i < 64 ? 100 : 0) + 1000);
+    }
     OK(cudaMemset(out, 0, 128 * sizeof(int)));
     gone_before<<<1, 128>>>(out);
     got = fetched(out, 128);
-    for (int i = 0; i < 128; i++)
+    for (int i = 0; i < 128; i++) {
         expect("gone before", i, got[i], i % 4 == 2 || i / 32 == 1 ? 0 : 72);
+    }
 }
 
 int main()

@@ -80,8 +80,9 @@ __global__ void wide(cudaSurfaceObject_t surface, int *out)
     const longlong2 two = surf2Dread<longlong2>(surface, x * 16, 4);
     const short2 bytes = surf2Dread<short2>(surface, 0, 3);
     out[x] = four.x + four.y + four.z + four.w + static_cast<int>(two.x - two.y);
-    if (x == 0)
+    if (x == 0) {
         out[2] = bytes.x;
+    }
     surf2Dwrite(77, surface, -5, 5 + 100, cudaBoundaryModeClamp);
 }
 
@@ -127,9 +128,11 @@ static cudaSurfaceObject_t make_surface(cudaArray_t array)
 static void check_textures()
 {
     float4 texels[4][16];
-    for (int y = 0; y < 4; y++)
-        for (int x = 0; x < 16; x++)
+    for (int y = 0; y < 4; y++) {
+        for (int x = 0; x < 16; x++) {
             texels[y][x] = make_float4(x, y, x * y, x - y);
+        }
+    }
     cudaArray_t array = make_array(cudaCreateChannelDesc<float4>(), 16, 4, cudaArrayTextureGather);
     OK(cudaMemcpy2DToArray(array, 0, 0, texels, sizeof(texels[0]), sizeof(texels[0]), 4, cudaMemcpyHostToDevice));
     cudaTextureObject_t texture = make_texture(array);
@@ -140,26 +143,30 @@ static void check_textures()
     queries<<<1, 1>>>(texture, surface, answers);
     const unsigned *told = fetched(answers, 8);
     const unsigned known[] = {16, 4, 0x10de, 0x10b5, 0, 0, 8, 1};
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         expect("query", i, told[i], known[i]);
+    }
 
     float *out = managed<float>(64);
     int *resident = managed<int>(1);
     forms<<<1, 1>>>(texture, out, resident);
     const float *read = fetched(out, 9);
     const float wanted[] = {5, 3, 15, 2, 3, 0, 3, 2, 2};
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 9; i++) {
         expect("form", i, read[i], wanted[i]);
+    }
     expect("resident", 0, *fetched(resident, 1), 1);
 
     waiting<<<1, 64>>>(texture, out);
     read = fetched(out, 64);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64; i++) {
         expect("waiting", i, read[i], (63 - (i ^ 1)) / 16);
+    }
     exchanging<<<1, 64>>>(texture, out);
     read = fetched(out, 64);
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < 64; i++) {
         expect("exchanging", i, read[i], (i ^ 1) / 16);
+    }
     OK(cudaDestroyTextureObject(texture));
     OK(cudaDestroySurfaceObject(surface));
     OK(cudaFreeArray(array));
@@ -276,9 +283,11 @@ static bool is_right_elsewhere(void (*check)())
 
 int main()
 {
-    for (auto check : {check_outside, check_stale, check_invented})
-        if (!is_right_elsewhere(check))
+    for (auto check : {check_outside, check_stale, check_invented}) {
+        if (!is_right_elsewhere(check)) {
             return 1;
+        }
+    }
     check_textures();
     check_surfaces();
     check_view();

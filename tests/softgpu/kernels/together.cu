@@ -30,10 +30,11 @@ __global__ void votes(unsigned *out)
     row[4] = __match_all_sync(~0u, 9ull << 40, &same);
     row[5] = same;
     row[6] = __match_all_sync(~0u, lane, &same);
-    if (lane & 1)
+    if (lane & 1) {
         row[7] = __ballot_sync(0xaaaaaaaa, lane > 16);
-    else
+    } else {
         row[7] = __ballot_sync(0x55555555, lane > 20);
+    }
 }
 
 __global__ void barriers(int *out)
@@ -58,11 +59,13 @@ __global__ void leavers(int *out)
 {
     __shared__ int total;
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         total = 0;
+    }
     __syncthreads();
-    if (threadIdx.x % 3 == 1)
+    if (threadIdx.x % 3 == 1) {
         return;
+    }
     atomicAdd(&total, threadIdx.x);
     __syncthreads();
     out[threadIdx.x] = total;
@@ -73,8 +76,9 @@ __global__ void named_barriers(int *out)
     __shared__ int halves[2];
     int warp = threadIdx.x / 32;
 
-    if (threadIdx.x < 2)
+    if (threadIdx.x < 2) {
         halves[threadIdx.x] = 0;
+    }
     __syncthreads();
     if (warp < 2) {
         atomicAdd(&halves[0], 1);
@@ -92,12 +96,15 @@ __global__ void partial_sum(int *out)
 {
     int value = threadIdx.x + 1;
 
-    if (threadIdx.x >= 8)
+    if (threadIdx.x >= 8) {
         return;
-    for (int offset = 16; offset > 0; offset /= 2)
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
         value += __shfl_down_sync(0xff, value, offset);
-    if (threadIdx.x == 0)
+    }
+    if (threadIdx.x == 0) {
         *out = value;
+    }
 }
 
 __global__ void block_sum(const float *in, float *out)
@@ -105,14 +112,17 @@ __global__ void block_sum(const float *in, float *out)
     extern __shared__ float sums[];
     float value = in[blockIdx.x * blockDim.x + threadIdx.x];
 
-    for (int offset = 16; offset; offset /= 2)
+    for (int offset = 16; offset; offset /= 2) {
         value += __shfl_down_sync(~0u, value, offset);
-    if (threadIdx.x % 32 == 0)
+    }
+    if (threadIdx.x % 32 == 0) {
         sums[threadIdx.x / 32] = value;
+    }
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int warp = 1; warp < blockDim.x / 32; warp++)
+        for (int warp = 1; warp < blockDim.x / 32; warp++) {
             value += sums[warp];
+        }
         atomicAdd(out, value);
     }
 }
@@ -160,13 +170,16 @@ int main()
 
     barriers<<<2, THREADS>>>(out);
     int *rows = fetched(out, 4 * THREADS), cells[THREADS], next[THREADS];
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         cells[i] = i;
+    }
     for (int step = 1; step < 5; step++) {
-        for (int i = 0; i < THREADS; i++)
+        for (int i = 0; i < THREADS; i++) {
             next[i] = cells[i] + cells[(i + step) % THREADS];
-        for (int i = 0; i < THREADS; i++)
+        }
+        for (int i = 0; i < THREADS; i++) {
             cells[i] = next[i];
+        }
     }
     for (int i = 0; i < THREADS; i++) {
         expect("barrier", i, rows[4 * i], cells[THREADS - 1 - i]);
@@ -179,19 +192,23 @@ int main()
     leavers<<<1, THREADS>>>(out);
     rows = fetched(out, THREADS);
     int total = 0;
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         total += i % 3 == 1 ? 0 : i;
-    for (int i = 0; i < THREADS; i++)
+    }
+    for (int i = 0; i < THREADS; i++) {
         expect("leavers", i, rows[i], i % 3 == 1 ? -1 : total);
+    }
 
     named_barriers<<<1, THREADS>>>(out);
     rows = fetched(out, THREADS);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS; i++) {
         expect("named barrier", i, rows[i], i < 64 ? 64 : 32);
+    }
 
     float *in = managed<float>(8 * 256), *sum = managed<float>(1), host[8 * 256], wanted = 0;
-    for (int i = 0; i < 8 * 256; i++)
+    for (int i = 0; i < 8 * 256; i++) {
         wanted += host[i] = i % 17;
+    }
     OK(cudaMemcpy(in, host, sizeof(host), cudaMemcpyHostToDevice));
     block_sum<<<8, 256, 8 * sizeof(float)>>>(in, sum);
     expect("block sum", 0, *fetched(sum, 1), wanted);
