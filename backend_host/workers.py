@@ -87,7 +87,6 @@ def slicing_settings(config: Config) -> dict[str, int]:
         "threshold_blocks": config.slicing_threshold_blocks,
         "least_blocks": config.slicing_least_blocks,
         "part_ns": config.slicing_part_us * 1000,
-        "run_blocks": config.slicing_run_blocks,
     }
 
 
