@@ -18,7 +18,7 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 DEVICE_KINDS = ("auto", "cuda", "soft")
 ADOPTIONS = ("all", "attached")
-COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice", "group-weight", "utilisation")
+COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
 
 def default_state_dir() -> Path:
