@@ -18,7 +18,7 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 DEVICE_KINDS = ("auto", "cuda", "soft")
 ADOPTIONS = ("all", "attached")
-COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice", "group-weight", "utilisation")
+COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
 
 
 def default_state_dir() -> Path:
@@ -53,8 +53,6 @@ class Config:
     """Of a part."""
     slicing_part_us: int = 200
     """How long a part keeps the GPU, if it may have so many blocks; 0: parts have as few as may be."""
-    slicing_run_blocks: int = 0
-    """After so many blocks a persistent kernel stops by itself; 0: when it is told to."""
     preemption: str = "withdraw"
     """What becomes of a kernel that outlives its turn, where the GPU preempts: withdraw (it is taken off the GPU until its turn comes again,
     where the driver lets its owner do that), driver (it shares the GPU with the next one, by the driver's time slices); docs/slicing.md."""
@@ -177,13 +175,7 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
     if config.preemption not in PREEMPTIONS:
         raise ConfigError(f"preemption must be one of {', '.join(PREEMPTIONS)}, not {config.preemption!r}")
-    for name in (
-        "slicing_threshold_blocks",
-        "slicing_least_blocks",
-        "slicing_part_us",
-        "slicing_run_blocks",
-        "watchdog_s",
-    ):
+    for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us", "watchdog_s"):
         if not 0 <= getattr(config, name) < 1 << 32:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.slice_ns and config.slice_ns < 1_000_000:

@@ -69,7 +69,7 @@ class Coscheduler:
 
     def add_user(self, vgpu: int, name: str, uid: int) -> None:
         """A vGPU of programs of this host, of this user. Which thread waits is known only when it does; so what works here is taken."""
-        boost = boost_ways.choose(threading.get_native_id(), [way for way in self._ways if way.name != "group-weight"])
+        boost = boost_ways.choose(threading.get_native_id(), self._ways)
         with self._lock:
             if isinstance(boost, Boost):
                 lib.fgv_booster_set_user(self._booster, vgpu, boost.native(), uid)
@@ -98,20 +98,16 @@ class Coscheduler:
         return CoschedulingStatistics(member.way, member.is_boosted, int(counts[0]), int(counts[1]))
 
     def _set_vcpus(self, vgpu: int, boost: Boost, threads: QemuThreads) -> Boost | str:
-        """The booster has the descriptors from now on. A process that has ended is a reason, not an error."""
-        pidfd = -1
+        """The booster has the process's descriptor from now on. A process that has ended is a reason, not an error."""
         try:
             pidfd = os.pidfd_open(threads.pid)
-            arguments = (pidfd, boost.weight_fd, list(threads.tids), len(threads.tids))
-            if lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), *arguments):
-                return boost
-            reason = "more vCPUs than can be looked after"
         except OSError as error:
-            reason = f"QEMU has ended: {error.strerror}"
-        for descriptor in (pidfd, boost.weight_fd):
-            if descriptor >= 0:
-                os.close(descriptor)
-        return reason
+            return f"QEMU has ended: {error.strerror}"
+        tids = list(threads.tids)
+        if lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), pidfd, tids, len(tids)):
+            return boost
+        os.close(pidfd)
+        return "more vCPUs than can be looked after"
 
     def _note(self, vgpu: int, name: str, boost: Boost | str) -> None:
         is_boosted = isinstance(boost, Boost)

@@ -87,7 +87,6 @@ def slicing_settings(config: Config) -> dict[str, int]:
         "threshold_blocks": config.slicing_threshold_blocks,
         "least_blocks": config.slicing_least_blocks,
         "part_ns": config.slicing_part_us * 1000,
-        "run_blocks": config.slicing_run_blocks,
     }
 
 
@@ -217,7 +216,6 @@ class WorkerPool:
             "device": assignment.device,
             "uid": self._identity[0],
             "gid": self._identity[1],
-            "log": _worker_log_level(),
             "slicing": self._slicing,
         }
         try:
@@ -276,7 +274,6 @@ class WorkerPool:
     def _start_process(self, socket_fd: int, slot: int) -> subprocess.Popen[bytes]:
         command: list[Any] = [sys.executable, "-m", "backend_host.worker.main"]
         command += ["--socket", str(socket_fd), "--library", self._library, "--slot", str(slot)]
-        command += ["--log", str(_worker_log_level())]
         return subprocess.Popen(
             command,
             pass_fds=[socket_fd],
@@ -349,9 +346,3 @@ class WorkerPool:
                 "that fails, it is refused with CUDA_ERROR_SYSTEM_NOT_READY. The lines above say why",
                 MAX_FAILURES,
             )
-
-
-def _worker_log_level() -> int:
-    """0 errors, 1 information, 2 all."""
-    level = log.getEffectiveLevel()
-    return 2 if level <= logging.DEBUG else 1 if level <= logging.INFO else 0

@@ -1,12 +1,11 @@
 """Writes docs/results.md from the JSON files in benchmarks/results: `python -m benchmarks.results [--check]`. No figure is typed by hand.
 
-Each file is a document of `fairgv-bench --json`, or of `python -m benchmarks.frameworks --json` or `benchmarks.preemption`.
+Each file is a document of `fairgv-bench --json`, or of `python -m benchmarks.frameworks --json`.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
@@ -15,7 +14,6 @@ from benchmarks.experiments import EXPERIMENTS
 from benchmarks.frameworks.grid import frameworks_grid
 from benchmarks.grid import Grid
 from benchmarks.paper import claims
-from benchmarks.preemption.grid import preemption_grids
 
 RESULTS = PACKAGE_ROOT / "benchmarks/results"
 PAGE = PACKAGE_ROOT / "docs/results.md"
@@ -30,11 +28,8 @@ PAPER_HEAD = """## The paper's section 5 beside ours
 The paper's GPU is a TitanX, its guests are virtual machines; ours are processes where nothing else is said. `behind` says that ours is worse
 than the paper's, `-` that the paper has only a drawing of it.
 """
-OTHERS: dict[str, Callable[[Document], list[Grid]]] = {
-    "frameworks": lambda document: [frameworks_grid(document)],
-    "preemption": preemption_grids,
-}
-"""Those that are no experiments of `fairgv-bench`."""
+FRAMEWORKS = "frameworks"
+"""The one that is no experiment of `fairgv-bench`."""
 TITLES = {
     "overhead": "One guest beside native",
     "mmr": "Shares",
@@ -45,8 +40,7 @@ TITLES = {
     "run": "Programs of others",
     "loops": "softgpu's speed",
     "decisions": "Decisions",
-    "frameworks": "Frameworks and libraries",
-    "preemption": "Kernels without PTX, preempted by their owner",
+    FRAMEWORKS: "Frameworks and libraries",
 }
 
 
@@ -78,9 +72,9 @@ def beside_the_paper(found: list[Document]) -> str:
 def section(document: Document) -> str:
     """One measurement. KeyError for a document of no known kind."""
     kind = document["experiment"]
-    grids_of = EXPERIMENTS[kind].grids if kind in EXPERIMENTS else OTHERS[kind]
+    grids = [frameworks_grid(document)] if kind == FRAMEWORKS else EXPERIMENTS[kind].grids(document)
     head = f"## {TITLES[kind]}, {document['device']}\n\n{origin(document)}\n"
-    return "\n".join([head, *(grid.on_page() for grid in grids_of(document))])
+    return "\n".join([head, *(grid.on_page() for grid in grids)])
 
 
 def page(folder: Path = RESULTS) -> str:

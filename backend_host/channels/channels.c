@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The driver's interface: requests of the magic 'F', whose structures are these. */
@@ -178,19 +177,6 @@ static const struct object *new_group(unsigned i)
     return group;
 }
 
-struct fgv_channels_found fgv_channels_find(void)
-{
-    struct fgv_channels_found found = {0};
-    pthread_mutex_lock(&seen.lock);
-    for (unsigned i = 0; i < seen.nr; i++) {
-        found.nr_groups += seen.objects[i].class == CLASS_CHANNEL_GROUP;
-        found.nr_channels += is_channel(&seen.objects[i]);
-        found.nr_computing += new_group(i) != NULL;
-    }
-    pthread_mutex_unlock(&seen.lock);
-    return found;
-}
-
 static struct fgv_channels_answer control(const struct object *object, uint32_t command, void *parameters, size_t bytes)
 {
     struct request_control request = {.client = object->client,
@@ -199,31 +185,10 @@ static struct fgv_channels_answer control(const struct object *object, uint32_t 
                                       .parameters = (uint64_t)(uintptr_t)parameters,
                                       .bytes = (uint32_t)bytes};
     struct fgv_channels_answer answer = {0};
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     if (syscall(SYS_ioctl, object->file, _IOWR(MAGIC, REQUEST_CONTROL, struct request_control), &request) < 0) {
         answer.error = errno;
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
     answer.status = request.status;
-    answer.us = (double)(end.tv_sec - begin.tv_sec) * 1e6 + (double)(end.tv_nsec - begin.tv_nsec) / 1e3;
-    return answer;
-}
-
-struct fgv_channels_answer fgv_channels_control(uint32_t command, void *parameters, size_t bytes)
-{
-    const struct object *only = NULL;
-    struct fgv_channels_answer answer = {.error = ENODEV};
-    pthread_mutex_lock(&seen.lock);
-    for (unsigned i = 0; i < seen.nr; i++) {
-        const struct object *group = new_group(i);
-        answer.error = group ? (only ? EEXIST : 0) : answer.error;
-        only = group ? group : only;
-    }
-    if (answer.error == 0) {
-        answer = control(only, command, parameters, bytes);
-    }
-    pthread_mutex_unlock(&seen.lock);
     return answer;
 }
 
@@ -275,12 +240,10 @@ static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
             continue;
         }
         const struct fgv_channels_answer answer = hold_group(group, is_held);
-        const double us = all.us + answer.us;
         is_found = true;
         if (fgv_channels_did(&all)) {
             all = answer;
         }
-        all.us = us;
         if (is_held && !fgv_channels_did(&answer)) {
             hold_groups(i + 1, false);
             break;

@@ -16,18 +16,12 @@
 #define BACKEND_HOST_CHANNELS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* What a control answered. `error` is an errno, `status` the driver's own verdict: both 0 when it did as told. */
 struct fgv_channels_answer {
     int error;
     uint32_t status;
-    double us; /* that the calls took */
 };
 
 static inline bool fgv_channels_did(const struct fgv_channels_answer *answer)
@@ -35,25 +29,9 @@ static inline bool fgv_channels_did(const struct fgv_channels_answer *answer)
     return answer->error == 0 && answer->status == 0;
 }
 
-/* How many groups compute, and how many channels they have. */
-struct fgv_channels_found {
-    unsigned nr_groups;
-    unsigned nr_computing;
-    unsigned nr_channels;
-};
-
-struct fgv_channels_found fgv_channels_find(void);
-
 /* Takes all groups that compute off the device and keeps them off, or lets them on again. ENODEV without one,
  * ENOBUFS where there are more objects than are remembered. When one cannot be held none is. */
 struct fgv_channels_answer fgv_channels_hold(bool is_held);
 typedef struct fgv_channels_answer (*fgv_channels_hold_fn)(bool is_held);
-
-/* A control of the only group that computes; ENODEV without one, EEXIST where it is not the only one. */
-struct fgv_channels_answer fgv_channels_control(uint32_t command, void *parameters, size_t bytes);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -30,19 +30,15 @@ struct attributes {
     uint64_t runtime_ns; /* of an ordinary thread: its slice, since Linux 6.12 */
     uint64_t deadline_ns;
     uint64_t period_ns;
-    uint32_t util_min;
-    uint32_t util_max;
 };
 
-#define FLAG_RESET_ON_FORK  UINT64_C(0x01)
-#define FLAG_UTIL_CLAMP_MIN UINT64_C(0x20)
+#define FLAG_RESET_ON_FORK UINT64_C(0x01)
 
 /* One vGPU's. is_known: somebody registered it. */
 struct target {
     bool is_known;
     struct fgv_boost_way way;
-    int pidfd;     /* of the virtual machine, -1: a vGPU of programs of this host */
-    int weight_fd; /* -1: none */
+    int pidfd; /* of the virtual machine, -1: a vGPU of programs of this host */
     uint32_t uid;
     uint32_t nr_tids;
     int32_t *tids;
@@ -88,37 +84,12 @@ static struct attributes boosted(const struct attributes *usual, const struct fg
     attributes.nice = way->policy == SCHED_OTHER ? way->nice : 0;
     attributes.runtime_ns = way->policy != SCHED_OTHER ? 0 : way->slice_ns ? way->slice_ns : usual->runtime_ns;
     attributes.flags = way->marks ? FLAG_RESET_ON_FORK : 0;
-    if (way->util_min != 0) {
-        attributes.flags |= FLAG_UTIL_CLAMP_MIN;
-        attributes.util_min = way->util_min;
-    }
     return attributes;
 }
 
-/* What gives a thread back what it was. */
-static struct attributes restored(const struct attributes *usual, const struct fgv_boost_way *way)
+/* 0 or an errno. Fills `usual`, what `lower_thread` needs. */
+static int raise_thread(int32_t tid, const struct fgv_boost_way *way, struct attributes *usual)
 {
-    struct attributes attributes = *usual;
-    attributes.flags = usual->flags & FLAG_RESET_ON_FORK;
-    if (way->util_min != 0) {
-        attributes.flags |= FLAG_UTIL_CLAMP_MIN;
-    }
-    return attributes;
-}
-
-static int write_weight(int weight_fd, uint32_t weight)
-{
-    char text[16];
-    int length = snprintf(text, sizeof(text), "%u", weight);
-    return pwrite(weight_fd, text, (size_t)length, 0) == length ? 0 : errno;
-}
-
-/* 0 or an errno. Fills `usual`, what `lower` needs. */
-static int raise_thread(int32_t tid, const struct fgv_boost_way *way, int weight_fd, struct attributes *usual)
-{
-    if (way->kind == FGV_BOOST_WEIGHT) {
-        return write_weight(weight_fd, way->weight);
-    }
     int failed = get_attributes(tid, usual);
     if (failed) {
         return failed;
@@ -130,20 +101,19 @@ static int raise_thread(int32_t tid, const struct fgv_boost_way *way, int weight
     return set_attributes(tid, &attributes);
 }
 
-static int lower_thread(int32_t tid, const struct fgv_boost_way *way, int weight_fd, const struct attributes *usual)
+/* Gives a thread back what it was. */
+static int lower_thread(int32_t tid, const struct attributes *usual)
 {
-    if (way->kind == FGV_BOOST_WEIGHT) {
-        return write_weight(weight_fd, way->usual_weight);
-    }
-    struct attributes attributes = restored(usual, way);
+    struct attributes attributes = *usual;
+    attributes.flags &= FLAG_RESET_ON_FORK;
     return set_attributes(tid, &attributes);
 }
 
-int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way, int weight_fd)
+int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way)
 {
     struct attributes usual;
-    int failed = raise_thread(tid, way, weight_fd, &usual);
-    return failed ? failed : lower_thread(tid, way, weight_fd, &usual);
+    int failed = raise_thread(tid, way, &usual);
+    return failed ? failed : lower_thread(tid, &usual);
 }
 
 bool fgv_boost_clear_left_over(int32_t tid)
@@ -177,7 +147,7 @@ struct fgv_booster *fgv_booster_new(struct fgv_control *control, uint64_t limit_
 static void end_boost(struct target *target)
 {
     if (target->boosted_tid != 0) {
-        lower_thread(target->boosted_tid, &target->way, target->weight_fd, &target->usual);
+        lower_thread(target->boosted_tid, &target->usual);
         target->boosted_tid = 0;
     }
 }
@@ -189,11 +159,8 @@ static void forget(struct target *target)
     if (target->is_known && target->pidfd >= 0) {
         close(target->pidfd);
     }
-    if (target->is_known && target->weight_fd >= 0) {
-        close(target->weight_fd);
-    }
     free(target->tids);
-    *target = (struct target){.pidfd = -1, .weight_fd = -1};
+    *target = (struct target){.pidfd = -1};
 }
 
 void fgv_booster_free(struct fgv_booster *booster)
@@ -206,7 +173,7 @@ void fgv_booster_free(struct fgv_booster *booster)
 }
 
 bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, int pidfd,
-                           int weight_fd, const int32_t *tids, uint32_t nr)
+                           const int32_t *tids, uint32_t nr)
 {
     if (vgpu >= FGV_MAX_VGPUS || nr > FGV_BOOST_MAX_THREADS) {
         return false;
@@ -219,8 +186,7 @@ bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const str
     pthread_mutex_lock(&booster->lock);
     struct target *target = &booster->targets[vgpu];
     forget(target);
-    *target = (struct target){
-        .is_known = true, .way = *way, .pidfd = pidfd, .weight_fd = weight_fd, .nr_tids = nr, .tids = copy};
+    *target = (struct target){.is_known = true, .way = *way, .pidfd = pidfd, .nr_tids = nr, .tids = copy};
     pthread_mutex_unlock(&booster->lock);
     return true;
 }
@@ -233,7 +199,7 @@ bool fgv_booster_set_user(struct fgv_booster *booster, uint32_t vgpu, const stru
     pthread_mutex_lock(&booster->lock);
     struct target *target = &booster->targets[vgpu];
     forget(target);
-    *target = (struct target){.is_known = true, .way = *way, .pidfd = -1, .weight_fd = -1, .uid = uid};
+    *target = (struct target){.is_known = true, .way = *way, .pidfd = -1, .uid = uid};
     pthread_mutex_unlock(&booster->lock);
     return true;
 }
@@ -302,11 +268,11 @@ static uint32_t asker_of(struct fgv_control *control, uint32_t vgpu)
 static void begin_boost(struct fgv_booster *booster, uint32_t vgpu, uint64_t now_ns)
 {
     struct target *target = &booster->targets[vgpu];
-    if (!target->is_known || target->way.kind == FGV_BOOST_NONE) {
+    if (!target->is_known) {
         return;
     }
     int32_t tid = thread_of(target, asker_of(booster->control, vgpu));
-    if (tid == 0 || raise_thread(tid, &target->way, target->weight_fd, &target->usual) != 0) {
+    if (tid == 0 || raise_thread(tid, &target->way, &target->usual) != 0) {
         target->nr_refused++;
         return;
     }

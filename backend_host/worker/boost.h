@@ -21,25 +21,17 @@
 #define FGV_BOOST_MAX_THREADS 1024u
 
 /* cffi: begin */
-enum fgv_boost_kind { FGV_BOOST_NONE = 0, FGV_BOOST_ATTRIBUTES = 1, FGV_BOOST_WEIGHT = 2 };
-
-/* What a thread becomes. ATTRIBUTES: as sched_setattr takes them, what it was before is kept and given back. WEIGHT: a
- * number for a file of the thread's control group, and the number that goes back into it. */
+/* What a thread becomes, as sched_setattr takes it. What it was before is kept and given back. */
 struct fgv_boost_way {
-    uint32_t kind;
     uint32_t policy;
     int32_t nice;
     uint32_t priority;
-    uint64_t slice_ns; /* 0: as it is */
-    uint32_t util_min; /* 0: as it is */
     uint32_t marks;    /* RESET_ON_FORK is set meanwhile */
-    uint32_t weight;
-    uint32_t usual_weight;
+    uint64_t slice_ns; /* 0: as it is */
 };
 
-/* 0 or an errno: whether this way works on this thread; it is as it was afterwards. weight_fd: of the file, for WEIGHT.
- */
-int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way, int weight_fd);
+/* 0 or an errno: whether this way works on this thread; it is as it was afterwards. */
+int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way);
 /* Makes a thread normal that a daemon which died left boosted. True when it was. */
 bool fgv_boost_clear_left_over(int32_t tid);
 
@@ -50,10 +42,10 @@ void fgv_booster_free(struct fgv_booster *booster);
 /* Serves until fgv_booster_stop. */
 void fgv_booster_run(struct fgv_booster *booster);
 void fgv_booster_stop(struct fgv_booster *booster);
-/* The threads behind the vCPUs of a vGPU's virtual machine, in the order of their numbers; both descriptors (of the
- * process, and of the weight or -1) are the booster's from now on. */
+/* The threads behind the vCPUs of a vGPU's virtual machine, in the order of their numbers; the descriptor of its
+ * process is the booster's from now on. */
 bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, int pidfd,
-                           int weight_fd, const int32_t *tids, uint32_t nr);
+                           const int32_t *tids, uint32_t nr);
 /* A vGPU of programs of this host: any thread of that user. */
 bool fgv_booster_set_user(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, uint32_t uid);
 void fgv_booster_clear(struct fgv_booster *booster, uint32_t vgpu);

@@ -42,7 +42,7 @@ int fgv_worker_probe_block(const char *library, int only, struct fgv_facts_block
                            uint32_t error_bytes);
 
 /* Opens the device library and retains the primary context of `device`. NULL: `error` is one line for a person. */
-struct fgv_worker *fgv_worker_open(const char *library, int device, int log_level, char *error, uint32_t error_bytes);
+struct fgv_worker *fgv_worker_open(const char *library, int device, char *error, uint32_t error_bytes);
 
 /* What a worker is to serve; descriptors are the caller's, and may be closed afterwards. */
 struct fgv_assignment {
@@ -53,7 +53,6 @@ struct fgv_assignment {
     uint32_t vgpu;
     uint32_t slot;
     int32_t device;
-    int32_t log_level;
     int daemon; /* the socket on which pieces of the window come, see window.c; it must stay open */
     struct fgv_control *control;
     /* Eventfds, where the VM has bells (ivshmem/bell.h): the one that the guest rings for this worker, and those that

@@ -45,7 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fairgv-worker", description=__doc__.partition("\n")[0])
     parser.add_argument("--library", default=DEFAULT_LIBRARY, help="the device library (default: %(default)s)")
     parser.add_argument("--device", type=int, default=None, help="ordinal of the device (a probe: only this one)")
-    parser.add_argument("--log", type=int, default=1, help="0 errors, 1 information, 2 all")
     parser.add_argument("--slot", type=int, default=None, help="worker slot in the control page, for people")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.probe:
             print(json.dumps(probe(options.library, options.device)))
             return EXIT_OK
-        return serve(options.socket, options.library, options.device or 0, options.log)
+        return serve(options.socket, options.library, options.device or 0)
     except WorkerError as error:
         print(f"fairgv worker {os.getpid()}: {error}", file=sys.stderr)
         return EXIT_NO_LIBRARY
@@ -82,13 +81,13 @@ def probe(library: str, device: int | None = None) -> dict[str, Any]:
     }
 
 
-def serve(socket_fd: int, library: str, device: int, log_level: int) -> int:
+def serve(socket_fd: int, library: str, device: int) -> int:
     """Warm start, one assignment, one client; returns the exit status."""
     failed = lib.fgv_sandbox_early(socket_fd)
     if failed:
         raise WorkerError(f"cannot restrict the process: {os.strerror(failed)}")
     error = ffi.new(f"char[{_ERROR_BYTES}]")
-    worker = lib.fgv_worker_open(library.encode(), device, log_level, error, _ERROR_BYTES)
+    worker = lib.fgv_worker_open(library.encode(), device, error, _ERROR_BYTES)
     if worker == ffi.NULL:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
@@ -123,7 +122,6 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
             "vgpu": message["vgpu"],
             "slot": message["slot"],
             "device": message["device"],
-            "log_level": message.get("log", 1),
             "daemon": daemon_fd,
             "control": control,
             "own_bell": bells[0] if bells else -1,

@@ -180,8 +180,7 @@ static void say_unpinned(struct fgv_worker *worker, CUresult result)
 {
     if (!worker->is_pinning_refused) {
         worker->is_pinning_refused = true;
-        fgv_log(worker, FGV_LOG_INFO,
-                "the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
+        fgv_log("the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
     }
 }
 

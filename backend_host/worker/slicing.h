@@ -28,7 +28,7 @@ struct fgv_slicing_settings {
     uint64_t threshold_blocks; /* larger launches go in parts */
     uint64_t least_blocks;     /* of a part */
     uint64_t part_ns;          /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
-    uint64_t run_blocks;       /* after so many a persistent kernel stops by itself; 0: when it is told to */
+    uint64_t run_blocks;       /* tests set it: after so many a persistent kernel stops by itself; 0: when told to */
 };
 
 /* What Python is asked for, and its answer: the text stays until it is asked again. */

@@ -107,7 +107,7 @@ CUresult fgv_serve_window_map(struct fgv_worker *worker, const struct fgv_reques
     while (window->mapped_bytes < fixed->needed_bytes && receive(worker, &piece, &file)) {
         const char *wrong = check(window, &piece, file);
         if (wrong || !map(worker, &piece, file)) {
-            fgv_log(worker, FGV_LOG_ERROR, "a piece of the window %s", wrong ? wrong : "cannot be mapped");
+            fgv_log("a piece of the window %s", wrong ? wrong : "cannot be mapped");
         }
         if (file >= 0) {
             close(file);

@@ -39,9 +39,9 @@ static bool is_in_the_way(const struct fgv_worker *worker, uint64_t now_ns)
            goes_on_for(worker, BESIDE_NS, now_ns);
 }
 
-static void log_refusal(const struct fgv_worker *worker, const char *what, const struct fgv_channels_answer *answer)
+static void log_refusal(const char *what, const struct fgv_channels_answer *answer)
 {
-    fgv_log(worker, FGV_LOG_ERROR, "%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
+    fgv_log("%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
 /* How much of that time the work still runs differs, and nobody can tell: half is charged. False: the driver refused.
@@ -51,8 +51,7 @@ static bool take_off(struct fgv_worker *worker, uint64_t asked_ns)
     struct fgv_withdrawal *withdrawal = &worker->withdrawal;
     const struct fgv_channels_answer answer = withdrawal->hold(true);
     if (!fgv_channels_did(&answer)) {
-        log_refusal(worker, "long kernels share the device by the driver's time slices: its channels cannot be held",
-                    &answer);
+        log_refusal("long kernels share the device by the driver's time slices: its channels cannot be held", &answer);
         withdrawal->hold = NULL;
         return false;
     }
@@ -116,7 +115,7 @@ void fgv_withdraw_end(struct fgv_worker *worker)
 {
     const struct fgv_channels_answer answer = worker->withdrawal.hold(false);
     if (!fgv_channels_did(&answer)) {
-        log_refusal(worker, "its channels cannot be let go", &answer);
+        log_refusal("its channels cannot be let go", &answer);
         worker->ended = "the driver does not let its work go on";
     }
     go_on(worker, fgv_clock_ns());

@@ -37,11 +37,8 @@
 
 struct fgv_worker *fgv_the_worker;
 
-void fgv_log(const struct fgv_worker *worker, int level, const char *format, ...)
+void fgv_log(const char *format, ...)
 {
-    if (level > worker->log_level) {
-        return;
-    }
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -74,14 +71,13 @@ int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error,
     return (int)result;
 }
 
-struct fgv_worker *fgv_worker_open(const char *library, int device, int log_level, char *error, uint32_t error_bytes)
+struct fgv_worker *fgv_worker_open(const char *library, int device, char *error, uint32_t error_bytes)
 {
     struct fgv_worker *worker = calloc(1, sizeof(*worker));
     if (!worker || !fgv_handles_init(worker) || !(worker->backlog.bytes = malloc(FGV_BACKLOG_BYTES))) {
         snprintf(error, error_bytes, "no memory");
         return NULL;
     }
-    worker->log_level = log_level;
     worker->output = worker->daemon = -1;
     fgv_rest_init(worker);
     worker->mark_interval = FGV_MARK_INTERVAL;
@@ -194,7 +190,6 @@ int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *as
                  "the worker was built for another table of calls, or was given a number out of range");
         return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     }
-    worker->log_level = assignment->log_level;
     worker->daemon = assignment->daemon;
     CUresult result = map_region(worker, assignment, error, error_bytes);
     CUdevice device = worker->device;

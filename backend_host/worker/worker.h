@@ -253,7 +253,6 @@ struct fgv_worker {
     uint64_t shown_ns, shown_gpu_ns; /* when the guest was last told of its use of the device, and what it was */
     uint64_t looked_ns;              /* when the client was last looked after */
     const char *ended;               /* why the loop is over */
-    int log_level;
 };
 
 /* The value of a conditional handle, inverted: small numbers are those of default streams. */
@@ -489,8 +488,8 @@ static inline bool fgv_may_print(void)
 /* worker.c */
 /* Of the device: 90 for 9.0. */
 uint32_t fgv_capability_of(const struct fgv_worker *worker);
-void fgv_log(const struct fgv_worker *worker, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
-enum { FGV_LOG_ERROR = 0, FGV_LOG_INFO = 1, FGV_LOG_DEBUG = 2 };
+/* Writes one line for the operator, into the daemon's log. */
+void fgv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern struct fgv_worker *fgv_the_worker; /* for the wrapped driver calls, which get no other argument */
 
 static inline void fgv_count(_Atomic uint64_t *counter, uint64_t by)

@@ -13,15 +13,11 @@ C_FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror")
 FILE, CLIENT, OTHER_CLIENT = 5, 0xC1D00001, 0xC1D00002
 DEVICE, SUBDEVICE, GROUP, COPIES = 0x80, 0x2080, 0xA06C, 0xA06C
 CHANNEL, COMPUTE, COPY = 0xC86F, 0xCBC0, 0xC8B5
-HOLD, PREEMPT = 0x2080110B, 0xA06C0105
+HOLD = 0x2080110B
 
 
 class Answer(ctypes.Structure):
-    _fields_ = (("error", ctypes.c_int), ("status", ctypes.c_uint32), ("us", ctypes.c_double))
-
-
-class Found(ctypes.Structure):
-    _fields_ = (("groups", ctypes.c_uint), ("computing", ctypes.c_uint), ("channels", ctypes.c_uint))
+    _fields_ = (("error", ctypes.c_int), ("status", ctypes.c_uint32))
 
 
 class Alloc(ctypes.Structure):
@@ -61,8 +57,7 @@ class Process:
 
     def __init__(self, library: Path) -> None:
         self.c = ctypes.CDLL(str(library))
-        self.c.fgv_channels_find.restype = Found
-        self.c.fgv_channels_hold.restype = self.c.fgv_channels_control.restype = Answer
+        self.c.fgv_channels_hold.restype = Answer
 
     def request(self, number: int, argument: ctypes.Structure) -> None:
         code = 3 << 30 | ctypes.sizeof(argument) << 16 | ord("F") << 8 | number
@@ -71,16 +66,8 @@ class Process:
     def alloc(self, parent: int, handle: int, kind: int, *, client: int = CLIENT, status: int = 0) -> None:
         self.request(0x2B, Alloc(client=client, parent=parent, object=handle, kind=kind, status=status))
 
-    def found(self) -> tuple[int, int, int]:
-        found = self.c.fgv_channels_find()
-        return found.groups, found.computing, found.channels
-
     def hold(self, is_held: bool) -> Answer:
         answer: Answer = self.c.fgv_channels_hold(is_held)
-        return answer
-
-    def preempt(self) -> Answer:
-        answer: Answer = self.c.fgv_channels_control(PREEMPT, ctypes.byref(ctypes.c_uint64(5000)), ctypes.c_size_t(8))
         return answer
 
     def controls(self) -> list[tuple[Control, list[int]]]:
@@ -123,12 +110,11 @@ def computing(process: Process) -> Process:
 
 
 def test_without_channels_every_control_says_so(process: Process) -> None:
-    assert [process.hold(True).error, process.hold(False).error, process.preempt().error] == [errno.ENODEV] * 3
+    assert [process.hold(True).error, process.hold(False).error] == [errno.ENODEV] * 2
     assert process.controls() == []
 
 
 def test_the_computing_group_alone_is_held(computing: Process) -> None:
-    assert computing.found() == (2, 1, 3)
     assert computing.hold(True).error == computing.hold(False).error == 0
     (hold, words), (_, released) = computing.controls()
     assert (hold.client, hold.object, hold.command) == (CLIENT, 7, HOLD)
@@ -138,35 +124,41 @@ def test_the_computing_group_alone_is_held(computing: Process) -> None:
     assert released[:2] == [0, 2]
 
 
-def test_a_control_of_the_group(computing: Process) -> None:
-    assert computing.preempt().error == 0
-    ((control, words),) = computing.controls()
-    assert (control.object, control.command, words[0]) == (10, PREEMPT, 5000)
-
-
 def test_a_refusal_is_told(computing: Process) -> None:
     computing.refuse(0)
-    assert computing.preempt().status == 0x1B
     assert computing.hold(True).status == 0x1B
 
 
 def test_what_the_driver_refused_to_make_is_not_there(process: Process) -> None:
+    process.alloc(DEVICE, 7, SUBDEVICE)
     process.alloc(DEVICE, 10, GROUP, status=0x1B)
-    assert process.found() == (0, 0, 0)
+    process.alloc(10, 11, CHANNEL)
+    process.alloc(11, 13, COMPUTE)
+    assert process.hold(True).error == errno.ENODEV
+    process.alloc(DEVICE, 10, GROUP)
+    assert process.hold(True).error == 0
 
 
 def test_other_sizes_and_wrappings_of_a_request(process: Process) -> None:
     process.request(0x2B, ShortAlloc(client=CLIENT, parent=DEVICE, object=10, kind=GROUP))
     channel = Alloc(client=CLIENT, parent=10, object=11, kind=CHANNEL)
     process.request(211, Wrapped(number=0x2B, bytes=ctypes.sizeof(channel), place=ctypes.addressof(channel)))
-    assert process.found() == (1, 0, 1)
+    process.alloc(DEVICE, 7, SUBDEVICE)
+    process.alloc(11, 13, COMPUTE)
+    assert process.hold(True).error == 0
+    ((_, words),) = process.controls()
+    assert words[:2] == [1, 1]
+    assert (words[6], words[70]) == (CLIENT, 11)
 
 
 def test_freed_objects_are_forgotten(computing: Process) -> None:
     for handle in (13, 14):
         computing.request(0x29, Free(client=CLIENT, object=handle))
-    assert computing.found() == (2, 0, 3)
     assert computing.hold(True).error == errno.ENODEV
+    computing.alloc(11, 13, COMPUTE)
+    assert computing.hold(True).error == 0, "nothing else was forgotten"
+    ((_, words),) = computing.controls()
+    assert words[70:73] == [11, 12, 0]
 
 
 @pytest.fixture
@@ -181,7 +173,6 @@ def two_groups(computing: Process) -> Process:
     )
     for parent, handle, kind in objects:
         computing.alloc(parent, handle, kind, client=OTHER_CLIENT)
-    assert computing.found() == (3, 2, 4)
     return computing
 
 
@@ -189,7 +180,6 @@ def test_every_group_that_computes_is_held(two_groups: Process) -> None:
     assert two_groups.hold(True).error == 0
     held = [(control.client, control.object, words[0], words[1]) for control, words in two_groups.controls()]
     assert held == [(CLIENT, 7, 1, 2), (OTHER_CLIENT, 8, 1, 1)]
-    assert two_groups.preempt().error == errno.EEXIST
 
 
 def test_what_was_held_is_let_go_when_the_next_cannot_be_held(two_groups: Process) -> None:

@@ -168,8 +168,6 @@ def test_a_way_leaves_the_thread_as_it_was(way: Way, emulator: QemuThreads) -> N
         pytest.skip(f"{way.name} is not to be had here: {error}")
     trouble = boost.trouble(tid)
     assert is_usual(tid)
-    if boost.weight_fd >= 0:
-        os.close(boost.weight_fd)
     if trouble:
         pytest.skip(f"{way.name} is refused here: {os.strerror(trouble)}")
 

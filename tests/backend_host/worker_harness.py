@@ -330,7 +330,6 @@ class Host:
             "device": 0,
             "uid": 0,
             "gid": 0,
-            "log": 1,
             **changes,
         }
         descriptors = array.array("i", [region.fileno(), self.control_fd, *bells])

@@ -18,8 +18,6 @@ from benchmarks.nvcc import Nvcc, find_nvcc, rebuilding, seal_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ROUNDS = HERE.parents[1] / "benchmarks" / "preemption" / "rounds.h"
-"""That long_kernel shares."""
 OUTPUT = ROOT / "build" / "programs"
 
 NAMES = tuple(sorted(source.stem for source in HERE.glob("*.cu")))
@@ -71,7 +69,7 @@ def build_one(name: str, *, is_shared: bool = False, nvcc: Nvcc | None = None) -
         command += ["-cudart", "shared", "-L", str(OUTPUT / "link")]
         command += ["-Xlinker", "--enable-new-dtags", "-Xlinker", f"-rpath={nvcc.libraries}"]
     command += EXTRA_FLAGS.get(name, ())
-    with rebuilding(program, seal_of([command], [*sources, *sorted(HERE.rglob("*.h")), ROUNDS], nvcc)) as unfinished:
+    with rebuilding(program, seal_of([command], [*sources, *sorted(HERE.rglob("*.h"))], nvcc)) as unfinished:
         if unfinished:
             if is_shared:
                 _libcudart_for_linking(nvcc)

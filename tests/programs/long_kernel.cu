@@ -4,10 +4,21 @@
 #include <cstdlib>
 #include <vector>
 
-#include "../../benchmarks/preemption/rounds.h"
 #include "check.h"
 
 static const unsigned threads = 128;
+
+/* A thread's state after one round: all that a kernel which is taken off the device must find again. `shared` holds one
+ * word for each thread of the block. */
+static __device__ uint32_t play_round(uint32_t state, uint32_t *shared)
+{
+    const unsigned self = threadIdx.x, next = (self + 1) % blockDim.x;
+    shared[self] = state = state * 1664525u + 1013904223u;
+    __syncthreads();
+    state ^= shared[next] >> 7;
+    __syncthreads();
+    return state;
+}
 
 __global__ void work(uint32_t *states, unsigned long long nr_rounds)
 {

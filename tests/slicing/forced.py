@@ -9,7 +9,10 @@ latter two ways. Prints a short table; exit status 1 when anything differs.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import re
+import socket
 import sys
 import tempfile
 import time
@@ -18,15 +21,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from rich.console import Console
 from rich.table import Table
 
+from backend_host.cli import wait_for_start
+from backend_host.config import Config, load_config
+from backend_host.daemon import serve
 from backend_host.ipc import Connection
+from backend_host.workers import slicing_settings
 from benchmarks.build import NAMES, build
 from tests.conformance.comparing import read_known
 from tests.conformance.running import ALL_NAMES, problems, run_both_ways
-from tests.end_to_end.host import Host, start_host, stop_host
+from tests.end_to_end.host import Host
 from tests.end_to_end.test_benchmark_programs import arguments_of
 
 WAYS: Mapping[str, Mapping[str, object]] = {
@@ -36,8 +44,10 @@ WAYS: Mapping[str, Mapping[str, object]] = {
         "slicing_threshold_blocks": 0,
         "slicing_least_blocks": 1,
     },
-    "persistent": {"slicing": "persistent", "slicing_threshold_blocks": 0, "slicing_run_blocks": 8},
+    "persistent": {"slicing": "persistent", "slicing_threshold_blocks": 0},
 }
+RUN_BLOCKS = {"persistent": 8}
+"""After so many blocks a persistent kernel stops by itself. Workers can do that, and no setting of a host asks for it."""
 PART_US = {"soft": 0, "cuda": 20}
 """On a GPU a launch of many small blocks would take minutes in boxes of one."""
 VGPU = "forced"
@@ -55,13 +65,35 @@ class Outcome:
 @contextmanager
 def forced_host(state_dir: Path, way: str, device: str = "soft") -> Iterator[Host]:
     """A host whose launches all go this way; its vGPU `VGPU` stays while it lives."""
-    host = start_host(state_dir, device=device, **{**WAYS[way], "slicing_part_us": PART_US[device]})
+    settings = {**WAYS[way], "slicing_part_us": PART_US[device]}
+    config = load_config(None, state_dir=state_dir, device=device, adopt="attached", **settings)
+    with daemon(config, RUN_BLOCKS.get(way, 0)), Connection(config.socket_path) as connection:
+        connection.ask("open", name=VGPU, weight=1, memory_bytes=0, region_bytes=0)
+        yield Host(state_dir, device)
+
+
+@contextmanager
+def daemon(config: Config, run_blocks: int) -> Iterator[None]:
+    """A daemon whose workers are told so many `run_blocks` beside what the settings say."""
+    ours, theirs = socket.socketpair()
+    process = multiprocessing.get_context("spawn").Process(target=serve_daemon, args=(config, run_blocks, theirs))
+    process.start()
+    theirs.close()
+    with ours:
+        wait_for_start(config, ours)
     try:
-        with Connection(state_dir / "control.sock") as connection:
-            connection.ask("open", name=VGPU, weight=1, memory_bytes=0, region_bytes=0)
-            yield host
+        yield
     finally:
-        stop_host(host)
+        process.terminate()
+        process.join()
+
+
+def serve_daemon(config: Config, run_blocks: int, ready: socket.socket) -> None:
+    """The daemon's process."""
+    os.dup2(os.open(config.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), sys.stderr.fileno())
+    settings = slicing_settings(config) | {"run_blocks": run_blocks}
+    with mock.patch("backend_host.daemon.slicing_settings", return_value=settings):
+        sys.exit(serve(config, ready.detach()))
 
 
 def digest_of(errors: str) -> str:
