@@ -1,5 +1,7 @@
 """The arrows of the design, and no others: who may import, and in C include, whom.
 
+Between packages these are the ARROWS below. Inside a package they point down its floors, which floors.toml lists and floors.py reads.
+
 Wrong when: a module is imported by a name computed at run time. None is.
 """
 
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.floors import C_SUFFIXES, DATA, ROOT, Package, mistakes, packages
+
 ARROWS: dict[str, set[str]] = {
     "cuda_api": set(),
     "ivshmem": set(),
@@ -19,7 +22,6 @@ ARROWS: dict[str, set[str]] = {
     "backend_host": {"ivshmem", "cuda_api", "scheduler"},
     "softgpu": {"cuda_api"},
 }
-C_SUFFIXES = {".c", ".h", ".cu", ".cc", ".cpp", ".S", ".inc"}
 # benchmarks and tests may look at everything; nobody may look at them.
 HOUSES = {*ARROWS, "benchmarks", "tests"}
 
@@ -80,3 +82,85 @@ def test_what_the_rules_would_catch() -> None:
 
 def test_every_part_of_the_house_is_there() -> None:
     assert all((ROOT / package).is_dir() for package in ARROWS)
+
+
+@pytest.mark.parametrize("package", packages(ROOT, DATA), ids=lambda package: package.folder)
+def test_arrows_point_down_the_floors(package: Package) -> None:
+    assert mistakes(package) == []
+
+
+CLEAN = {
+    "low/a.h": "int fgv_a(void);\nint fgv_b(void); /* defined above, which is no arrow */\n",
+    "low/a.c": '#include "a.h"\nstatic int fgv_c(void)\n{\n    return 1;\n}\nint fgv_a(void)\n{\n    return fgv_c();\n}\n',
+    "high/b.c": '#include "low/a.h"\nint fgv_variable = 3;\nint fgv_b(void)\n{\n    return fgv_a();\n}\n',
+    "high/c.c": '#include "a.h"\nint fgv_c(void)\n{\n    return fgv_b();\n}\n',
+    "low/d.py": "import os\n",
+    "high/e.py": "from house.low import d\nfrom ..low.d import os\n",
+    "generated/g.h": '#include "high/b.h"\n',
+}
+FLOORS = {"low": ["low/*"], "high": ["high/*"]}
+
+
+@pytest.mark.parametrize(
+    ("planted", "largest_circle", "expected"),
+    [
+        ({}, 0, []),
+        (
+            {"low/a.c": '#include "../high/b.h"\n', "high/b.h": ""},
+            2,
+            ["house/low/a.c (floor low) includes house/high/b.h (floor high)"],
+        ),
+        (
+            {"low/a.c": "int fgv_a(void)\n{\n    extern int fgv_b(void);\n    return fgv_b();\n}\n"},
+            2,
+            ["house/low/a.c (floor low) uses fgv_b of house/high/b.c (floor high)"],
+        ),
+        (
+            {"low/f.h": "extern int fgv_variable;\n#define F() (fgv_variable + 1)\n"},
+            0,
+            ["house/low/f.h (floor low) uses fgv_variable of house/high/b.c (floor high)"],
+        ),
+        (
+            {"low/a.c": 'void a(struct fgv_b *fgv)\n{\n    fgv->fgv_b = 1; // fgv_b()\n    puts("fgv_b");\n}\n'},
+            0,
+            [],
+        ),
+        (
+            {"low/d.py": "def f():\n    from ..high.e import d\n"},
+            2,
+            ["house/low/d.py (floor low) imports house/high/e.py (floor high)"],
+        ),
+        (
+            {"low/d.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import house.high.e\n"},
+            2,
+            ["house/low/d.py (floor low) imports house/high/e.py (floor high)"],
+        ),
+        (
+            {
+                "low/f.c": "int fgv_f(void)\n{\n    return fgv_a();\n}\n",
+                "low/a.c": "int fgv_a(void)\n{\n    fgv_f();\n}\n",
+            },
+            0,
+            ["house: largest circle 2, told 0 (house/low/a, house/low/f)"],
+        ),
+        ({}, 2, ["house: largest circle 0, told 2 ()"]),
+        ({"middle/f.c": ""}, 0, ["house/middle/f.c stands on no floor"]),
+    ],
+)
+def test_what_the_floors_would_catch(
+    tmp_path: Path, planted: dict[str, str], largest_circle: int, expected: list[str]
+) -> None:
+    for name, text in {**CLEAN, **planted}.items():
+        (tmp_path / "house" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "house" / name).write_text(text)
+    assert mistakes(Package(tmp_path, "house", FLOORS, largest_circle)) == expected
+
+
+def test_a_floor_names_files_that_are_there_and_no_other_floor_has(tmp_path: Path) -> None:
+    (tmp_path / "house").mkdir()
+    (tmp_path / "house" / "a.c").write_text("")
+    floors = {"low": ["a.*"], "high": ["*.c", "b.c"]}
+    assert mistakes(Package(tmp_path, "house", floors)) == [
+        "house/a.c stands on low and high",
+        "house has no file b.c (floor high)",
+    ]
