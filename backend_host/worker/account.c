@@ -6,8 +6,10 @@
  * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
  * parts, which is how such a device gives its time.
  */
-#include "grant.h"
+#include "account.h"
+
 #include "ivshmem/region.h"
+#include "sets.h"
 
 /* How many vGPUs have work on the device now, this one included. */
 static uint32_t nr_sharing(const struct fgv_grantee *grantee)

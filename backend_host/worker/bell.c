@@ -2,6 +2,8 @@
  * How processes that share the control page wake each other: the daemon's bell, and one for each vGPU's workers.
  */
 #define _GNU_SOURCE
+#include "bell.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -9,20 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "grant.h"
-
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
 
 #define FGV_UNKICKED_NS                                                                                                \
     UINT64_C(500000) /* a kernel that cannot wait for two words (before 5.16): the second is looked at this often */
-
-/* After a ring: at a hand-over the cores of a small host belong to who hands over and who is handed to. */
-#define FGV_SETTLING_NS UINT64_C(1000000)
-/* While the same vGPUs have or want the GPU a hand-over is no news: how they stand with each ns that they are charged
- * is known. What the daemon is to hear of it, it hears so often. */
-#define FGV_STEADY_NS UINT64_C(30000000)
 
 uint64_t fgv_clock_ns(void)
 {
@@ -52,9 +46,9 @@ static struct timespec timespec_of(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-/* Sleeps until the bell differs from `seen`, `end_ns` has come, or a signal. */
-static uint32_t wait_ring(struct fgv_control *control, uint32_t seen, uint64_t end_ns)
+uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
 {
+    const uint64_t end_ns = fgv_clock_ns() + timeout_ns;
     for (;;) {
         uint32_t bell = atomic_load(&control->daemon_bell);
         uint64_t now_ns = fgv_clock_ns();
@@ -65,31 +59,6 @@ static uint32_t wait_ring(struct fgv_control *control, uint32_t seen, uint64_t e
         if (syscall(SYS_futex, &control->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
             return atomic_load(&control->daemon_bell); /* the caller's signal handlers want to run */
         }
-    }
-}
-
-uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
-{
-    return wait_ring(control, seen, fgv_clock_ns() + timeout_ns);
-}
-
-uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns)
-{
-    const uint64_t begun_ns = fgv_clock_ns(), steady_ns = timeout_ns < FGV_STEADY_NS ? timeout_ns : FGV_STEADY_NS;
-    uint64_t end_ns = begun_ns + timeout_ns;
-    for (;;) {
-        uint32_t bell = wait_ring(control, seen, end_ns);
-        if (bell == seen) {
-            return bell;
-        }
-        const struct timespec settling = timespec_of(FGV_SETTLING_NS);
-        nanosleep(&settling, NULL);
-        bell = atomic_load(&control->daemon_bell);
-        if (fgv_control_active(control) != active || fgv_clock_ns() - begun_ns >= steady_ns) {
-            return bell;
-        }
-        seen = bell;
-        end_ns = begun_ns + steady_ns;
     }
 }
 

@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bell.h"
 #include "grant.h"
+#include "sets.h"
 
 #define SLEEP_NS UINT64_C(1000000000)
 #define PAUSE_NS 50000L /* between two looks: a worker that its guest took over could ring the bell without end */

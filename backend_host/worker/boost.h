@@ -16,7 +16,7 @@
 #ifndef BACKEND_HOST_BOOST_H
 #define BACKEND_HOST_BOOST_H
 
-#include "control.h"
+#include "layout.h"
 
 #define FGV_BOOST_MAX_THREADS 1024u
 

@@ -5,14 +5,25 @@
  * Slots are given out by one process, the daemon, so taking one needs no compare and exchange.
  */
 #define _GNU_SOURCE
+#include "control.h"
+
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "control_page.h"
+#include "account.h"
+#include "bell.h"
+#include "sets.h"
+
+/* After a ring: at a hand-over the cores of a small host belong to who hands over and who is handed to. */
+#define FGV_SETTLING_NS UINT64_C(1000000)
+/* While the same vGPUs have or want the GPU a hand-over is no news: how they stand with each ns that they are charged
+ * is known. What the daemon is to hear of it, it hears so often. */
+#define FGV_STEADY_NS UINT64_C(30000000)
 
 static struct fgv_control *map_page(int fd)
 {
@@ -211,4 +222,25 @@ uint64_t fgv_control_slice_ns(struct fgv_control *control)
 void fgv_control_set_slice_ns(struct fgv_control *control, uint64_t slice_ns)
 {
     atomic_store(&control->slice_ns, slice_ns);
+}
+
+uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns)
+{
+    const uint64_t begun_ns = fgv_clock_ns(), steady_ns = timeout_ns < FGV_STEADY_NS ? timeout_ns : FGV_STEADY_NS;
+    uint64_t end_ns = begun_ns + timeout_ns;
+    for (;;) {
+        const uint64_t now_ns = fgv_clock_ns();
+        uint32_t bell = fgv_control_wait_bell(control, seen, end_ns > now_ns ? end_ns - now_ns : 0);
+        if (bell == seen) {
+            return bell;
+        }
+        const struct timespec settling = {.tv_nsec = FGV_SETTLING_NS};
+        nanosleep(&settling, NULL);
+        bell = atomic_load(&control->daemon_bell);
+        if (fgv_control_active(control) != active || fgv_clock_ns() - begun_ns >= steady_ns) {
+            return bell;
+        }
+        seen = bell;
+        end_ns = begun_ns + steady_ns;
+    }
 }

@@ -17,30 +17,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "bell.h"
 #include "ivshmem/region.h"
+#include "sets.h"
 
 #define FGV_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
 #define SLICE_TIME_BITS 48
 #define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
-
-uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
-{
-    uint32_t nr = 0;
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
-        nr += (uint32_t)__builtin_popcountll(atomic_load(&a->words[i]) & atomic_load(&b->words[i]));
-    }
-    return nr;
-}
-
-static bool has_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
-{
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
-        if (atomic_load(&a->words[i]) & atomic_load(&b->words[i])) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
 static struct fgv_vgpu_slot *vgpu_of(struct fgv_control *control, uint32_t number)
@@ -51,18 +34,18 @@ static struct fgv_vgpu_slot *vgpu_of(struct fgv_control *control, uint32_t numbe
 static bool has_users(struct fgv_control *control, uint32_t number)
 {
     struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && has_common(&vgpu->members, &control->users);
+    return vgpu && fgv_set_has_common(&vgpu->members, &control->users);
 }
 
 static bool has_waiting(struct fgv_control *control, uint32_t number)
 {
     struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && has_common(&vgpu->members, &control->waiting);
+    return vgpu && fgv_set_has_common(&vgpu->members, &control->waiting);
 }
 
 static bool anybody_waits(struct fgv_control *control)
 {
-    return has_common(&control->waiting, &control->waiting);
+    return fgv_set_has_common(&control->waiting, &control->waiting);
 }
 
 /* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
@@ -118,7 +101,7 @@ static uint32_t choose(struct fgv_control *control, uint32_t other_than)
 
 static void ring_booster(struct fgv_control *control, struct fgv_vgpu_slot *next)
 {
-    if (has_common(&next->members, &control->interactive)) {
+    if (fgv_set_has_common(&next->members, &control->interactive)) {
         fgv_bell_ring(&control->boost_bell);
     }
 }
@@ -436,7 +419,7 @@ uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
     struct fgv_control *control = grantee->control;
     uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
     struct fgv_vgpu_slot *holder = vgpu_of(control, FGV_GRANT_HOLDER(word));
-    const bool is_beside = holder && holder != grantee->vgpu && has_common(&holder->members, &control->running);
+    const bool is_beside = holder && holder != grantee->vgpu && fgv_set_has_common(&holder->members, &control->running);
     return is_beside ? elapsed_ns(control, word, now_ns) : 0;
 }
 

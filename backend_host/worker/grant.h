@@ -8,7 +8,7 @@
 #ifndef BACKEND_HOST_GRANT_H
 #define BACKEND_HOST_GRANT_H
 
-#include "control.h"
+#include "grantee.h"
 
 /* A holder whose workers submit nothing for this long, while somebody waits, loses the grant: they may be inside a long
  * call. */
@@ -22,29 +22,6 @@
 #define FGV_INTERACTIVE_NR UINT64_C(10)
 
 /* cffi: begin */
-/* A worker's private view. */
-struct fgv_client;
-struct fgv_grantee {
-    struct fgv_control *control;
-    struct fgv_vgpu_slot *vgpu;
-    struct fgv_worker_slot *slot;
-    struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
-    uint32_t number;           /* of the vGPU: index + 1, as in the grant word */
-    uint32_t slot_index;
-    bool is_user;
-    bool is_waiting;
-    uint64_t waiting_since_ns;
-    uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
-    uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */
-    /* How often its client waits: answers and time of its turns, of this one from here on and of those before. What a
-     * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
-    uint64_t turn_since_ns;
-    uint64_t turn_held_ns;
-    uint64_t turn_round_trips;
-    uint64_t window_ns;
-    uint64_t window_round_trips;
-};
-
 /* Both indices are bounded here; false when one is out of range or the vGPU slot is free. Makes the worker a member of
  * the vGPU. */
 bool fgv_grantee_attach(struct fgv_grantee *grantee, struct fgv_control *control, uint32_t vgpu, uint32_t slot);
@@ -66,10 +43,6 @@ static inline bool fgv_grant_has(const struct fgv_grantee *grantee)
 bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns);
 /* The same for one that has wanted it since then without having slept: it is no newcomer to turns that began later. */
 bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns);
-/* Sleeping without losing the wake-up: take the bell, try to enter, and sleep only if that failed. `kick` is NULL or a
- * second futex, slept on while it is 1. */
-uint32_t fgv_grant_bell(const struct fgv_grantee *grantee);
-void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns);
 /* While waiting: takes the grant from a holder that does not use it, and frees it from users that died with nobody to
  * say so. */
 void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns);
@@ -103,22 +76,6 @@ void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_
 void fgv_grant_wait_cancel(struct fgv_grantee *grantee);
 /* Whether the worker has work on the device. */
 void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running);
-/* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
- * not charged again; where other vGPUs have work on the device too, it is charged in part. */
-void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
-/* The same, half of it, whoever else has work on the device. */
-void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
-/* The holder, of another vGPU, is not charged for the time until then: it is kept off the device. */
-void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns);
-/* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */
-void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns);
-
-/* Memory against the vGPU's quota: false, and nothing counted, when it would not fit. */
-bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes);
-void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes);
-/* What the vGPU's workers hold together, and the quota (0: none). */
-uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes);
-
 /* For the daemon. */
 
 struct fgv_grant_reading {
@@ -134,24 +91,13 @@ void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_readin
 uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns);
 /* The same, with who holds the grant. */
 uint64_t fgv_control_active(struct fgv_control *control);
+/* Hands the grant on, whoever uses it, to the next one that waits; false: there is none. */
 bool fgv_control_evict(struct fgv_control *control);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
 bool fgv_grant_pass(struct fgv_control *control);
 /* Everything a dead worker held is taken back. */
 void fgv_grant_repair(struct fgv_control *control, uint32_t slot);
-
-uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns);
-/* The same, until other vGPUs than those of `active` have or want the GPU; when it rings without that, for 30 ms at
- * most. */
-uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
-uint32_t fgv_control_bell(struct fgv_control *control);
-void fgv_control_ring_bell(struct fgv_control *control);
-
-uint64_t fgv_clock_ns(void);
 /* cffi: end */
-
-/* Changes the futex, and wakes all that sleep on it. */
-void fgv_bell_ring(_Atomic uint32_t *bell);
 
 /* How it stands with what it was charged up to now; see control.h. */
 static inline double fgv_vgpu_standing(const struct fgv_vgpu_slot *vgpu)
@@ -161,24 +107,5 @@ static inline double fgv_vgpu_standing(const struct fgv_vgpu_slot *vgpu)
     return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
            atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
 }
-
-/* Sets of workers. */
-static inline void fgv_set_add(struct fgv_worker_set *set, uint32_t slot)
-{
-    atomic_fetch_or(&set->words[slot / 64], UINT64_C(1) << (slot % 64));
-}
-
-static inline void fgv_set_remove(struct fgv_worker_set *set, uint32_t slot)
-{
-    atomic_fetch_and(&set->words[slot / 64], ~(UINT64_C(1) << (slot % 64)));
-}
-
-static inline bool fgv_set_has(const struct fgv_worker_set *set, uint32_t slot)
-{
-    return (atomic_load(&set->words[slot / 64]) >> (slot % 64)) & 1u;
-}
-
-/* How many are in both. */
-uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b);
 
 #endif

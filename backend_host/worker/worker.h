@@ -18,6 +18,8 @@
 #ifndef BACKEND_HOST_WORKER_H
 #define BACKEND_HOST_WORKER_H
 
+#include "account.h"
+#include "bell.h"
 #include "beside.h"
 #include "cuda_api/fatbin.h"
 #include "due.h"
@@ -33,6 +35,7 @@
 #include "pool.h"
 #include "ranges.h"
 #include "serve.h"
+#include "sets.h"
 #include "slicing.h"
 #include "withdraw.h"
 

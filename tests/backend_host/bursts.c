@@ -1,5 +1,5 @@
 /* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
-#include "control_page.h"
+#include "control.h"
 #include "worker.h"
 
 static struct fgv_control *control;

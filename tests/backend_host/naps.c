@@ -1,6 +1,6 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
  * ring that nothing comes into. */
-#include "control_page.h"
+#include "control.h"
 #include "worker.h"
 
 static struct fgv_control *control;
