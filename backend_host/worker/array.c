@@ -8,6 +8,14 @@
 
 #include <stdlib.h>
 
+#include "account.h"
+#include "count.h"
+#include "cuda_api/array_format.h"
+#include "handles.h"
+#include "layout.h"
+#include "service.h"
+#include "state.h"
+
 #define SERVED_FLAGS                                                                                                   \
     (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |           \
      CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT)
@@ -41,13 +49,17 @@ static CUresult array_new(struct fgv_worker *worker, const CUDA_ARRAY3D_DESCRIPT
     return CUDA_SUCCESS;
 }
 
-void fgv_array_delete(struct fgv_worker *worker, void *object)
+static void array_delete(struct fgv_worker *worker, struct fgv_array *array)
 {
-    struct fgv_array *array = object;
     if (array && array->quota_bytes != 0) {
         fgv_quota_give(&worker->grantee, array->quota_bytes);
     }
     free(array);
+}
+
+void fgv_array_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    array_delete(worker, handle->object);
 }
 
 static void attach(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, struct fgv_array *array)
@@ -81,7 +93,7 @@ static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     }
     result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
     if (result != CUDA_SUCCESS) {
-        fgv_array_delete(worker, array);
+        array_delete(worker, array);
         return result;
     }
     fgv_worker_bind(worker, kind, number, native);

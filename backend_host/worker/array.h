@@ -3,7 +3,7 @@
 #define BACKEND_HOST_WORKER_ARRAY_H
 
 #include "cuda_api/array_format.h"
-#include "worker.h"
+#include "state.h"
 
 /* What hangs on the number of an array, and of a mipmapped one. Freed with the number. */
 struct fgv_array {
@@ -13,5 +13,8 @@ struct fgv_array {
     uint32_t nr_levels;       /* of a mipmapped array */
     bool is_level;
 };
+
+/* Gives back what was paid for it. */
+void fgv_array_release(struct fgv_worker *worker, const struct fgv_handle *handle);
 
 #endif

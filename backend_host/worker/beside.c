@@ -1,4 +1,16 @@
-#include "worker.h"
+#include "beside.h"
+
+#include "arena.h"
+#include "bell.h"
+#include "count.h"
+#include "grant.h"
+#include "grantee.h"
+#include "layout.h"
+#include "service.h"
+#include "state.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
 
 #define PINNED_MOST   (UINT64_C(256) << 20) /* some 5 ms of an engine's time */
 #define PINNED_PER_NS UINT64_C(4)
@@ -9,26 +21,27 @@
 void fgv_beside_init(struct fgv_worker *worker)
 {
     int nr_engines = 0;
-    worker->beside.is_possible =
+    worker->turn->beside.is_possible =
         worker->driver.cuDeviceGetAttribute &&
         worker->driver.cuDeviceGetAttribute(&nr_engines, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, worker->device) ==
             CUDA_SUCCESS &&
         nr_engines > 0;
-    worker->beside.pinned.bytes = PINNED_MOST;
-    worker->beside.staged.bytes = STAGED_MOST;
-    worker->beside.credit = &worker->beside.staged;
+    worker->turn->beside.pinned.bytes = PINNED_MOST;
+    worker->turn->beside.staged.bytes = STAGED_MOST;
+    worker->turn->beside.credit = &worker->turn->beside.staged;
 }
 
 /* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
 static bool has_only_copies(const struct fgv_worker *worker)
 {
-    return worker->nr_unfinished == worker->beside.nr_copies && worker->nr_held == 0 && worker->nr_gates == 0 &&
-           worker->hosts.nr == 0 && worker->nr_captures == 0 && !worker->parts.variant;
+    return worker->track->nr_unfinished == worker->track->nr_copies && worker->track->nr_held == 0 &&
+           worker->track->nr_gates == 0 && worker->track->holds.nr == 0 && worker->nr_captures == 0 &&
+           !worker->turn->above->is_in_parts(worker);
 }
 
 static bool takes_turns(const struct fgv_worker *worker)
 {
-    return worker->beside.bytes > worker->beside.credit->bytes;
+    return worker->turn->beside.bytes > worker->turn->beside.credit->bytes;
 }
 
 /* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
@@ -36,24 +49,16 @@ static bool takes_turns(const struct fgv_worker *worker)
 static bool should_step_aside(const struct fgv_worker *worker)
 {
     return fgv_grant_others_wait(&worker->grantee) &&
-           (worker->withdrawal.hold || !fgv_grant_next_stays(&worker->grantee));
+           (worker->turn->withdrawal.hold || !fgv_grant_next_stays(&worker->grantee));
 }
 
 /* What is on the device goes on beside the next one's work. */
 static void step_aside(struct fgv_worker *worker, uint64_t now_ns)
 {
-    for (struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
-        for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
-            mark->is_beside = true;
-        }
-        stream->is_beside = true;
-    }
-    worker->beside.nr += worker->nr_unfinished;
-    fgv_count(&worker->slot->nr_copies_beside, worker->nr_unfinished);
-    worker->nr_unfinished = worker->beside.nr_copies = 0;
-    fgv_turn_finished(worker, 0, 0, now_ns);
+    fgv_count(&worker->slot->nr_copies_beside, fgv_sync_set_beside(worker));
+    fgv_turn_finished(worker, 0, now_ns);
     fgv_turn_leave(worker, false, now_ns);
-    worker->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
+    worker->turn->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
 }
 
 static bool is_anothers(const struct fgv_grantee *grantee)
@@ -64,12 +69,12 @@ static bool is_anothers(const struct fgv_grantee *grantee)
 
 bool fgv_beside_is_full(const struct fgv_worker *worker)
 {
-    return worker->beside.nr >= MOST;
+    return worker->track->nr_beside >= MOST;
 }
 
 bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
 {
-    struct fgv_beside *beside = &worker->beside;
+    struct fgv_beside *beside = &worker->turn->beside;
     if (!beside->is_possible) {
         return false;
     }
@@ -94,7 +99,7 @@ bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *reque
 
 void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    const bool is_beside = worker->beside.kind == FGV_SUBMIT_BESIDE;
+    const bool is_beside = worker->track->kind == FGV_SUBMIT_BESIDE;
     if (stream->is_beside == is_beside) {
         return;
     }
@@ -114,15 +119,15 @@ bool fgv_beside_is_before(const struct fgv_stream *stream)
 
 void fgv_beside_submitted(struct fgv_worker *worker)
 {
-    struct fgv_copy_credit *credit = worker->beside.credit;
-    if (!worker->beside.is_possible) {
+    struct fgv_copy_credit *credit = worker->turn->beside.credit;
+    if (!worker->turn->beside.is_possible) {
         return;
     }
-    if (credit->bytes == (credit == &worker->beside.pinned ? PINNED_MOST : STAGED_MOST)) {
+    if (credit->bytes == (credit == &worker->turn->beside.pinned ? PINNED_MOST : STAGED_MOST)) {
         credit->filled_ns = fgv_clock_ns();
     }
-    credit->bytes -= worker->beside.bytes < credit->bytes ? worker->beside.bytes : credit->bytes;
-    worker->beside.was_copying = true;
+    credit->bytes -= worker->turn->beside.bytes < credit->bytes ? worker->turn->beside.bytes : credit->bytes;
+    worker->turn->beside.was_copying = true;
 }
 
 static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t per_ns, uint64_t now_ns)
@@ -137,8 +142,9 @@ static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t p
  */
 static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
 {
-    struct fgv_beside *beside = &worker->beside;
-    const bool is_copying = beside->nr != 0 || beside->nr_copies != 0 || worker->grantee.is_waiting;
+    struct fgv_beside *beside = &worker->turn->beside;
+    const struct fgv_track *track = worker->track;
+    const bool is_copying = track->nr_beside != 0 || track->nr_copies != 0 || worker->grantee.is_waiting;
     if (!is_copying && !beside->was_copying) {
         fill(&beside->pinned, PINNED_MOST, PINNED_PER_NS, now_ns);
     }
@@ -149,15 +155,15 @@ static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
 
 void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_beside *beside = &worker->beside;
+    const struct fgv_beside *beside = &worker->turn->beside;
     if (!beside->is_possible) {
         return;
     }
     if (beside->pinned.bytes < PINNED_MOST || beside->staged.bytes < STAGED_MOST) {
         fill_credits(worker, now_ns);
     }
-    if (beside->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
-        worker->backlog.head == worker->backlog.tail && !takes_turns(worker) && should_step_aside(worker)) {
+    if (worker->track->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
+        !worker->turn->has_backlog && !takes_turns(worker) && should_step_aside(worker)) {
         step_aside(worker, now_ns);
     }
 }

@@ -24,12 +24,6 @@ struct fgv_request;
 struct fgv_stream;
 struct fgv_worker;
 
-enum fgv_submission {
-    FGV_SUBMIT_WORK,   /* in a turn */
-    FGV_SUBMIT_COPY,   /* the same; one that could go beside others' kernels */
-    FGV_SUBMIT_BESIDE, /* a copy that is in no turn */
-};
-
 struct fgv_copy_credit {
     uint64_t bytes;
     uint64_t filled_ns; /* when that was so; says nothing of a full one */
@@ -37,11 +31,7 @@ struct fgv_copy_credit {
 
 struct fgv_beside {
     bool is_possible;               /* the device has engines for it */
-    enum fgv_submission kind;       /* of the submission at hand */
-    bool is_last_copy;              /* the newest submission is a copy */
     bool was_copying;               /* when credit was last seen to, or since */
-    uint32_t nr;                    /* on their way beside others' work: not among the unfinished */
-    uint32_t nr_copies;             /* of those that are unfinished or held */
     uint64_t bytes;                 /* of the copy at hand, or the newest */
     struct fgv_copy_credit *credit; /* for it */
     struct fgv_copy_credit pinned, staged;

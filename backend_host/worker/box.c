@@ -4,8 +4,17 @@
  * The driver gets nothing that was not bounded here: extents and pitches whose ends are numbers, arena and heap that
  * are this client's from the first byte to the last, places in arrays that are inside them.
  */
+#include "box.h"
+
+#include "arena.h"
 #include "array.h"
-#include "worker.h"
+#include "count.h"
+#include "handles.h"
+#include "ivshmem/response.h"
+#include "layout.h"
+#include "memory.h"
+#include "service.h"
+#include "state.h"
 
 enum { PLACE_ARENA = 1, PLACE_HEAP = 2, PLACE_DEVICE = 3, PLACE_ARRAY = 4 };
 

@@ -28,13 +28,20 @@ WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 HIDDEN = "-fvisibility=hidden"
 """Calls between files of the module go straight, not through a table that another library could change."""
 
-PRELUDE = """
-#include "boost.h"
-#include "control.h"
-#include "face.h"
-#include "grid.h"
-#include "worker.h"
-"""
+HEADERS = (
+    "grantee.h",
+    "bell.h",
+    "account.h",
+    "grant.h",
+    "control.h",
+    "printing.h",
+    "attach.h",
+    "face.h",
+    "grid.h",
+    "slicing.h",
+    "boost.h",
+)
+"""What Python calls, in an order in which each needs only those before it."""
 
 CONSTANTS = """
 #define FGV_MAX_VGPUS ...
@@ -64,9 +71,7 @@ def sources() -> list[Path]:
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [
-        (HERE / name).read_text() for name in ("grantee.h", "bell.h", "account.h", "grant.h", "control.h", "face.h", "grid.h", "slicing.h", "boost.h")
-    ]
+    texts = [(HERE / name).read_text() for name in HEADERS]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 
@@ -77,7 +82,7 @@ def make() -> FFI:
     flags = shlex.split(os.environ.get("CFLAGS", ""))
     builder.set_source(
         "_worker",
-        PRELUDE,
+        "".join(f'#include "{name}"\n' for name in HEADERS),
         sources=[str(path) for path in sources()],
         include_dirs=[str(path) for path in INCLUDES],
         extra_compile_args=[*WARNINGS, HIDDEN, *flags],

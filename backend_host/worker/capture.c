@@ -7,7 +7,15 @@
  */
 #include <string.h>
 
+#include "arena.h"
+#include "calls.h"
 #include "graph.h"
+#include "host_function.h"
+#include "ivshmem/response.h"
+#include "service.h"
+#include "state.h"
+#include "stream.h"
+#include "sync.h"
 
 /* Default streams have no object that goes with them; the guest makes an ordinary stream of each thread's own. */
 #define LAST_DEFAULT_STREAM 2u
@@ -86,12 +94,12 @@ CUresult fgv_serve_capture_begin(struct fgv_worker *worker, const struct fgv_req
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    stream->is_capture_origin = true;
-    worker->nr_captures++;
     struct info info;
+    uint64_t graph = 0;
     if (fixed->graph == 0 && ask(worker, stream->native, &info) == CUDA_SUCCESS && info.graph) {
-        number_of_graph(worker, info.graph, &stream->capture_graph);
+        number_of_graph(worker, info.graph, &graph);
     }
+    fgv_stream_capture_begins(worker, stream, graph);
     return CUDA_SUCCESS;
 }
 
@@ -118,9 +126,7 @@ CUresult fgv_serve_capture_end(struct fgv_worker *worker, const struct fgv_reque
     if (result != CUDA_SUCCESS) {
         fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph); /* the driver has dropped it */
     }
-    stream->is_capture_origin = false;
-    stream->capture_graph = 0;
-    worker->nr_captures--;
+    fgv_stream_capture_ends(worker, stream);
     return CUDA_SUCCESS;
 }
 
@@ -250,10 +256,4 @@ CUresult fgv_serve_capture_invalidate(struct fgv_worker *worker, const struct fg
         worker->driver.cuStreamQuery(stream->native);
     }
     return CUDA_SUCCESS;
-}
-
-bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number)
-{
-    struct fgv_stream *stream = worker->nr_captures != 0 ? fgv_stream_find(worker, stream_number) : NULL;
-    return stream && fgv_stream_is_captured(worker, stream);
 }

@@ -5,46 +5,23 @@
  * The primary context was retained before there was a client. When the guest gives it up, both references go, so that
  * everything in it is really gone, as it would be in a process of the guest's own.
  */
+#include "context.h"
+
 #include <stdlib.h>
 
+#include "current.h"
+#include "handles.h"
+#include "host_function.h"
 #include "lane.h"
-#include "worker.h"
+#include "memory.h"
+#include "service.h"
+#include "slicing.h"
+#include "state.h"
+#include "stream.h"
+#include "sync.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
-
-void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *context)
-{
-    if (worker->current != context &&
-        worker->driver.cuCtxSetCurrent(context ? context->native : NULL) == CUDA_SUCCESS) {
-        worker->current = context;
-    }
-}
-
-CUresult fgv_context_enter(struct fgv_worker *worker, uint32_t number)
-{
-    if (worker->current && (uint32_t)worker->current->handle == number) {
-        return CUDA_SUCCESS;
-    }
-    for (uint32_t i = 0; number != 0 && i < FGV_MAX_CONTEXTS; i++) {
-        if (worker->contexts[i] && (uint32_t)worker->contexts[i]->handle == number) {
-            fgv_context_make_current(worker, worker->contexts[i]);
-            return worker->current == worker->contexts[i] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-        }
-    }
-    return CUDA_ERROR_INVALID_CONTEXT;
-}
-
-/* One that is current while another is made or unmade, so that pinned memory has a home. */
-static struct fgv_context *any_context(struct fgv_worker *worker)
-{
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        if (worker->contexts[i]) {
-            return worker->contexts[i];
-        }
-    }
-    return NULL;
-}
 
 static CUresult make_native(struct fgv_worker *worker, const struct fgv_request_context_create *fixed, CUdevice device,
                             CUcontext *native)
@@ -100,27 +77,12 @@ CUresult fgv_serve_context_create(struct fgv_worker *worker, const struct fgv_re
     context->is_primary = fixed->is_primary != 0;
     fgv_stream_init(&context->legacy, context, NULL);
     fgv_stream_init(&context->per_thread, context, CU_STREAM_PER_THREAD);
-    worker->contexts[place] = context;
+    fgv_context_add(worker, context);
     fgv_worker_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle, native);
-    worker->current = NULL; /* whatever the driver left current */
+    fgv_context_none_is_current(worker); /* whatever the driver left current */
     fgv_context_make_current(worker, context);
     fgv_memory_pin(worker);
     return CUDA_SUCCESS;
-}
-
-static struct fgv_context *find(struct fgv_worker *worker, uint64_t handle)
-{
-    for (uint32_t i = 0; handle != 0 && i < FGV_MAX_CONTEXTS; i++) {
-        if (worker->contexts[i] && worker->contexts[i]->handle == handle) {
-            return worker->contexts[i];
-        }
-    }
-    return NULL;
-}
-
-struct fgv_context *fgv_context_find(struct fgv_worker *worker, uint64_t handle)
-{
-    return find(worker, handle);
 }
 
 CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *context)
@@ -135,25 +97,18 @@ CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *cont
     fgv_memory_drop_context(worker, context);
     fgv_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
     worker->driver.cuCtxSetCurrent(NULL);
-    worker->current = NULL;
+    fgv_context_none_is_current(worker);
     CUresult result;
     if (context->is_primary) {
         result = worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
-        if (worker->warm) {
-            worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
-            worker->warm = NULL;
-        }
+        fgv_context_cool(worker);
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
     fgv_host_gone(worker, context);
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        if (worker->contexts[i] == context) {
-            worker->contexts[i] = NULL;
-        }
-    }
+    fgv_context_remove(worker, context);
     free(context);
-    struct fgv_context *other = any_context(worker);
+    struct fgv_context *other = fgv_context_any(worker);
     if (other) {
         fgv_context_make_current(worker, other);
         fgv_memory_pin(worker);
@@ -165,6 +120,6 @@ CUresult fgv_serve_context_destroy(struct fgv_worker *worker, const struct fgv_r
 {
     const struct fgv_request_context_destroy *fixed = request->fixed;
     (void)reply;
-    struct fgv_context *context = find(worker, fixed->handle);
+    struct fgv_context *context = fgv_context_find(worker, fixed->handle);
     return context ? fgv_context_destroy(worker, context) : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -1,4 +1,9 @@
-#include "worker.h"
+#include "due.h"
+
+#include "gate.h"
+#include "ivshmem/habit.h"
+#include "state.h"
+#include "track.h"
 
 static uint32_t at_most(uint32_t nr, uint32_t most)
 {
@@ -27,8 +32,8 @@ static void note_lengths(struct fgv_due *due, uint64_t took_ns, uint32_t nr, uin
 /* Copies that a host function of the guest holds may be among `nr_copies`. */
 void fgv_due_note(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
 {
-    struct fgv_due *due = &worker->due;
-    const uint64_t took_ns = now_ns - worker->last_finish_ns;
+    struct fgv_due *due = &worker->track->due;
+    const uint64_t took_ns = now_ns - worker->track->last_finish_ns;
     nr_copies = at_most(nr_copies, nr);
     const uint64_t usual_ns = expected_ns(due, nr, nr_copies);
     if (usual_ns != 0) {
@@ -39,18 +44,19 @@ void fgv_due_note(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, ui
 
 static uint64_t end_of_ns(const struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies)
 {
-    const uint64_t takes_ns = expected_ns(&worker->due, nr, at_most(nr_copies, nr));
-    return takes_ns != 0 ? worker->last_finish_ns + takes_ns : 0;
+    const uint64_t takes_ns = expected_ns(&worker->track->due, nr, at_most(nr_copies, nr));
+    return takes_ns != 0 ? worker->track->last_finish_ns + takes_ns : 0;
 }
 
 uint64_t fgv_due_mark_ns(const struct fgv_worker *worker)
 {
-    const struct fgv_mark *mark = worker->busy && worker->beside.nr == 0 ? worker->busy->first_mark : NULL;
+    const struct fgv_mark *mark =
+        worker->track->busy && worker->track->nr_beside == 0 ? worker->track->busy->first_mark : NULL;
     return mark ? end_of_ns(worker, mark->nr_submissions, mark->nr_copies)
-                : end_of_ns(worker, worker->nr_unfinished, worker->beside.nr_copies);
+                : end_of_ns(worker, worker->track->nr_unfinished, worker->track->nr_copies);
 }
 
 uint64_t fgv_due_end_ns(const struct fgv_worker *worker)
 {
-    return end_of_ns(worker, fgv_nr_running(worker), worker->beside.nr_copies);
+    return end_of_ns(worker, fgv_nr_running(worker), worker->track->nr_copies);
 }

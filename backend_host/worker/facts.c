@@ -2,11 +2,12 @@
  * Asks the device library everything that a guest may know without asking: see cuda_api/facts.h. Done once by a process
  * of its own, so that the daemon itself never opens a driver.
  */
+#include "cuda_api/facts.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "face.h"
-#include "worker.h"
 
 #define COVERED_VERSION 13000 /* the newest CUDA that our table of calls describes */
 

@@ -14,11 +14,13 @@
  * some more. And when what was held up begins to run while another vGPU has its turn: it is charged from then on, so
  * the account is right, but it ran out of turn.
  */
-#include <string.h>
+#include "gate.h"
 
-#include "worker.h"
-
-#define FGV_MAX_OPERATIONS 256u
+#include "bell.h"
+#include "service.h"
+#include "state.h"
+#include "sync.h"
+#include "track.h"
 
 static bool is_held_up(const struct fgv_stream *stream)
 {
@@ -37,8 +39,9 @@ uint32_t fgv_nr_in_stream(const struct fgv_stream *stream)
 
 uint32_t fgv_nr_running(const struct fgv_worker *worker)
 {
-    uint32_t nr = worker->nr_unfinished;
-    for (const struct fgv_stream *stream = worker->nr_gates ? worker->busy : NULL; stream; stream = stream->next_busy) {
+    uint32_t nr = worker->track->nr_unfinished;
+    for (const struct fgv_stream *stream = worker->track->nr_gates ? worker->track->busy : NULL; stream;
+         stream = stream->next_busy) {
         nr -= is_held_up(stream) ? fgv_nr_in_stream(stream) : 0;
     }
     return nr;
@@ -52,13 +55,13 @@ static bool is_wait_for_value(uint16_t call)
 
 static bool may_hold_up(const struct fgv_worker *worker, uint16_t call)
 {
-    return is_wait_for_value(call) || worker->nr_gates != 0;
+    return is_wait_for_value(call) || worker->track->nr_gates != 0;
 }
 
 bool fgv_gate_is_full(const struct fgv_worker *worker)
 {
-    return worker->nr_gates != 0 &&
-           (fgv_sync_nr_open(worker) >= FGV_MAX_HELD_UP || worker->nr_marks >= FGV_MAX_HELD_UP);
+    return worker->track->nr_gates != 0 &&
+           (fgv_track_nr_open(worker) >= FGV_MAX_HELD_UP || worker->track->nr_marks >= FGV_MAX_HELD_UP);
 }
 
 void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call)
@@ -75,16 +78,16 @@ void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const 
     if (!may_hold_up(worker, request->header->call)) {
         return;
     }
-    if (fgv_stream_mark(worker, stream) && stream->last_mark && stream->marked_seq == worker->seq &&
+    if (fgv_stream_mark(worker, stream) && stream->last_mark && stream->marked_seq == worker->track->seq &&
         is_wait_for_value(request->header->call)) {
         stream->last_mark->is_gate = true;
-        worker->nr_gates++;
+        worker->track->nr_gates++;
     }
 }
 
 void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    if (worker->nr_gates == 0) {
+    if (worker->track->nr_gates == 0) {
         return;
     }
     fgv_sync_poll(worker, fgv_clock_ns()); /* what runs behind a gate is charged from when nothing did */
@@ -92,43 +95,4 @@ void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream)
         fgv_stream_touch(worker, stream); /* a mark here, though nothing is before it */
     }
     fgv_stream_mark(worker, stream);
-}
-
-static bool is_operation(const CUstreamBatchMemOpParams *one)
-{
-    switch (one->operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        return one->waitValue.flags <= CU_STREAM_WAIT_VALUE_NOR;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        return one->writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT;
-    case CU_STREAM_MEM_OP_BARRIER:
-        return one->memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
-    default:
-        return false;
-    }
-}
-
-CUresult fgv_serve_cuStreamBatchMemOp_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
-{
-    const struct fgv_request_cuStreamBatchMemOp_v2 *fixed = request->fixed;
-    (void)reply;
-    CUstreamBatchMemOpParams operations[FGV_MAX_OPERATIONS];
-    void *stream;
-    if (fixed->count == 0 || fixed->count > FGV_MAX_OPERATIONS ||
-        request->payload_bytes != fixed->count * sizeof(*operations)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(operations, request->payload, request->payload_bytes);
-    for (uint32_t i = 0; i < fixed->count; i++) {
-        if (!is_operation(&operations[i])) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    if (!worker->driver.cuStreamBatchMemOp_v2) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
-    return result == CUDA_SUCCESS ? worker->driver.cuStreamBatchMemOp_v2(stream, fixed->count, operations, 0) : result;
 }

@@ -37,6 +37,14 @@ static inline bool fgv_grant_has(const struct fgv_grantee *grantee)
     return grantee->is_user && (word & (FGV_GRANT_CLOSED | 0xffffu)) == grantee->number;
 }
 
+/* How long it waited for this turn; 0 from then on. */
+static inline uint64_t fgv_grant_take_waited_ns(struct fgv_grantee *grantee)
+{
+    const uint64_t waited_ns = grantee->turn_waited_ns;
+    grantee->turn_waited_ns = 0;
+    return waited_ns;
+}
+
 /* cffi: begin */
 /* Gets in when the grant is free or its own and open. False: it is marked as waiting (the daemon is told once), since
  * the end of its last turn if that was cut off no longer than FGV_SWITCH_NS ago: it has not slept. */

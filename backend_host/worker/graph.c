@@ -7,8 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
+#include "calls.h"
+#include "count.h"
 #include "cuda_api/graph_lists.h"
 #include "graph_memory.h"
+#include "handles.h"
+#include "layout.h"
+#include "service.h"
+#include "state.h"
 
 #define MAX_PORT 2 /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
 
@@ -20,7 +27,7 @@ CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, 
         *number = known;
         return CUDA_SUCCESS;
     }
-    uint64_t fresh = FGV_HOST_NUMBER | (uint64_t)kind << 56 | ++worker->last_number;
+    uint64_t fresh = FGV_HOST_NUMBER | (uint64_t)kind << 56 | ++worker->calls->last_number;
     CUresult result = parent_kind == FGV_HANDLE_KINDS
                           ? fgv_worker_bind(worker, kind, fresh, native)
                           : fgv_worker_bind_under(worker, kind, fresh, native, parent_kind, parent);

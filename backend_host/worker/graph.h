@@ -6,7 +6,9 @@
 #ifndef BACKEND_HOST_GRAPH_H
 #define BACKEND_HOST_GRAPH_H
 
-#include "worker.h"
+#include "handles.h"
+#include "service.h"
+#include "state.h"
 
 /* Nodes and edges as a payload brings them, translated. */
 struct fgv_edges {

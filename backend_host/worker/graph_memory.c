@@ -3,6 +3,12 @@
 
 #include <stdlib.h>
 
+#include "account.h"
+#include "calls.h"
+#include "handles.h"
+#include "pool.h"
+#include "state.h"
+
 /* Hangs on the handle of a graph with allocations. */
 struct sum {
     uint64_t bytes; /* that launches have yet to take: a device library may have taken some with the node */
@@ -32,7 +38,7 @@ static uint64_t held_bytes(struct fgv_worker *worker)
 /* Charges what graphs hold now; false when it is more than the quota has left: then less is charged. */
 static bool charge(struct fgv_worker *worker)
 {
-    struct fgv_graph_memory *memory = &worker->graph_memory;
+    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
     const uint64_t due_bytes = held_bytes(worker);
     if (due_bytes <= memory->charged_bytes) {
         fgv_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
@@ -45,17 +51,17 @@ static bool charge(struct fgv_worker *worker)
 
 void fgv_graph_memory_trim(struct fgv_worker *worker)
 {
-    if (worker->graph_memory.charged_bytes == 0 || !real.cuDeviceGraphMemTrim) {
+    if (worker->calls->graph_memory.charged_bytes == 0 || !real.cuDeviceGraphMemTrim) {
         return;
     }
     real.cuDeviceGraphMemTrim(worker->device);
-    worker->graph_memory.nr_trims++;
+    worker->calls->graph_memory.nr_trims++;
     charge(worker);
 }
 
 static struct fgv_graph_need **find(struct fgv_worker *worker, CUgraphExec exec)
 {
-    struct fgv_graph_need **link = &worker->graph_memory.needs;
+    struct fgv_graph_need **link = &worker->calls->graph_memory.needs;
     while (*link && (*link)->exec != exec) {
         link = &(*link)->next;
     }
@@ -74,7 +80,7 @@ static bool fits(struct fgv_worker *worker, uint64_t bytes)
 
 static bool may_run(struct fgv_worker *worker, const struct fgv_graph_need *need)
 {
-    if (charge(worker) && need->nr_trims == worker->graph_memory.nr_trims + 1) {
+    if (charge(worker) && need->nr_trims == worker->calls->graph_memory.nr_trims + 1) {
         return true;
     }
     if (fits(worker, need->bytes)) {
@@ -98,7 +104,7 @@ static CUresult run(CUresult (*call)(CUgraphExec, CUstream), CUgraphExec exec, C
     CUresult result = call(exec, stream);
     charge(worker);
     if (result == CUDA_SUCCESS) {
-        need->nr_trims = worker->graph_memory.nr_trims + 1;
+        need->nr_trims = worker->calls->graph_memory.nr_trims + 1;
     }
     return result;
 }
@@ -117,7 +123,7 @@ static CUresult upload(CUgraphExec exec, CUstream stream)
 static CUresult destroy_graph(CUgraph graph)
 {
     CUresult result = real.cuGraphDestroy(graph);
-    if (fgv_the_worker->graph_memory.charged_bytes != 0) {
+    if (fgv_the_worker->calls->graph_memory.charged_bytes != 0) {
         charge(fgv_the_worker);
     }
     return result;
@@ -139,7 +145,7 @@ static CUresult destroy(CUgraphExec exec)
 static CUresult trim(CUdevice device)
 {
     CUresult result = real.cuDeviceGraphMemTrim(device);
-    fgv_the_worker->graph_memory.nr_trims++;
+    fgv_the_worker->calls->graph_memory.nr_trims++;
     charge(fgv_the_worker);
     return result;
 }
@@ -169,9 +175,9 @@ CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uin
 void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes)
 {
     struct sum *sum = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
-    const uint64_t before_bytes = worker->graph_memory.charged_bytes;
+    const uint64_t before_bytes = worker->calls->graph_memory.charged_bytes;
     charge(worker);
-    const uint64_t taken_bytes = worker->graph_memory.charged_bytes - before_bytes;
+    const uint64_t taken_bytes = worker->calls->graph_memory.charged_bytes - before_bytes;
     const uint64_t left_bytes = bytes > taken_bytes ? bytes - taken_bytes : 0;
     sum->nr_allocations++;
     sum->bytes = left_bytes > UINT64_MAX - sum->bytes ? UINT64_MAX : sum->bytes + left_bytes;
@@ -198,14 +204,14 @@ CUresult fgv_graph_memory_instantiated(struct fgv_worker *worker, uint64_t graph
     if (!need) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *need = (struct fgv_graph_need){.next = worker->graph_memory.needs, .exec = exec, .bytes = sum->bytes};
-    worker->graph_memory.needs = need;
+    *need = (struct fgv_graph_need){.next = worker->calls->graph_memory.needs, .exec = exec, .bytes = sum->bytes};
+    worker->calls->graph_memory.needs = need;
     return CUDA_SUCCESS;
 }
 
 void fgv_graph_memory_drop(struct fgv_worker *worker)
 {
-    struct fgv_graph_memory *memory = &worker->graph_memory;
+    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
     while (memory->needs) {
         struct fgv_graph_need *need = memory->needs;
         memory->needs = need->next;

@@ -9,8 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "count.h"
 #include "cuda_api/graph_lists.h"
+#include "current.h"
+#include "graph.h"
 #include "graph_memory.h"
+#include "handles.h"
+#include "host_function.h"
+#include "kernel.h"
+#include "layout.h"
+#include "memory.h"
+#include "service.h"
+#include "state.h"
 
 /* Parameters on their way to the driver, and what they point at. */
 struct node_params {

@@ -1,7 +1,13 @@
 /* Nodes' parameters on their way back to the guest, with numbers for handles and no pointers of the driver's. */
 #include <string.h>
 
+#include "arena.h"
 #include "graph.h"
+#include "handles.h"
+#include "host_function.h"
+#include "kernel.h"
+#include "service.h"
+#include "state.h"
 
 /* Whether the kernel of a library is behind this function: launches of it may show up in nodes as that. */
 static bool is_function_of(const struct fgv_worker *worker, const struct fgv_handle *handle, const void *function)

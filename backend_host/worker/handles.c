@@ -4,9 +4,13 @@
  *
  * Open addressing with linear probing; a removal moves later entries back, so there are no tombstones to pile up.
  */
+#include "handles.h"
+
 #include <stdlib.h>
 
-#include "worker.h"
+#include "service.h"
+#include "state.h"
+#include "stream.h"
 
 /* Beside a kind: an entry whose number is the driver's object, and which leads to the number of that. */
 #define BY_NATIVE 0x40
@@ -19,9 +23,10 @@ static uint32_t hash(uint64_t number, uint8_t kind)
     return (uint32_t)(mixed >> 32);
 }
 
-bool fgv_handles_init(struct fgv_worker *worker)
+bool fgv_handles_init(struct fgv_worker *worker, const fgv_release *releases)
 {
     struct fgv_handles *handles = &worker->handles;
+    handles->releases = releases;
     handles->mask = 1023;
     handles->nr = 0;
     handles->places = calloc((size_t)handles->mask + 1, sizeof(*handles->places));
@@ -49,7 +54,7 @@ struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_ki
 
 static bool grow(struct fgv_handles *handles)
 {
-    struct fgv_handles larger = {.mask = handles->mask * 2 + 1, .nr = handles->nr};
+    struct fgv_handles larger = {.mask = handles->mask * 2 + 1, .nr = handles->nr, .releases = handles->releases};
     larger.places = calloc((size_t)larger.mask + 1, sizeof(*larger.places));
     if (!larger.places) {
         return false;
@@ -164,23 +169,11 @@ static void unbind_all(struct fgv_worker *worker, uint8_t kind, uint64_t number,
 /* Gives back what hangs on a handle that is in the table no more. Other handles may go with it, so places move. */
 static void release(struct fgv_worker *worker, const struct fgv_handle *handle)
 {
-    switch ((enum fgv_handle_kind)handle->kind) {
-    case FGV_HANDLE_STREAM:
-        fgv_stream_destroyed(worker, handle->object);
-        break;
-    case FGV_HANDLE_ARRAY:
-    case FGV_HANDLE_MIPMAPPED_ARRAY:
-        fgv_array_delete(worker, handle->object);
-        break;
-    case FGV_HANDLE_FUNCTION:
-    case FGV_HANDLE_KERNEL:
-        fgv_kernel_free(worker, handle->object);
-        break;
-    default:
+    const fgv_release own = handle->kind < FGV_HANDLE_KINDS ? worker->handles.releases[handle->kind] : NULL;
+    if (own) {
+        own(worker, handle);
+    } else {
         free(handle->object);
-    }
-    if (handle->kind == FGV_HANDLE_MODULE || handle->kind == FGV_HANDLE_LIBRARY) {
-        fgv_image_forget(worker, handle->kind, handle->number);
     }
 }
 
@@ -205,7 +198,6 @@ void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
     if (twin) {
         remove_place(&worker->handles, twin);
     }
-    worker->nr_links -= kind == FGV_HANDLE_LINK;
     release(worker, &gone);
 }
 
@@ -238,16 +230,6 @@ void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *con
     unbind_all(worker, 0, 0, context);
 }
 
-struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number)
-{
-    if (number <= 2) {
-        struct fgv_context *context = worker->current;
-        return !context ? NULL : number == 2 ? &context->per_thread : &context->legacy;
-    }
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_STREAM, number);
-    return handle ? handle->object : NULL;
-}
-
 CUresult fgv_worker_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, void **native)
 {
     if (kind == FGV_HANDLE_STREAM && number <= 2) {
@@ -264,17 +246,13 @@ CUresult fgv_worker_find(struct fgv_worker *worker, enum fgv_handle_kind kind, u
     return CUDA_SUCCESS;
 }
 
-const struct fgv_driver *fgv_worker_driver(struct fgv_worker *worker)
+void fgv_handles_end(struct fgv_worker *worker)
 {
-    return &worker->driver;
-}
-
-/* A client sees one device: the one its vGPU is on. */
-CUresult fgv_worker_device(struct fgv_worker *worker, int32_t device, CUdevice *native)
-{
-    if (device != 0) {
-        return CUDA_ERROR_INVALID_DEVICE;
+    struct fgv_handles *handles = &worker->handles;
+    for (uint32_t i = 0; i <= handles->mask; i++) {
+        if (handles->places[i].number != 0) {
+            release(worker, &handles->places[i]);
+        }
     }
-    *native = worker->device;
-    return CUDA_SUCCESS;
+    free(handles->places);
 }

@@ -8,7 +8,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "worker.h"
+#include "bell.h"
+#include "calls.h"
+#include "count.h"
+#include "hold.h"
+#include "ivshmem/response.h"
+#include "layout.h"
+#include "service.h"
+#include "state.h"
+#include "stream.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
 
 #define SPIN_NS     UINT64_C(20000)
 #define NAP_MIN_NS  UINT64_C(20000)
@@ -25,8 +36,8 @@ struct post {
 
 static bool is_over(struct fgv_worker *worker, struct fgv_host *host)
 {
-    return atomic_load_explicit(&worker->hosts.is_ending, memory_order_acquire) ||
-           atomic_load_explicit(host ? &host->is_let_go : &worker->hosts.are_nodes_let_go, memory_order_acquire);
+    return atomic_load_explicit(&worker->calls->hosts.is_ending, memory_order_acquire) ||
+           atomic_load_explicit(host ? &host->is_let_go : &worker->calls->hosts.are_nodes_let_go, memory_order_acquire);
 }
 
 static void word_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t nap_ns, bool is_shared)
@@ -60,7 +71,7 @@ static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomi
 
 static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t function, CUresult status)
 {
-    struct fgv_hosts *hosts = &worker->hosts;
+    struct fgv_hosts *hosts = &worker->calls->hosts;
     const struct post post = {.function = function, .status = (uint32_t)status};
     pthread_mutex_lock(&hosts->posting);
     int32_t slot = atomic_load(&hosts->mailbox);
@@ -79,11 +90,11 @@ static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t
  */
 static void turn_await(struct fgv_worker *worker, struct fgv_host *host)
 {
-    unsigned int seen_rounds = atomic_load(&worker->hosts.nr_rounds);
+    unsigned int seen_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
     unsigned int nr_still = 0;
     while (atomic_load_explicit(&host->state, memory_order_acquire) == FGV_HOST_RETURNED && !is_over(worker, host)) {
         word_wait(&host->state, FGV_HOST_RETURNED, TURN_NAP_NS, false);
-        unsigned int nr_rounds = atomic_load(&worker->hosts.nr_rounds);
+        unsigned int nr_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
         nr_still = nr_rounds == seen_rounds ? nr_still + 1 : 0;
         seen_rounds = nr_rounds;
         if (nr_still >= STUCK_NAPS) {
@@ -99,7 +110,7 @@ static void run(struct fgv_host *host, CUresult status)
     if (!is_over(worker, host)) {
         guest_run(worker, host, host->function, status);
         atomic_store(&host->state, FGV_HOST_RETURNED);
-        if (atomic_load(&host->is_followed)) {
+        if (atomic_load(&host->hold->is_followed)) {
             turn_await(worker, host);
         }
     }
@@ -127,14 +138,14 @@ static void run_number(void *number)
 
 void fgv_host_init(struct fgv_worker *worker)
 {
-    pthread_mutex_init(&worker->hosts.posting, NULL);
-    atomic_store(&worker->hosts.mailbox, -1);
+    pthread_mutex_init(&worker->calls->hosts.posting, NULL);
+    atomic_store(&worker->calls->hosts.mailbox, -1);
 }
 
 void fgv_host_round(struct fgv_worker *worker)
 {
-    unsigned int nr = atomic_load_explicit(&worker->hosts.nr_rounds, memory_order_relaxed);
-    atomic_store_explicit(&worker->hosts.nr_rounds, nr + 1, memory_order_relaxed); /* one writer */
+    unsigned int nr = atomic_load_explicit(&worker->calls->hosts.nr_rounds, memory_order_relaxed);
+    atomic_store_explicit(&worker->calls->hosts.nr_rounds, nr + 1, memory_order_relaxed); /* one writer */
 }
 
 bool fgv_host_is_launch(uint16_t call)
@@ -144,144 +155,25 @@ bool fgv_host_is_launch(uint16_t call)
 
 bool fgv_host_has_room(const struct fgv_worker *worker)
 {
-    return worker->hosts.nr < FGV_MAX_HOSTS;
+    return worker->track->holds.nr < FGV_MAX_HOLDS;
 }
 
-/* The one of this order, while something may be held by it. */
-static struct fgv_host *host_find(struct fgv_worker *worker, uint64_t order)
+static bool poll_one(struct fgv_worker *worker, struct fgv_host *host, bool *wants_turn)
 {
-    for (uint32_t i = 0; order != 0 && i < FGV_MAX_HOSTS; i++) {
-        struct fgv_host *host = &worker->hosts.items[i];
-        if (host->order == order) {
-            return host;
-        }
-    }
-    return NULL;
-}
-
-static bool is_blocking(struct fgv_worker *worker, const struct fgv_stream *stream)
-{
-    unsigned int flags = CU_STREAM_NON_BLOCKING;
-    return worker->driver.cuStreamGetFlags && worker->driver.cuStreamGetFlags(stream->native, &flags) == CUDA_SUCCESS &&
-           (flags & CU_STREAM_NON_BLOCKING) == 0;
-}
-
-/* What the next thing in the stream will wait for. */
-static uint64_t holder(struct fgv_worker *worker, const struct fgv_stream *stream)
-{
-    const struct fgv_stream *legacy = &stream->context->legacy;
-    uint64_t order = stream->held_by;
-    if (stream != legacy) {
-        return legacy->held_by > order && is_blocking(worker, stream) ? legacy->held_by : order;
-    }
-    for (const struct fgv_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->held_by > order && !other->is_gone && is_blocking(worker, other)) {
-            order = other->held_by;
-        }
-    }
-    return order;
-}
-
-/* From here on the stream's work is held by this one; what was submitted before is not. */
-static void hold(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t order)
-{
-    if (order == stream->held_by) {
-        return;
-    }
-    if (stream->nr_unmarked != 0) {
-        fgv_stream_mark(worker, stream);
-    }
-    if (stream->nr_unmarked == 0) {
-        stream->held_by = order;
-    }
-}
-
-void fgv_host_before(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream)
-{
-    if (worker->hosts.nr == 0 || fgv_stream_is_captured(worker, stream)) {
-        return;
-    }
-    if (service->cost == FGV_COST_NONE) {
-        if (stream->nr_unmarked != 0) {
-            fgv_stream_mark(worker, stream); /* its end is seen for itself, whatever the call adds behind it */
-        }
-        return;
-    }
-    hold(worker, stream, holder(worker, stream));
-    struct fgv_host *host = host_find(worker, stream->held_by);
-    if (host) {
-        atomic_store(&host->is_followed, true);
-    }
-}
-
-void fgv_host_after(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
-                    struct fgv_stream *stream)
-{
-    uint64_t number;
-    if (worker->hosts.nr == 0 || service->event_offset == FGV_NO_HANDLE) {
-        return;
-    }
-    memcpy(&number, (const uint8_t *)request->fixed + service->event_offset, sizeof(number));
-    struct fgv_handle *event = fgv_handle_find(worker, FGV_HANDLE_EVENT, number);
-    if (!event) {
-        return;
-    }
-    if (service->number != FGV_CALL_cuStreamWaitEvent) {
-        event->held_by = holder(worker, stream);
-    } else if (event->held_by > stream->held_by && host_find(worker, event->held_by)) {
-        hold(worker, stream, event->held_by);
-    }
-}
-
-/* What was held goes on: the device may be working on it. */
-static void release(struct fgv_worker *worker, uint64_t order)
-{
-    uint32_t nr_held = worker->nr_held;
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        struct fgv_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
-        for (; stream; stream = stream->next) {
-            for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
-                if (mark->held_by == order) {
-                    mark->held_by = 0;
-                    worker->nr_held -= mark->nr_submissions;
-                }
-            }
-            if (stream->held_by == order) {
-                stream->held_by = 0;
-                worker->nr_held -= stream->nr_unmarked;
-            }
-        }
-    }
-    const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
-    worker->nr_unfinished += nr_held - worker->nr_held;
-    if (was_idle && fgv_nr_running(worker) != 0) {
-        worker->begun_ns = fgv_clock_ns();
-        fgv_turn_started(worker);
-    }
-}
-
-static bool poll_one(struct fgv_worker *worker, struct fgv_host *host)
-{
-    struct fgv_hosts *hosts = &worker->hosts;
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
-    if (state == FGV_HOST_RETURNED && host->order != 0) {
-        if (atomic_load(&host->is_followed) && !fgv_turn_begin(worker)) {
-            hosts->wants_turn = true;
+    if (state == FGV_HOST_RETURNED && host->hold->order != 0) {
+        if (atomic_load(&host->hold->is_followed) && !fgv_turn_begin(worker)) {
+            *wants_turn = true;
             return false;
         }
-        release(worker, host->order);
-        host->order = 0;
+        fgv_hold_release(worker, host->hold);
         if (atomic_compare_exchange_strong(&host->state, &state, FGV_HOST_RELEASED)) {
             syscall(SYS_futex, &host->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
         }
         return true;
     }
     if (state == FGV_HOST_FINISHED) {
-        if (host->order != 0) {
-            release(worker, host->order);
-        }
-        host->order = 0;
-        hosts->nr--;
+        fgv_hold_close(worker, host->hold);
         atomic_store(&host->state, FGV_HOST_FREE);
         return true;
     }
@@ -291,18 +183,19 @@ static bool poll_one(struct fgv_worker *worker, struct fgv_host *host)
 bool fgv_host_poll(struct fgv_worker *worker)
 {
     bool is_progress = false;
-    worker->hosts.wants_turn = false;
-    for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
-        is_progress |= poll_one(worker, &worker->hosts.items[i]);
+    bool wants_turn = false;
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        is_progress |= poll_one(worker, &worker->calls->hosts.items[i], &wants_turn);
     }
+    fgv_turn_set_wanted_behind(worker, wants_turn);
     return is_progress;
 }
 
 void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context)
 {
-    atomic_store(&worker->hosts.are_nodes_let_go, true);
-    for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
-        struct fgv_host *host = &worker->hosts.items[i];
+    atomic_store(&worker->calls->hosts.are_nodes_let_go, true);
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        struct fgv_host *host = &worker->calls->hosts.items[i];
         if (atomic_load(&host->state) != FGV_HOST_FREE && host->context == context) {
             atomic_store(&host->is_let_go, true);
         }
@@ -312,9 +205,9 @@ void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *contex
 /* The driver runs nothing of a context that is gone: what it had not begun it never will. */
 void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
 {
-    atomic_store(&worker->hosts.are_nodes_let_go, false);
-    for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
-        struct fgv_host *host = &worker->hosts.items[i];
+    atomic_store(&worker->calls->hosts.are_nodes_let_go, false);
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        struct fgv_host *host = &worker->calls->hosts.items[i];
         uint32_t submitted = FGV_HOST_SUBMITTED;
         if (host->context == context) {
             atomic_compare_exchange_strong(&host->state, &submitted, FGV_HOST_FINISHED);
@@ -326,22 +219,20 @@ void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
 
 void fgv_host_end(struct fgv_worker *worker)
 {
-    atomic_store_explicit(&worker->hosts.is_ending, true, memory_order_release);
+    atomic_store_explicit(&worker->calls->hosts.is_ending, true, memory_order_release);
 }
 
 static struct fgv_host *host_new(struct fgv_worker *worker, struct fgv_context *context, uint64_t function)
 {
-    struct fgv_hosts *hosts = &worker->hosts;
-    for (uint32_t i = 0; i < FGV_MAX_HOSTS; i++) {
+    struct fgv_hosts *hosts = &worker->calls->hosts;
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
         struct fgv_host *host = &hosts->items[i];
         if (atomic_load(&host->state) == FGV_HOST_FREE) {
             host->function = function;
-            host->order = ++hosts->last_order;
+            host->hold = fgv_hold_open(worker, i);
             host->context = context;
-            atomic_store(&host->is_followed, false);
             atomic_store(&host->is_let_go, false);
             atomic_store(&host->state, FGV_HOST_SUBMITTED);
-            hosts->nr++;
             return host;
         }
     }
@@ -351,17 +242,12 @@ static struct fgv_host *host_new(struct fgv_worker *worker, struct fgv_context *
 void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
 {
     *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
-    worker->hosts.has_nodes = true;
+    fgv_hold_note_node(worker);
 }
 
 bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
 {
     return params->fn == run_number;
-}
-
-bool fgv_host_may_run(const struct fgv_worker *worker)
-{
-    return worker->hosts.nr != 0 || worker->hosts.has_nodes;
 }
 
 static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)
@@ -377,7 +263,7 @@ static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64
     if (stream != &stream->context->legacy && fgv_stream_is_captured(worker, stream)) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a graph would run it again, which this one is not for */
     }
-    if (atomic_load(&worker->hosts.mailbox) < 0) {
+    if (atomic_load(&worker->calls->hosts.mailbox) < 0) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -394,7 +280,7 @@ static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64
         atomic_store(&host->state, FGV_HOST_FINISHED);
         return result;
     }
-    hold(worker, stream, host->order);
+    fgv_hold_stream(worker, stream, host->hold->order);
     return CUDA_SUCCESS;
 }
 
@@ -420,6 +306,6 @@ CUresult fgv_serve_host_mailbox(struct fgv_worker *worker, const struct fgv_requ
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    atomic_store(&worker->hosts.mailbox, (int32_t)fixed->slot);
+    atomic_store(&worker->calls->hosts.mailbox, (int32_t)fixed->slot);
     return CUDA_SUCCESS;
 }

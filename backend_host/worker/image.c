@@ -5,11 +5,22 @@
  * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
  * need. Whether it prints, and its PTX for variants, is looked up in the same place.
  */
+#include "image.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
+#include "calls.h"
+#include "count.h"
+#include "cuda_api/fatbin.h"
+#include "ivshmem/response.h"
 #include "jit.h"
-#include "worker.h"
+#include "layout.h"
+#include "printing.h"
+#include "service.h"
+#include "slicing.h"
+#include "state.h"
 
 _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData) &&
                    sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData),
@@ -18,8 +29,8 @@ _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fg
 static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
 {
     for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
-        if (worker->blobs[i].bytes && worker->blobs[i].number == number) {
-            return &worker->blobs[i];
+        if (worker->calls->blobs[i].bytes && worker->calls->blobs[i].number == number) {
+            return &worker->calls->blobs[i];
         }
     }
     return NULL;
@@ -28,15 +39,15 @@ static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
 static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
 {
     free(blob->bytes);
-    worker->blob_bytes -= blob->size_bytes;
+    worker->calls->blob_bytes -= blob->size_bytes;
     *blob = (struct fgv_blob){0};
 }
 
 void fgv_blobs_free(struct fgv_worker *worker)
 {
     for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
-        if (worker->blobs[i].bytes) {
-            free_blob(worker, &worker->blobs[i]);
+        if (worker->calls->blobs[i].bytes) {
+            free_blob(worker, &worker->calls->blobs[i]);
         }
     }
 }
@@ -50,10 +61,10 @@ CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_reques
         free_blob(worker, old);
     }
     uint32_t place = 0;
-    while (place < FGV_MAX_BLOBS && worker->blobs[place].bytes) {
+    while (place < FGV_MAX_BLOBS && worker->calls->blobs[place].bytes) {
         place++;
     }
-    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->blob_bytes) {
+    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->calls->blob_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
@@ -61,8 +72,8 @@ CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_reques
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bytes[fixed->bytes] = 0;
-    worker->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
-    worker->blob_bytes += fixed->bytes;
+    worker->calls->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
+    worker->calls->blob_bytes += fixed->bytes;
     return CUDA_SUCCESS;
 }
 
@@ -107,7 +118,7 @@ static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *bl
     enum fgv_image_kind kind;
     CUresult result = fgv_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
-        fgv_output_note_image(worker, blob->bytes, blob->size_bytes);
+        fgv_printing_note_image(worker, blob->bytes, blob->size_bytes);
     }
     return result;
 }
@@ -132,7 +143,7 @@ static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, 
             kind != FGV_IMAGE_FATBIN) {
             return CUDA_ERROR_INVALID_IMAGE;
         }
-        fgv_output_note_image(worker, blob->bytes + offset, bytes);
+        fgv_printing_note_image(worker, blob->bytes + offset, bytes);
         rebuilt->images[i] = blob->bytes + offset;
         end = offset + bytes;
     }

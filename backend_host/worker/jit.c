@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker.h"
+#include "arena.h"
+#include "service.h"
+#include "state.h"
 
 #define MAX_LOG_BYTES 65536u
 

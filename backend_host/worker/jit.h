@@ -5,7 +5,7 @@
 #ifndef BACKEND_HOST_JIT_H
 #define BACKEND_HOST_JIT_H
 
-#include "serve.h"
+#include "service.h"
 
 #define FGV_JIT_MAX_OPTIONS ((uint32_t)CU_JIT_NUM_OPTIONS)
 #define FGV_JIT_NR_LOGS     2u                    /* information, errors */

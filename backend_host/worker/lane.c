@@ -3,6 +3,10 @@
 
 #include <stdlib.h>
 
+#include "state.h"
+#include "stream.h"
+#include "sync.h"
+
 static struct fgv_lane *find(const struct fgv_context *context, int priority)
 {
     struct fgv_lane *lane = context->lanes;

@@ -17,7 +17,7 @@
 #ifndef BACKEND_HOST_LANE_H
 #define BACKEND_HOST_LANE_H
 
-#include "worker.h"
+#include "state.h"
 
 struct fgv_lane {
     struct fgv_lane *next; /* of the context */

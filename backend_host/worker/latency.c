@@ -1,4 +1,10 @@
-#include "worker.h"
+#include "latency.h"
+
+#include "bell.h"
+#include "current.h"
+#include "gate.h"
+#include "state.h"
+#include "track.h"
 
 #define FGV_LATENCY_FIRST   5u  /* so many are measured at once */
 #define FGV_LATENCY_TRIES   16u /* in so many tries */
@@ -22,12 +28,12 @@ static const struct limits *limits_of(const struct fgv_latency *latency)
 
 static bool is_rested(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    return now_ns >= worker->last_finish_ns + FGV_LATENCY_REST_NS;
+    return now_ns >= worker->track->last_finish_ns + FGV_LATENCY_REST_NS;
 }
 
 uint64_t fgv_latency_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_latency *latency = &worker->latency;
+    const struct fgv_latency *latency = &worker->track->latency;
     return is_rested(worker, now_ns) && latency->rested.nr != 0 ? latency->rested.mean_ns : latency->soon.mean_ns;
 }
 
@@ -42,7 +48,7 @@ static void let_go(struct fgv_latency *latency)
 
 static void drop_events(struct fgv_worker *worker)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     for (uint32_t i = 0; i < 2; i++) {
         if (latency->events[i]) {
             worker->driver.cuEventDestroy_v2(latency->events[i]);
@@ -54,7 +60,7 @@ static void drop_events(struct fgv_worker *worker)
 
 static bool record(struct fgv_worker *worker, uint32_t which, CUstream stream)
 {
-    CUevent *event = &worker->latency.events[which];
+    CUevent *event = &worker->track->latency.events[which];
     return (*event || worker->driver.cuEventCreate(event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) &&
            worker->driver.cuEventRecord(*event, stream) == CUDA_SUCCESS;
 }
@@ -62,7 +68,7 @@ static bool record(struct fgv_worker *worker, uint32_t which, CUstream stream)
 /* Events belong to a context, and are destroyed in it. */
 static bool take_context(struct fgv_worker *worker)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     struct fgv_context *current = worker->current;
     if (latency->context && latency->context != current) {
         fgv_context_make_current(worker, latency->context);
@@ -75,12 +81,13 @@ static bool take_context(struct fgv_worker *worker)
 
 void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
-    struct fgv_latency *latency = &worker->latency;
-    if (fgv_nr_running(worker) != 0 || worker->nr_held != 0 || worker->beside.nr != 0 || worker->nr_captures != 0 ||
-        worker->beside.kind == FGV_SUBMIT_BESIDE || latency->measuring) {
+    struct fgv_latency *latency = &worker->track->latency;
+    if (fgv_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
+        worker->nr_captures != 0 || worker->track->kind == FGV_SUBMIT_BESIDE || latency->measuring) {
         return;
     }
-    struct fgv_latency_samples *samples = is_rested(worker, worker->begun_ns) ? &latency->rested : &latency->soon;
+    struct fgv_latency_samples *samples =
+        is_rested(worker, worker->track->begun_ns) ? &latency->rested : &latency->soon;
     if (samples->nr_until_next > 1) {
         samples->nr_until_next--;
         return;
@@ -99,7 +106,7 @@ void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *strea
 
 void fgv_latency_submitted(struct fgv_worker *worker, CUresult result)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     if (!latency->measuring || latency->submit_ns != 0) {
         return; /* not the first one */
     }
@@ -111,7 +118,7 @@ void fgv_latency_submitted(struct fgv_worker *worker, CUresult result)
 
 void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     if (!latency->measuring) {
         return;
     }
@@ -130,7 +137,7 @@ static void note(struct fgv_latency_samples *samples, uint64_t sample_ns)
 
 void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     float device_ms;
     if (!latency->measuring) {
         return;
@@ -148,7 +155,7 @@ void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
 
 void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
 {
-    struct fgv_latency *latency = &worker->latency;
+    struct fgv_latency *latency = &worker->track->latency;
     if (latency->context == context) {
         if (latency->measuring) {
             let_go(latency);

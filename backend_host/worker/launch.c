@@ -10,6 +10,13 @@
 
 #include <string.h>
 
+#include "count.h"
+#include "handles.h"
+#include "kernel.h"
+#include "layout.h"
+#include "service.h"
+#include "state.h"
+
 enum { FLAG_COOPERATIVE = 1, FLAG_KERNEL = 2 };
 
 static CUresult translate_event(struct fgv_worker *worker, CUevent *event)

@@ -2,7 +2,10 @@
 #ifndef BACKEND_HOST_LAUNCH_H
 #define BACKEND_HOST_LAUNCH_H
 
-#include "worker.h"
+#include "handles.h"
+#include "kernel.h"
+#include "service.h"
+#include "state.h"
 
 #define FGV_MAX_ATTRIBUTES   16u
 #define FGV_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
@@ -15,6 +18,7 @@ struct fgv_launch {
     _Alignas(64) uint8_t parameters[FGV_MAX_PARAMETER_BYTES + FGV_DESCRIPTOR_BYTES];
 };
 
+CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
 /* Reads the payload once more each time. An error is what the launch gives. */
 CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch);
 /* `function` is the kernel's own, or one of the same parameters and more behind them. */

@@ -2,11 +2,19 @@
  * cuLink. The driver keeps pointers to options, their values and the logs for as long as a link lives: they lie in one
  * record that hangs on the handle and is freed with it. Their text goes back after each call.
  */
+#include "link.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
+#include "calls.h"
+#include "cuda_api/fatbin.h"
+#include "handles.h"
+#include "image.h"
 #include "jit.h"
-#include "worker.h"
+#include "service.h"
+#include "state.h"
 
 #define MAX_NAME_BYTES  4096u
 #define MAX_INPUT_BYTES FGV_BLOB_BYTES /* of one link: the driver keeps copies */
@@ -38,6 +46,12 @@ static struct link *new_link(const struct fgv_request *request, const struct fgv
     return link;
 }
 
+void fgv_link_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    worker->calls->nr_links--;
+    free(handle->object);
+}
+
 CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuLinkCreate_v2 *fixed = request->fixed;
@@ -50,7 +64,7 @@ CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_r
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (worker->nr_links == FGV_MAX_LINKS) {
+    if (worker->calls->nr_links == FGV_MAX_LINKS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct link *link = new_link(request, fixed);
@@ -67,7 +81,7 @@ CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_r
         return result;
     }
     fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link)->object = link;
-    worker->nr_links++;
+    worker->calls->nr_links++;
     return CUDA_SUCCESS;
 }
 

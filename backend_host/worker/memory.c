@@ -8,14 +8,23 @@
  * Registered memory lies in the region at the same address as in the guest program, so a device address of it is the
  * program's own pointer.
  */
+#include "memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "account.h"
+#include "calls.h"
+#include "count.h"
 #include "graph_memory.h"
+#include "ivshmem/region.h"
+#include "layout.h"
+#include "log.h"
 #include "pool.h"
 #include "ranges.h"
+#include "service.h"
+#include "state.h"
 #include "virtual_memory.h"
-#include "worker.h"
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
@@ -32,7 +41,8 @@ bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes)
 static CUresult reserve(uint64_t bytes)
 {
     struct fgv_worker *worker = fgv_the_worker;
-    bool fits = fgv_ranges_make_room(&worker->allocated, FGV_MAX_DEVICE_RANGES) && fgv_memory_take(worker, bytes);
+    bool fits =
+        fgv_ranges_make_room(&worker->calls->allocated, FGV_MAX_DEVICE_RANGES) && fgv_memory_take(worker, bytes);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -43,7 +53,7 @@ static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t b
         fgv_quota_give(&worker->grantee, bytes);
         return result;
     }
-    fgv_ranges_insert(&worker->allocated,
+    fgv_ranges_insert(&worker->calls->allocated,
                       (struct fgv_range){.address = *address, .bytes = bytes, .context = worker->current});
     return CUDA_SUCCESS;
 }
@@ -88,7 +98,7 @@ static CUresult deallocate(CUdeviceptr address)
 {
     struct fgv_worker *worker = fgv_the_worker;
     CUresult result = real.cuMemFree_v2(address);
-    struct fgv_range *range = result == CUDA_SUCCESS ? fgv_ranges_find(&worker->allocated, address) : NULL;
+    struct fgv_range *range = result == CUDA_SUCCESS ? fgv_ranges_find(&worker->calls->allocated, address) : NULL;
     if (range) {
         fgv_memory_forget(worker, range);
     }
@@ -98,7 +108,7 @@ static CUresult deallocate(CUdeviceptr address)
 void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range)
 {
     struct fgv_range gone = *range;
-    fgv_ranges_erase(&worker->allocated, range);
+    fgv_ranges_erase(&worker->calls->allocated, range);
     if (gone.pool) {
         fgv_pool_freed(worker, gone.pool, gone.bytes);
     } else {
@@ -131,7 +141,7 @@ void fgv_memory_wrap(struct fgv_driver *driver)
 
 void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
 {
-    struct fgv_ranges *ranges = &worker->allocated;
+    struct fgv_ranges *ranges = &worker->calls->allocated;
     for (uint32_t i = ranges->nr; i-- > 0;) {
         struct fgv_range *range = &ranges->items[i];
         if (context && range->context != context) {
@@ -146,6 +156,8 @@ void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context
         fgv_pools_drop(worker);
         fgv_graph_memory_drop(worker);
         fgv_virtual_memory_drop(worker);
+        free(worker->calls->pinned.items);
+        free(ranges->items);
     }
 }
 
@@ -156,10 +168,10 @@ bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, u
     if (bytes == 0 || address < base || !fgv_region_in_heap(region, address - base, bytes)) {
         return false;
     }
-    uint32_t index = fgv_ranges_after(&worker->pinned, address);
+    uint32_t index = fgv_ranges_after(&worker->calls->pinned, address);
     if (index != 0) {
         const struct fgv_range *range =
-            &worker->pinned.items[index - 1]; /* its pages were looked at when it was registered */
+            &worker->calls->pinned.items[index - 1]; /* its pages were looked at when it was registered */
         if (address - range->address <= range->bytes && bytes <= range->bytes - (address - range->address)) {
             return true;
         }
@@ -178,39 +190,39 @@ static CUresult pin(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
 
 static void say_unpinned(struct fgv_worker *worker, CUresult result)
 {
-    if (!worker->is_pinning_refused) {
-        worker->is_pinning_refused = true;
+    if (!worker->calls->is_pinning_refused) {
+        worker->calls->is_pinning_refused = true;
         fgv_log("the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
     }
 }
 
 void fgv_memory_pin(struct fgv_worker *worker)
 {
-    if (worker->is_pinned) {
+    if (worker->calls->is_pinned) {
         return;
     }
-    worker->is_pinned = true;
+    worker->calls->is_pinned = true;
     uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
     uint64_t arena_bytes = (worker->layout.arena.bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
     CUresult result = pin(worker, arena, arena_bytes);
     if (result != CUDA_SUCCESS) {
         say_unpinned(worker, result);
     }
-    for (uint32_t i = 0; i < worker->pinned.nr; i++) {
-        pin(worker, worker->pinned.items[i].address, worker->pinned.items[i].bytes);
+    for (uint32_t i = 0; i < worker->calls->pinned.nr; i++) {
+        pin(worker, worker->calls->pinned.items[i].address, worker->calls->pinned.items[i].bytes);
     }
 }
 
 void fgv_memory_unpin(struct fgv_worker *worker)
 {
-    if (!worker->is_pinned || !worker->driver.cuMemHostUnregister) {
-        worker->is_pinned = false;
+    if (!worker->calls->is_pinned || !worker->driver.cuMemHostUnregister) {
+        worker->calls->is_pinned = false;
         return;
     }
-    worker->is_pinned = false;
+    worker->calls->is_pinned = false;
     worker->driver.cuMemHostUnregister(worker->region.base + worker->layout.arena.offset);
-    for (uint32_t i = 0; i < worker->pinned.nr; i++) {
-        worker->driver.cuMemHostUnregister((void *)(uintptr_t)worker->pinned.items[i].address);
+    for (uint32_t i = 0; i < worker->calls->pinned.nr; i++) {
+        worker->driver.cuMemHostUnregister((void *)(uintptr_t)worker->calls->pinned.items[i].address);
     }
 }
 
@@ -225,10 +237,10 @@ CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_req
         return CUDA_ERROR_INVALID_VALUE;
     }
     bool is_in_arena = fixed->address < arena + worker->layout.arena.bytes && arena < fixed->address + fixed->bytes;
-    if (is_in_arena || fgv_ranges_overlap(&worker->pinned, fixed->address, fixed->bytes)) {
+    if (is_in_arena || fgv_ranges_overlap(&worker->calls->pinned, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
-    if (!fgv_ranges_make_room(&worker->pinned, FGV_MAX_RANGES)) {
+    if (!fgv_ranges_make_room(&worker->calls->pinned, FGV_MAX_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = pin(worker, fixed->address, fixed->bytes);
@@ -237,7 +249,7 @@ CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_req
         result = CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        fgv_ranges_insert(&worker->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
+        fgv_ranges_insert(&worker->calls->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
     }
     return result;
 }
@@ -246,7 +258,7 @@ CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_r
 {
     const struct fgv_request_host_unregister *fixed = request->fixed;
     (void)reply;
-    struct fgv_range *range = fgv_ranges_find(&worker->pinned, fixed->address);
+    struct fgv_range *range = fgv_ranges_find(&worker->calls->pinned, fixed->address);
     if (!range) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
@@ -254,8 +266,8 @@ CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_r
     if (worker->driver.cuMemHostUnregister) {
         result = worker->driver.cuMemHostUnregister((void *)(uintptr_t)fixed->address);
     }
-    if (result == CUDA_SUCCESS || worker->is_pinning_refused) {
-        fgv_ranges_erase(&worker->pinned, range);
+    if (result == CUDA_SUCCESS || worker->calls->is_pinning_refused) {
+        fgv_ranges_erase(&worker->calls->pinned, range);
         result = CUDA_SUCCESS;
     }
     return result;

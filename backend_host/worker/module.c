@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker.h"
+#include "arena.h"
+#include "handles.h"
+#include "ivshmem/response.h"
+#include "kernel.h"
+#include "service.h"
+#include "state.h"
 
 #define FGV_MAX_NAME_BYTES 32768u
-#define FGV_MAX_PARAMETERS 8192u
 #define FGV_MAX_ENUMERATED 65536u
 
 _Static_assert(sizeof(struct fgv_reply_cuModuleGetFunction) == sizeof(struct fgv_reply_kernel_info),
@@ -27,81 +31,6 @@ static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, ch
     return strlen(name) == name_bytes;
 }
 
-static CUresult ask_parameter(struct fgv_worker *worker, const struct fgv_handle *handle, size_t index, size_t *offset,
-                              size_t *bytes)
-{
-    if (handle->kind == FGV_HANDLE_KERNEL) {
-        return worker->driver.cuKernelGetParamInfo
-                   ? worker->driver.cuKernelGetParamInfo(handle->native, index, offset, bytes)
-                   : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return worker->driver.cuFuncGetParamInfo ? worker->driver.cuFuncGetParamInfo(handle->native, index, offset, bytes)
-                                             : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* NVIDIA's driver answers no question about a kernel while no context is current, and CUDA lets a program take kernels
- * from a library before it has one: it is lent the primary context, which costs nothing, being warm. */
-static CUresult lend_context(struct fgv_worker *worker)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (worker->current) {
-        return result;
-    }
-    if (!worker->warm) {
-        result = worker->driver.cuDevicePrimaryCtxRetain(&worker->warm, worker->device);
-    }
-    return result == CUDA_SUCCESS ? worker->driver.cuCtxSetCurrent(worker->warm) : result;
-}
-
-/* Walks the parameters; pairs of offset and size go to `pairs`, at most `room` of them. An error that is not the end of
- * the parameters is one: a guest that took it for the end would pack none. */
-static CUresult walk_parameters(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
-                                uint8_t *pairs, uint32_t room)
-{
-    *kernel = (struct fgv_kernel){0};
-    CUresult result = lend_context(worker);
-    for (uint32_t i = 0; i < FGV_MAX_PARAMETERS && result == CUDA_SUCCESS; i++) {
-        size_t offset = 0;
-        size_t bytes = 0;
-        result = ask_parameter(worker, handle, i, &offset, &bytes);
-        if (result != CUDA_SUCCESS) {
-            break;
-        }
-        uint32_t pair[2] = {(uint32_t)offset, (uint32_t)bytes};
-        if (i < room) {
-            memcpy(pairs + i * sizeof(pair), pair, sizeof(pair));
-        }
-        kernel->nr_parameters = i + 1;
-        if (offset + bytes > kernel->parameter_bytes) {
-            kernel->parameter_bytes = (uint32_t)(offset + bytes);
-        }
-    }
-    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
-}
-
-CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout)
-{
-    if (!handle->object) {
-        struct fgv_kernel *kernel = malloc(sizeof(*kernel));
-        CUresult result = kernel ? walk_parameters(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result != CUDA_SUCCESS) {
-            free(kernel);
-            return result;
-        }
-        handle->object = kernel;
-    }
-    *layout = handle->object;
-    return CUDA_SUCCESS;
-}
-
-void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel)
-{
-    if (kernel) {
-        fgv_variant_drop(worker, kernel->variant);
-        free(kernel);
-    }
-}
-
 /* All that the guest wants to know of a kernel or function, so that it never asks again. */
 static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
@@ -109,7 +38,7 @@ static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle
     uint8_t *pairs = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
     uint32_t room = pairs ? worker->layout.chunk_bytes / 8 : 0;
     struct fgv_kernel kernel;
-    CUresult result = walk_parameters(worker, handle, &kernel, pairs, room);
+    CUresult result = fgv_kernel_walk(worker, handle, &kernel, pairs, room);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -199,18 +128,6 @@ CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fg
     return result;
 }
 
-CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
-                           CUdeviceptr *address, size_t *bytes)
-{
-    const struct fgv_driver *driver = &worker->driver;
-    if (owner_kind == FGV_HANDLE_LIBRARY) {
-        return driver->cuLibraryGetGlobal ? driver->cuLibraryGetGlobal(address, bytes, owner, name)
-                                          : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return driver->cuModuleGetGlobal_v2 ? driver->cuModuleGetGlobal_v2(address, bytes, owner, name)
-                                        : CUDA_ERROR_NOT_SUPPORTED;
-}
-
 /* What a guest names: the request's payload is the variable's name. */
 static CUresult find_named(struct fgv_worker *worker, const struct fgv_request *request,
                            enum fgv_handle_kind owner_kind, uint64_t number, uint32_t name_bytes,
@@ -259,7 +176,7 @@ static CUresult read_variable(struct fgv_worker *worker, CUdeviceptr address, ui
     }
     const uint64_t left = bytes - offset;
     const uint64_t part = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
-    CUresult result = driver->cuMemcpyDtoHAsync_v2 ? lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = driver->cuMemcpyDtoHAsync_v2 ? fgv_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS && part > 0) {
         result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, part, NULL);
     }

@@ -11,7 +11,9 @@
  *
  * Wrong when: a single block lasts longer than that quarter, or than a short part: then multiprocessors are idle.
  */
-#include "worker.h"
+#include "bell.h"
+#include "slicing.h"
+#include "state.h"
 
 #define FGV_LONG_PART_NS UINT64_C(2000000)
 #define FGV_LONG_PART    4u
@@ -34,9 +36,9 @@ static uint64_t most(uint64_t a, uint64_t b)
 
 uint64_t fgv_pace_blocks(const struct fgv_worker *worker)
 {
-    uint64_t block_ns_1024 = worker->parts.variant->block_ns_1024;
-    uint64_t enough = block_ns_1024 == 0 ? 0 : worker->slicing.part_ns * 1024 / block_ns_1024;
-    return most(most(worker->slicing.least_blocks, enough), 1);
+    uint64_t block_ns_1024 = worker->slicing->parts.variant->block_ns_1024;
+    uint64_t enough = block_ns_1024 == 0 ? 0 : worker->slicing->settings.part_ns * 1024 / block_ns_1024;
+    return most(most(worker->slicing->settings.least_blocks, enough), 1);
 }
 
 uint64_t fgv_pace_begun_ns(const struct fgv_parts *parts)
@@ -57,7 +59,7 @@ static uint64_t left_ns(const struct fgv_parts *parts, uint64_t now_ns)
 
 bool fgv_pace_has_room(const struct fgv_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->slicing->parts;
     if (parts->nr_in_flight == 0) {
         return true;
     }

@@ -21,10 +21,28 @@
  */
 #include <string.h>
 
+#include "bell.h"
+#include "beside.h"
+#include "count.h"
+#include "current.h"
+#include "gate.h"
+#include "grant.h"
 #include "grid.h"
+#include "hold.h"
+#include "kernel.h"
 #include "lane.h"
 #include "launch.h"
-#include "worker.h"
+#include "layout.h"
+#include "queue.h"
+#include "service.h"
+#include "slicing.h"
+#include "state.h"
+#include "sticky.h"
+#include "stream.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
+#include "whole.h"
 
 #define FGV_ALL_MULTIPROCESSORS UINT32_MAX
 #define FGV_LET_GO_NS           UINT64_C(1000000000)
@@ -50,7 +68,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Before the first part: constants as they are now. */
 static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
 {
-    const struct fgv_variant *variant = worker->parts.variant;
+    const struct fgv_variant *variant = worker->slicing->parts.variant;
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < variant->nr_constants && result == CUDA_SUCCESS; i++) {
         const struct fgv_variant_constant *constant = &variant->constants[i];
@@ -64,7 +82,7 @@ static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
 /* Right before the first part. */
 static CUresult prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     CUresult result = fill_constants(worker, stream->native);
     if (parts->variant->mode == FGV_SLICING_BOXES && parts->nr_blocks_left > nr_blocks) {
         parts->lane = fgv_lane_fork(worker, stream); /* for what comes behind the constants */
@@ -77,7 +95,7 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
                        struct fgv_launch *launch, const uint32_t grid[3], const void *descriptor,
                        size_t descriptor_bytes, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     const bool is_in_lane = parts->has_entered && stream == &parts->lane->stream;
     CUresult result = CUDA_SUCCESS;
     memset(launch->parameters + launch->parameter_bytes, 0,
@@ -88,7 +106,7 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
     launch->config.gridDimX = grid[0];
     launch->config.gridDimY = grid[1];
     launch->config.gridDimZ = grid[2];
-    fgv_host_before(worker, service, stream);
+    fgv_hold_before(worker, service, stream);
     fgv_gate_submit(worker, stream);
     fgv_beside_prepare(worker, stream);
     if (!parts->has_begun) {
@@ -116,7 +134,7 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
 static CUresult submit_box(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream,
                            struct fgv_launch *launch)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     const uint32_t grid[3] = {launch->config.gridDimX, launch->config.gridDimY, launch->config.gridDimZ};
     struct fgv_grid_box box =
         fgv_grid_next_box(parts->next, grid, parts->is_let_go ? parts->nr_blocks_left : fgv_pace_blocks(worker));
@@ -140,8 +158,8 @@ static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_laun
     int nr_each = 0;
     int nr_multiprocessors = 0;
     driver->cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        &nr_each, worker->parts.variant->function, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
-        config->sharedMemBytes);
+        &nr_each, worker->slicing->parts.variant->function,
+        (int)(config->blockDimX * config->blockDimY * config->blockDimZ), config->sharedMemBytes);
     driver->cuDeviceGetAttribute(&nr_multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, worker->device);
     uint64_t nr = nr_each > 0 && nr_multiprocessors > 0 ? (uint64_t)nr_each * (uint64_t)nr_multiprocessors : 1;
     return (uint32_t)least(nr, nr_blocks);
@@ -150,10 +168,10 @@ static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_laun
 /* One that is let go begins where the one before it in the stream will have stopped. */
 static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t counter)
 {
-    CUdeviceptr state = worker->parts.variant->state;
-    uint64_t run_blocks = worker->parts.is_let_go ? 0 : worker->slicing.run_blocks;
+    CUdeviceptr state = worker->slicing->parts.variant->state;
+    uint64_t run_blocks = worker->slicing->parts.is_let_go ? 0 : worker->slicing->settings.run_blocks;
     CUresult result =
-        worker->parts.is_let_go && worker->parts.nr_in_flight != 0
+        worker->slicing->parts.is_let_go && worker->slicing->parts.nr_in_flight != 0
             ? CUDA_SUCCESS
             : worker->driver.cuStreamWriteValue64_v2(stream, state, counter, CU_STREAM_WRITE_VALUE_DEFAULT);
 
@@ -167,7 +185,7 @@ static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t c
 static CUresult submit_persistent(struct fgv_worker *worker, const struct fgv_service *service,
                                   struct fgv_stream *stream, struct fgv_launch *launch)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     const CUlaunchConfig *config = &launch->config;
     struct persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                                                .end_multiprocessor = FGV_ALL_MULTIPROCESSORS};
@@ -201,7 +219,7 @@ static CUstream side_stream(struct fgv_worker *worker)
 /* A persistent kernel has ended: how far it came. */
 static CUresult read_counter(struct fgv_worker *worker, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     uint64_t counter = 0;
     CUstream stream = side_stream(worker);
     CUresult result =
@@ -224,7 +242,7 @@ static bool has_ended(const struct fgv_parts *parts, const struct fgv_stream *st
 /* Takes the parts that have ended out of those in flight. */
 static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stream, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     uint64_t begun_ns = fgv_pace_begun_ns(parts);
     uint64_t nr_ended = 0; /* blocks */
     CUresult result = stream->context->fault;
@@ -246,7 +264,7 @@ static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stre
 
 static bool has_room(const struct fgv_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->slicing->parts;
     if (parts->is_let_go) {
         return true;
     }
@@ -260,7 +278,7 @@ static bool has_room(const struct fgv_worker *worker)
  * might begin first. */
 static bool enter_lane(struct fgv_worker *worker, const struct fgv_stream *stream)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     if (!parts->has_entered && parts->nr_in_flight <= 1 && fgv_lane_is_free(parts->lane, parts->stream)) {
         parts->has_entered = fgv_lane_enter(worker, parts->lane, stream, parts->stream) == CUDA_SUCCESS;
         if (!parts->has_entered) {
@@ -273,7 +291,7 @@ static bool enter_lane(struct fgv_worker *worker, const struct fgv_stream *strea
 /* Where the next part goes. */
 static struct fgv_stream *next_stream(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     const bool is_lanes_turn = parts->lane && !parts->was_in_lane && !parts->is_let_go;
     return is_lanes_turn && enter_lane(worker, stream) ? &parts->lane->stream : stream;
 }
@@ -302,21 +320,22 @@ static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return worker->parts.variant->mode == FGV_SLICING_PERSISTENT ? submit_persistent(worker, service, stream, launch)
-                                                                 : submit_box(worker, service, stream, launch);
+    return worker->slicing->parts.variant->mode == FGV_SLICING_PERSISTENT
+               ? submit_persistent(worker, service, stream, launch)
+               : submit_box(worker, service, stream, launch);
 }
 
 /* As of the last look at the device: a worker that did not run for a second knows nothing of it. */
 bool fgv_parts_are_held_up(const struct fgv_worker *worker)
 {
-    return worker->nr_unfinished > worker->parts.nr_in_flight &&
-           worker->polled_ns > worker->last_finish_ns + FGV_LET_GO_NS;
+    return worker->track->nr_unfinished > worker->slicing->parts.nr_in_flight &&
+           worker->track->polled_ns > worker->track->last_finish_ns + FGV_LET_GO_NS;
 }
 
 /* What comes behind the launch in its stream comes behind what is in the lane, too. */
 static CUresult end(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     if (parts->has_entered && stream && stream->context->fault == CUDA_SUCCESS) {
         CUresult joined = fgv_lane_join(worker, parts->lane, stream);
         result = result == CUDA_SUCCESS ? joined : result;
@@ -329,7 +348,7 @@ static CUresult end(struct fgv_worker *worker, struct fgv_stream *stream, CUresu
 enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
                                       const struct fgv_request *request, CUresult *result)
 {
-    struct fgv_parts *parts = &worker->parts;
+    struct fgv_parts *parts = &worker->slicing->parts;
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
     struct fgv_launch launch;
@@ -352,7 +371,7 @@ enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fg
 
 bool fgv_parts_can_stop(const struct fgv_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->slicing->parts;
     return parts->variant && parts->variant->mode == FGV_SLICING_PERSISTENT && parts->nr_in_flight != 0;
 }
 
@@ -361,21 +380,37 @@ void fgv_parts_stop(struct fgv_worker *worker)
     if (!fgv_parts_can_stop(worker)) {
         return;
     }
-    fgv_context_make_current(worker, worker->parts.variant->context);
+    fgv_context_make_current(worker, worker->slicing->parts.variant->context);
     CUstream stream = side_stream(worker);
-    worker->parts.told_ns = fgv_clock_ns();
-    if (worker->parts.stopped_ns == 0) {
-        worker->parts.stopped_ns = worker->parts.told_ns;
+    worker->slicing->parts.told_ns = fgv_clock_ns();
+    if (worker->slicing->parts.stopped_ns == 0) {
+        worker->slicing->parts.stopped_ns = worker->slicing->parts.told_ns;
     }
     if (stream) {
-        worker->driver.cuStreamWriteValue64_v2(stream, worker->parts.variant->state + sizeof(uint64_t), 0,
+        worker->driver.cuStreamWriteValue64_v2(stream, worker->slicing->parts.variant->state + sizeof(uint64_t), 0,
                                                CU_STREAM_WRITE_VALUE_DEFAULT);
     }
 }
 
+bool fgv_parts_is_one(const struct fgv_worker *worker)
+{
+    return worker->slicing->parts.variant != NULL;
+}
+
+uint64_t fgv_parts_stop_once(struct fgv_worker *worker)
+{
+    if (!fgv_parts_can_stop(worker)) {
+        return 0;
+    }
+    if (worker->slicing->parts.stopped_ns == 0) {
+        fgv_parts_stop(worker);
+    }
+    return worker->slicing->parts.stopped_ns;
+}
+
 void fgv_parts_poll(struct fgv_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->slicing->parts;
     if (!fgv_parts_can_stop(worker) || fgv_grant_has(&worker->grantee)) {
         return;
     }
@@ -386,7 +421,7 @@ void fgv_parts_poll(struct fgv_worker *worker)
 
 bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request)
 {
-    const struct fgv_parts *parts = &worker->parts;
+    const struct fgv_parts *parts = &worker->slicing->parts;
     const struct fgv_request_cuStreamQuery *fixed = request->fixed;
     return (parts->variant || parts->is_awaited) && request->header->call == FGV_CALL_cuStreamQuery &&
            fixed->hStream == parts->stream && parts->context == request->header->context;

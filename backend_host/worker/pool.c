@@ -16,8 +16,16 @@
 
 #include <stdlib.h>
 
+#include "account.h"
+#include "calls.h"
+#include "graph.h"
 #include "graph_memory.h"
-#include "worker.h"
+#include "memory.h"
+#include "ranges.h"
+#include "service.h"
+#include "state.h"
+#include "stream.h"
+#include "track.h"
 
 #define FGV_MAX_POOLS       32u                  /* each may hold one step unseen */
 #define FGV_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */
@@ -53,24 +61,24 @@ static bool charge(struct fgv_worker *worker, struct fgv_memory_pool *pool)
 
 static void free_pool(struct fgv_worker *worker, struct fgv_memory_pool *pool)
 {
-    struct fgv_memory_pool **link = &worker->pools.first;
+    struct fgv_memory_pool **link = &worker->calls->pools.first;
     while (*link != pool) {
         link = &(*link)->next;
     }
     *link = pool->next;
-    worker->pools.nr--;
+    worker->calls->pools.nr--;
     fgv_quota_give(&worker->grantee, pool->charged_bytes);
     free(pool);
 }
 
 static struct fgv_memory_pool *new_pool(struct fgv_worker *worker, CUmemoryPool native)
 {
-    struct fgv_memory_pool *pool = worker->pools.nr < FGV_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
+    struct fgv_memory_pool *pool = worker->calls->pools.nr < FGV_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
     if (pool) {
         pool->native = native;
-        pool->next = worker->pools.first;
-        worker->pools.first = pool;
-        worker->pools.nr++;
+        pool->next = worker->calls->pools.first;
+        worker->calls->pools.first = pool;
+        worker->calls->pools.nr++;
     }
     return pool;
 }
@@ -88,7 +96,7 @@ void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uin
 
 void fgv_pools_trim(struct fgv_worker *worker)
 {
-    for (struct fgv_memory_pool *pool = worker->pools.first; pool; pool = pool->next) {
+    for (struct fgv_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
         if (!pool->is_destroyed && worker->driver.cuMemPoolTrimTo) {
             worker->driver.cuMemPoolTrimTo(pool->native, 0);
             charge(worker, pool);
@@ -98,10 +106,10 @@ void fgv_pools_trim(struct fgv_worker *worker)
 
 void fgv_pools_drop(struct fgv_worker *worker)
 {
-    while (worker->pools.first) {
-        free_pool(worker, worker->pools.first);
+    while (worker->calls->pools.first) {
+        free_pool(worker, worker->calls->pools.first);
     }
-    worker->pools.by_default = NULL;
+    worker->calls->pools.by_default = NULL;
 }
 
 /* 0: the device's own. */
@@ -114,7 +122,7 @@ static CUresult find_pool(struct fgv_worker *worker, uint64_t number, struct fgv
         *pool = found;
         return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    if (!worker->pools.by_default) {
+    if (!worker->calls->pools.by_default) {
         if (!worker->driver.cuDeviceGetDefaultMemPool) {
             return CUDA_ERROR_NOT_SUPPORTED;
         }
@@ -122,9 +130,9 @@ static CUresult find_pool(struct fgv_worker *worker, uint64_t number, struct fgv
         if (result != CUDA_SUCCESS) {
             return result;
         }
-        worker->pools.by_default = new_pool(worker, native);
+        worker->calls->pools.by_default = new_pool(worker, native);
     }
-    *pool = worker->pools.by_default;
+    *pool = worker->calls->pools.by_default;
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -169,7 +177,7 @@ static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool
     if (!driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!fgv_ranges_make_room(&worker->allocated, FGV_MAX_DEVICE_RANGES)) {
+    if (!fgv_ranges_make_room(&worker->calls->allocated, FGV_MAX_DEVICE_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!take_ahead(worker, pool, bytes)) {
@@ -188,7 +196,7 @@ static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool
     }
     if (result == CUDA_SUCCESS) {
         fgv_ranges_insert(
-            &worker->allocated,
+            &worker->calls->allocated,
             (struct fgv_range){.address = made, .bytes = bytes, .context = worker->current, .pool = pool});
         *address = made;
     }
@@ -259,7 +267,7 @@ CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_re
     const struct fgv_request_cuMemFreeAsync *fixed = request->fixed;
     (void)reply;
     struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
-    struct fgv_range *range = fgv_ranges_find(&worker->allocated, fixed->address);
+    struct fgv_range *range = fgv_ranges_find(&worker->calls->allocated, fixed->address);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
@@ -296,7 +304,7 @@ CUresult fgv_serve_cuMemPoolCreate(struct fgv_worker *worker, const struct fgv_r
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (worker->pools.nr >= FGV_MAX_POOLS) {
+    if (worker->calls->pools.nr >= FGV_MAX_POOLS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = worker->driver.cuMemPoolCreate(&native, &properties);
@@ -334,7 +342,7 @@ CUresult fgv_serve_cuMemPoolDestroy(struct fgv_worker *worker, const struct fgv_
 /* Whether a synchronisation would return at once. */
 static bool is_idle(const struct fgv_worker *worker)
 {
-    if (worker->nr_captures != 0 || worker->hosts.nr != 0) {
+    if (worker->nr_captures != 0 || worker->track->holds.nr != 0) {
         return false;
     }
     for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {

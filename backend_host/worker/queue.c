@@ -9,7 +9,16 @@
  * Wrong when: kernels of one program differ by orders of magnitude. Their mean lags behind, and a slice overruns by
  * what was queued.
  */
-#include "worker.h"
+#include "queue.h"
+
+#include "bell.h"
+#include "due.h"
+#include "gate.h"
+#include "grant.h"
+#include "layout.h"
+#include "state.h"
+#include "track.h"
+#include "turn.h"
 
 #define FGV_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
@@ -25,13 +34,13 @@
 
 bool fgv_queue_has_room(const struct fgv_worker *worker)
 {
-    return fgv_sync_nr_open(worker) < FGV_MAX_UNFINISHED;
+    return fgv_track_nr_open(worker) < FGV_MAX_UNFINISHED;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
 static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
 {
-    uint64_t nr = worker->due.mean_ns == 0 ? least : time_ns / worker->due.mean_ns;
+    uint64_t nr = worker->track->due.mean_ns == 0 ? least : time_ns / worker->track->due.mean_ns;
     return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
 }
 
@@ -47,18 +56,19 @@ static uint32_t bounded_interval(uint64_t interval)
 uint32_t fgv_queue_most(struct fgv_worker *worker, uint64_t left_ns)
 {
     const uint64_t beyond_ns =
-        worker->grantee.control->is_preemptive || worker->due.mean_ns == 0 ? 0 : worker->due.mean_ns - 1;
-    worker->mark_interval = bounded_interval(worker->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->due.mean_ns);
+        worker->grantee.control->is_preemptive || worker->track->due.mean_ns == 0 ? 0 : worker->track->due.mean_ns - 1;
+    fgv_track_mark_every(
+        worker, bounded_interval(worker->track->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->track->due.mean_ns));
     return fitting(worker, left_ns + beyond_ns, 1);
 }
 
 /* Others use the device too, if not now. */
 static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (now_ns - worker->shared_ns >= FGV_SHARED_NS) {
-        worker->shared_ns = 0;
+    if (now_ns - worker->turn->shared_ns >= FGV_SHARED_NS) {
+        worker->turn->shared_ns = 0;
     }
-    return worker->shared_ns != 0;
+    return worker->turn->shared_ns != 0;
 }
 
 /* Where others may be back at any moment it is no more than they would have to wait for anyway, and where they wait for
@@ -69,11 +79,11 @@ uint32_t fgv_queue_most_unwaited(struct fgv_worker *worker)
     const struct fgv_control *control = worker->grantee.control;
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
     uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGV_SHARED_PART;
-    uint32_t nr = worker->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
+    uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
                       ? fitting(worker, shared_ns, FGV_MIN_QUEUED)
                       : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
-    worker->mark_interval = bounded_interval(nr / FGV_MARKS_IN_QUEUE);
-    if (worker->nr_unfinished >= nr && fgv_clock_ns() - worker->last_finish_ns > FGV_STALLED_NS) {
+    fgv_track_mark_every(worker, bounded_interval(nr / FGV_MARKS_IN_QUEUE));
+    if (worker->track->nr_unfinished >= nr && fgv_clock_ns() - worker->track->last_finish_ns > FGV_STALLED_NS) {
         return FGV_MAX_UNFINISHED;
     }
     return nr;
@@ -85,9 +95,12 @@ uint32_t fgv_queue_most_unwaited(struct fgv_worker *worker)
 static uint64_t most_in_stream(const struct fgv_worker *worker)
 {
     uint64_t due_ns = fgv_due_mark_ns(worker);
-    uint64_t overdue_ns = due_ns != 0 && worker->polled_ns > due_ns ? worker->polled_ns - due_ns : 0;
-    uint64_t running_ns = worker->polled_ns > worker->last_finish_ns ? worker->polled_ns - worker->last_finish_ns : 0;
-    uint64_t nr = worker->due.mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN : FGV_ALONE_NS / (worker->due.mean_ns + overdue_ns);
+    uint64_t overdue_ns = due_ns != 0 && worker->track->polled_ns > due_ns ? worker->track->polled_ns - due_ns : 0;
+    uint64_t running_ns = worker->track->polled_ns > worker->track->last_finish_ns
+                              ? worker->track->polled_ns - worker->track->last_finish_ns
+                              : 0;
+    uint64_t nr = worker->track->due.mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN
+                                                  : FGV_ALONE_NS / (worker->track->due.mean_ns + overdue_ns);
     uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
     uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
     return nr < least ? least : nr;
@@ -95,8 +108,8 @@ static uint64_t most_in_stream(const struct fgv_worker *worker)
 
 bool fgv_queue_is_deep(const struct fgv_worker *worker)
 {
-    return worker->nr_unfinished >= FGV_MIN_QUEUED && !fgv_grant_others_wait(&worker->grantee) &&
-           worker->nr_unfinished >= most_in_stream(worker);
+    return worker->track->nr_unfinished >= FGV_MIN_QUEUED && !fgv_grant_others_wait(&worker->grantee) &&
+           worker->track->nr_unfinished >= most_in_stream(worker);
 }
 
 bool fgv_queue_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
@@ -104,6 +117,6 @@ bool fgv_queue_fits_stream(struct fgv_worker *worker, const struct fgv_stream *s
     if (!stream || fgv_nr_in_stream(stream) < most_in_stream(worker)) {
         return true;
     }
-    worker->mark_interval = 1;
+    fgv_track_mark_every(worker, 1);
     return false;
 }

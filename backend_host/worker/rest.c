@@ -3,10 +3,24 @@
  * the ring, and, while its vGPU waits for the GPU, on that bell as well.
  */
 #define _GNU_SOURCE
+#include "rest.h"
+
 #include <sched.h>
 #include <unistd.h>
 
-#include "worker.h"
+#include "bell.h"
+#include "due.h"
+#include "grant.h"
+#include "ivshmem/habit.h"
+#include "ivshmem/region.h"
+#include "ivshmem/ring.h"
+#include "layout.h"
+#include "loop.h"
+#include "slicing.h"
+#include "state.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
 
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
  * hundred, while the driver is left alone for most of the time. */
@@ -40,23 +54,23 @@
 
 void fgv_rest_init(struct fgv_worker *worker)
 {
-    worker->spin_ns = SPIN_NS;
+    worker->loop->spin_ns = SPIN_NS;
     const bool is_crowded = sysconf(_SC_NPROCESSORS_ONLN) <= CROWDED_CPUS;
-    worker->yield_after_ns = is_crowded ? YIELD_CROWDED_NS : YIELD_AFTER_NS;
-    worker->watch_most_ns = is_crowded ? WATCH_MOST_CROWDED_NS : WATCH_MOST_NS;
+    worker->loop->yield_after_ns = is_crowded ? YIELD_CROWDED_NS : YIELD_AFTER_NS;
+    worker->loop->watch_most_ns = is_crowded ? WATCH_MOST_CROWDED_NS : WATCH_MOST_NS;
 }
 
 static uint64_t watch_ns(const struct fgv_worker *worker)
 {
     const uint64_t late_ns =
-        fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->due.error, 0);
-    return late_ns < worker->watch_most_ns ? late_ns : worker->watch_most_ns;
+        fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->track->due.error, 0);
+    return late_ns < worker->loop->watch_most_ns ? late_ns : worker->loop->watch_most_ns;
 }
 
 static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t now_ns)
 {
     const uint64_t margin_ns = watch_ns(worker);
-    if (fgv_parts_can_stop(worker) && now_ns < worker->parts.stopped_ns + worker->watch_most_ns) {
+    if (fgv_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + worker->loop->watch_most_ns) {
         return true;
     }
     return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
@@ -64,10 +78,10 @@ static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t no
 
 uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (worker->quiet_since_ns == 0 || is_due(worker, fgv_due_mark_ns(worker), now_ns)) {
+    if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgv_due_mark_ns(worker), now_ns)) {
         return 0;
     }
-    return now_ns + (now_ns - worker->quiet_since_ns) / POLL_PART;
+    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_PART;
 }
 
 static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
@@ -79,7 +93,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_ns)
 {
     const uint64_t way_ns = fgv_turn_way_ns(worker);
-    const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->oversleep, OVERSLEEP_NS);
+    const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS);
     if (way_ns <= now_ns) {
         return UINT64_MAX;
     }
@@ -131,8 +145,8 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (!is_kicked(worker, poll_ns, is_held_up)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->nr_unfinished != 0 || worker->beside.nr != 0 || worker->hosts.nr != 0 || worker->first_waiter ||
-        is_held_up || worker->is_gated) {
+    if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
+        worker->loop->first_waiter || is_held_up || worker->turn->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;
@@ -154,18 +168,19 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
     const bool is_parked =
         !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
-    if (is_parked && !fgv_consumer_park_prepare(&worker->consumer)) {
+    if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
         return;
     }
     if (worker->grantee.is_waiting || !is_parked) {
-        worker->consumer.nr_parks++;
-        void *kick = is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->consumer.control->parked : NULL;
+        worker->loop->consumer.nr_parks++;
+        void *kick =
+            is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->loop->consumer.control->parked : NULL;
         fgv_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
-        fgv_consumer_park_cancel(&worker->consumer);
+        fgv_consumer_park_cancel(&worker->loop->consumer);
     } else {
-        fgv_consumer_park_sleep(&worker->consumer, timeout_ns);
+        fgv_consumer_park_sleep(&worker->loop->consumer, timeout_ns);
     }
-    atomic_store_explicit(&worker->slot->nr_parks, worker->consumer.nr_parks, memory_order_relaxed);
+    atomic_store_explicit(&worker->slot->nr_parks, worker->loop->consumer.nr_parks, memory_order_relaxed);
 }
 
 /* A moment of spinning. At first without the kernel's help; then whoever is ready to run on this core, the device
@@ -173,54 +188,55 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
  * and all that goes with it. */
 static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns, bool has_more_to_watch)
 {
-    if (quiet_ns >= worker->yield_after_ns) {
+    if (quiet_ns >= worker->loop->yield_after_ns) {
         sched_yield();
         return;
     }
     uint32_t nr_looks = has_more_to_watch ? 1 : RING_LOOKS;
     do {
         __builtin_ia32_pause();
-    } while (--nr_looks != 0 && !fgv_consumer_has(&worker->consumer));
+    } while (--nr_looks != 0 && !fgv_consumer_has(&worker->loop->consumer));
 }
 
 /* The GPU is about to be handed over to our vGPU, which waits for it. */
 static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint32_t bell = fgv_grant_bell(&worker->grantee);
-    if (bell != worker->bell_seen) {
-        worker->bell_seen = bell;
-        worker->alerted_ns = now_ns;
+    if (bell != worker->loop->bell_seen) {
+        worker->loop->bell_seen = bell;
+        worker->loop->alerted_ns = now_ns;
     }
-    return worker->grantee.is_waiting && now_ns - worker->alerted_ns < ALERT_NS;
+    return worker->grantee.is_waiting && now_ns - worker->loop->alerted_ns < ALERT_NS;
 }
 
 /* One round without news: spin, or sleep. */
 void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
 {
-    if (worker->quiet_since_ns == 0) {
-        worker->quiet_since_ns = now_ns;
+    if (worker->loop->quiet_since_ns == 0) {
+        worker->loop->quiet_since_ns = now_ns;
     }
-    uint64_t quiet_ns = now_ns - worker->quiet_since_ns;
+    uint64_t quiet_ns = now_ns - worker->loop->quiet_since_ns;
     if (is_alerted(worker, now_ns)) {
         pass_time(worker, quiet_ns, true);
         return;
     }
-    bool is_busy =
-        !fgv_turn_is_off(worker) && (worker->nr_unfinished != 0 || worker->beside.nr != 0 || worker->first_waiter);
+    bool is_busy = !fgv_turn_is_off(worker) &&
+                   (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->loop->first_waiter);
     if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
         fgv_sync_mark_all(worker);
     }
-    uint64_t spin_ns = is_busy && worker->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->spin_ns;
+    uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
     uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
     if (timeout_ns == 0) {
-        pass_time(worker, quiet_ns, is_busy || is_held_up || worker->hosts.nr != 0 || worker->grantee.is_waiting);
+        pass_time(worker, quiet_ns,
+                  is_busy || is_held_up || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
         return;
     }
     uint64_t begun_ns = fgv_clock_ns();
     park(worker, timeout_ns, is_held_up);
     uint64_t slept_ns = fgv_clock_ns() - begun_ns;
     if (slept_ns > timeout_ns) {
-        fgv_habit_note(&worker->oversleep, slept_ns - timeout_ns);
+        fgv_habit_note(&worker->loop->oversleep, slept_ns - timeout_ns);
     }
 }
 
@@ -228,14 +244,14 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
  * and a guest that fills chunks need not pay for waking us with each; after a longer one, it is given up sooner. */
 void fgv_rest_end(struct fgv_worker *worker)
 {
-    if (worker->quiet_since_ns == 0) {
+    if (worker->loop->quiet_since_ns == 0) {
         return;
     }
-    uint64_t gap_ns = fgv_clock_ns() - worker->quiet_since_ns;
-    uint64_t wanted_ns = gap_ns < SPIN_MAX_NS / 2 ? gap_ns * 2 : worker->spin_ns / 2;
-    if (gap_ns >= SPIN_MAX_NS / 2 || wanted_ns > worker->spin_ns) {
-        worker->spin_ns = bounded(wanted_ns, SPIN_MIN_NS, SPIN_MAX_NS);
+    uint64_t gap_ns = fgv_clock_ns() - worker->loop->quiet_since_ns;
+    uint64_t wanted_ns = gap_ns < SPIN_MAX_NS / 2 ? gap_ns * 2 : worker->loop->spin_ns / 2;
+    if (gap_ns >= SPIN_MAX_NS / 2 || wanted_ns > worker->loop->spin_ns) {
+        worker->loop->spin_ns = bounded(wanted_ns, SPIN_MIN_NS, SPIN_MAX_NS);
     }
-    worker->quiet_since_ns = 0;
-    worker->next_poll_ns = 0;
+    worker->loop->quiet_since_ns = 0;
+    worker->loop->next_poll_ns = 0;
 }

@@ -9,9 +9,35 @@
  * A malformed request is answered with an error and counted. Nothing is logged for one: a hostile guest could fill a
  * disk.
  */
+#include "serve.h"
+
 #include <string.h>
 
-#include "worker.h"
+#include "arena.h"
+#include "beside.h"
+#include "copy.h"
+#include "count.h"
+#include "current.h"
+#include "gate.h"
+#include "grant.h"
+#include "hold.h"
+#include "host_function.h"
+#include "ivshmem/response.h"
+#include "ivshmem/ring.h"
+#include "latency.h"
+#include "layout.h"
+#include "loop.h"
+#include "printing.h"
+#include "queue.h"
+#include "service.h"
+#include "slicing.h"
+#include "state.h"
+#include "sticky.h"
+#include "stream.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
+#include "waiters.h"
 
 #define FGV_REPLY_MAX_BYTES FGV_RESPONSE_PAYLOAD_BYTES
 
@@ -126,7 +152,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         fgv_sync_before_destroy(worker, request);
     }
     if (stream) {
-        fgv_host_before(worker, service, stream);
+        fgv_hold_before(worker, service, stream);
     }
     if (stream && service->cost != FGV_COST_NONE) {
         fgv_gate_submit(worker, stream);
@@ -136,14 +162,14 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         fgv_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
-    if (worker->latency.measuring) {
+    if (worker->track->latency.measuring) {
         fgv_latency_submitted(worker, result);
     }
     if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgv_stream_is_captured(worker, stream))) {
         if (service->cost != FGV_COST_NONE) {
             fgv_sync_submitted(worker, stream);
         } else {
-            fgv_host_after(worker, service, request, stream);
+            fgv_hold_after(worker, service, request, stream);
             fgv_stream_touch(worker, stream);
             fgv_gate_close(worker, stream, request);
         }
@@ -153,7 +179,7 @@ void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service,
         fgv_copy_settle(worker, request, stream, result);
     }
     if (service->waits != FGV_WAITS_NONE && fgv_may_print()) {
-        fgv_output_check(worker); /* before the answer: who waited finds what kernels printed */
+        fgv_printing_check(worker); /* before the answer: who waited finds what kernels printed */
     }
     fgv_answer(worker, service, response, result, reply);
 }
@@ -246,7 +272,7 @@ static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parse
         return false;
     }
     const bool is_copy = fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES;
-    if (worker->beside.nr != 0 && !worker->grantee.is_user &&
+    if (worker->track->nr_beside != 0 && !worker->grantee.is_user &&
         (is_copy ? fgv_beside_is_full(worker) : fgv_beside_is_before(stream_of(worker, parsed)))) {
         fgv_grant_wait_cancel(&worker->grantee); /* a turn would be of no use yet */
         return false;
@@ -263,12 +289,12 @@ static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parse
 static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
 {
     const struct fgv_service *service = parsed->service;
-    if (service->number == FGV_CALL_cuLaunchKernel && worker->parts.variant) {
+    if (service->number == FGV_CALL_cuLaunchKernel && worker->slicing->parts.variant) {
         return serve_parts(worker, parsed, response);
     }
     const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
     if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
-        worker->is_gated = true;
+        fgv_turn_set_gated(worker, true);
         return false;
     }
     enum fgv_submission kind = FGV_SUBMIT_WORK;
@@ -276,7 +302,7 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         return false;
     }
     if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
-        worker->is_gated = true;
+        fgv_turn_set_gated(worker, true);
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {
@@ -304,21 +330,16 @@ static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t
         return true;
     }
     if (service->waits == FGV_WAITS_NONE || !fgv_waiters_add(worker, service, &parsed->request, response)) {
-        worker->beside.kind = kind;
+        fgv_track_submits(worker, kind);
         fgv_serve_now(worker, service, &parsed->request, response);
-        worker->beside.kind = FGV_SUBMIT_WORK;
+        fgv_track_submits(worker, FGV_SUBMIT_WORK);
     }
     return true;
 }
 
-static bool has_backlog(const struct fgv_worker *worker)
-{
-    return worker->backlog.head != worker->backlog.tail;
-}
-
 static bool put_off(struct fgv_worker *worker, const struct fgv_parsed *parsed, uint16_t response)
 {
-    struct fgv_backlog *backlog = &worker->backlog;
+    struct fgv_backlog *backlog = &worker->loop->backlog;
     uint32_t head_bytes = (uint32_t)sizeof(parsed->header) + parsed->service->request_bytes;
     struct fgv_backlog_entry entry = {.payload_bytes = head_bytes + parsed->request.payload_bytes,
                                       .response = response};
@@ -337,6 +358,7 @@ static bool put_off(struct fgv_worker *worker, const struct fgv_parsed *parsed, 
     memcpy(to + sizeof(entry) + sizeof(parsed->header), parsed->fixed, parsed->service->request_bytes);
     memcpy(to + sizeof(entry) + head_bytes, parsed->request.payload, parsed->request.payload_bytes);
     backlog->tail += entry.entry_bytes;
+    fgv_turn_set_backlog(worker, true);
     return true;
 }
 
@@ -352,7 +374,7 @@ enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_con
         fgv_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
         return FGV_SERVED;
     }
-    if (!has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
+    if (!fgv_loop_has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
         if (serve(worker, &parsed, record->response)) {
             return FGV_SERVED;
         }
@@ -362,11 +384,11 @@ enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_con
 
 bool fgv_serve_backlog(struct fgv_worker *worker)
 {
-    struct fgv_backlog *backlog = &worker->backlog;
+    struct fgv_backlog *backlog = &worker->loop->backlog;
     bool is_progress = false;
-    const uint64_t seq = worker->seq;
-    worker->is_gated = false;
-    while (has_backlog(worker)) {
+    const uint64_t seq = worker->track->seq;
+    fgv_turn_set_gated(worker, false);
+    while (fgv_loop_has_backlog(worker)) {
         struct fgv_backlog_entry entry;
         struct fgv_parsed parsed;
         const uint8_t *from = backlog->bytes + backlog->head;
@@ -379,9 +401,10 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
         is_progress = true;
         backlog->head += entry.entry_bytes;
     }
-    if (!has_backlog(worker)) {
+    if (!fgv_loop_has_backlog(worker)) {
         backlog->head = 0;
         backlog->tail = 0;
+        fgv_turn_set_backlog(worker, false);
     }
-    return is_progress || worker->seq != seq; /* parts of a launch are progress, too */
+    return is_progress || worker->track->seq != seq; /* parts of a launch are progress, too */
 }

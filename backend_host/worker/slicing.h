@@ -9,7 +9,8 @@
 #define BACKEND_HOST_SLICING_H
 
 #include "cuda_api/driver.h"
-#include "serve.h"
+#include "handles.h"
+#include "service.h"
 #include "whole.h"
 
 struct fgv_context;
@@ -102,9 +103,18 @@ struct fgv_parts {
     uint64_t done_ns; /* when a part was last seen to end */
 };
 
+/* The data of this floor. */
+struct fgv_slicing {
+    struct fgv_slicing_settings settings;
+    struct fgv_variant_maker maker;
+    struct fgv_parts parts;
+};
+
 /* variant.c */
 void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
-void fgv_image_forget(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner);
+/* Of a module or a library, and of a kernel or function. */
+void fgv_image_release(struct fgv_worker *worker, const struct fgv_handle *handle);
+void fgv_kernel_release(struct fgv_worker *worker, const struct fgv_handle *handle);
 /* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
  * nothing may be on the device. */
 struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why);
@@ -145,6 +155,9 @@ bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request
 bool fgv_parts_can_stop(const struct fgv_worker *worker);
 /* Tells it to stop, if there is one. */
 void fgv_parts_stop(struct fgv_worker *worker);
+/* As struct fgv_turn_above has them. */
+bool fgv_parts_is_one(const struct fgv_worker *worker);
+uint64_t fgv_parts_stop_once(struct fgv_worker *worker);
 /* Tells a persistent kernel to stop when the turn is over. */
 void fgv_parts_poll(struct fgv_worker *worker);
 

@@ -13,62 +13,35 @@
  * Wrong when: a guest records marks faster than the device finishes them on thousands of streams; each look at all busy
  * streams then costs.
  */
+#include "sync.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker.h"
-
-void fgv_stream_init(struct fgv_stream *stream, struct fgv_context *context, CUstream native)
-{
-    *stream = (struct fgv_stream){.native = native, .context = context, .next = context->streams};
-    context->streams = stream;
-}
-
-struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native)
-{
-    struct fgv_stream *stream = malloc(sizeof(*stream));
-    if (stream) {
-        fgv_stream_init(stream, context, native);
-    }
-    return stream;
-}
-
-void fgv_stream_remove(struct fgv_stream *stream)
-{
-    struct fgv_stream **link = &stream->context->streams;
-    while (*link != stream) {
-        link = &(*link)->next;
-    }
-    *link = stream->next;
-}
-
-void fgv_stream_free_if_unused(struct fgv_stream *stream)
-{
-    if (stream->is_gone && !stream->is_busy && stream->nr_waiters == 0) {
-        fgv_stream_remove(stream);
-        free(stream);
-    }
-}
+#include "arena.h"
+#include "bell.h"
+#include "count.h"
+#include "current.h"
+#include "due.h"
+#include "gate.h"
+#include "handles.h"
+#include "hold.h"
+#include "latency.h"
+#include "layout.h"
+#include "printing.h"
+#include "service.h"
+#include "state.h"
+#include "sticky.h"
+#include "stream.h"
+#include "track.h"
 
 static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
 {
     if (!stream->is_busy) {
         stream->is_busy = true;
-        stream->next_busy = worker->busy;
-        worker->busy = stream;
+        stream->next_busy = worker->track->busy;
+        worker->track->busy = stream;
     }
-}
-
-/* The driver's status of a capture: true also when asking is an error, as for the legacy stream beside a capturing one.
- */
-bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (worker->nr_captures == 0 || !worker->driver.cuStreamIsCapturing) {
-        return false;
-    }
-    CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
-    return status != CU_STREAM_CAPTURE_STATUS_NONE || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 static struct fgv_mark *take_mark(struct fgv_worker *worker, struct fgv_context *context)
@@ -99,10 +72,16 @@ static void complete_due(struct fgv_worker *worker, struct fgv_stream *stream, u
     }
 }
 
+/* What submissions count among: those that are in no turn, are held, or that the device may be working on. */
+static uint32_t *count_of(struct fgv_track *track, uint64_t held_by, bool is_beside)
+{
+    return is_beside ? &track->nr_beside : held_by != 0 ? &track->nr_held : &track->nr_unfinished;
+}
+
 static void forget_unmarked(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    *fgv_sync_count(worker, stream->held_by, stream->is_beside) -= stream->nr_unmarked;
-    worker->beside.nr_copies -= stream->is_beside ? 0 : stream->nr_unmarked_copies;
+    *count_of(worker->track, stream->held_by, stream->is_beside) -= stream->nr_unmarked;
+    worker->track->nr_copies -= stream->is_beside ? 0 : stream->nr_unmarked_copies;
     stream->nr_unmarked = stream->nr_unmarked_copies = 0;
 }
 
@@ -113,7 +92,7 @@ static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!is_being_captured) {
         /* Not waited for behind a host function: this thread may be needed for its end. */
-        result = fgv_host_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
+        result = fgv_hold_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
                                           : worker->driver.cuStreamSynchronize(stream->native);
     }
     if (fgv_is_sticky(result)) { /* why there was no event */
@@ -151,7 +130,7 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
         return false;
     }
     mark->next = NULL;
-    mark->seq = worker->seq;
+    mark->seq = worker->track->seq;
     mark->held_by = stream->held_by;
     mark->nr_submissions = stream->nr_unmarked;
     mark->nr_copies = stream->nr_unmarked_copies;
@@ -163,8 +142,8 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
         stream->first_mark = mark;
     }
     stream->last_mark = mark;
-    worker->nr_marks++;
-    stream->marked_seq = worker->seq;
+    worker->track->nr_marks++;
+    stream->marked_seq = worker->track->seq;
     stream->nr_unmarked = stream->nr_unmarked_copies = 0;
     set_busy(worker, stream);
     return true;
@@ -187,30 +166,31 @@ bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream)
 
 void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream)
 {
-    stream->last_seq = ++worker->seq;
+    stream->last_seq = ++worker->track->seq;
 }
 
 void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
 {
+    struct fgv_track *track = worker->track;
     if (stream->context->fault != CUDA_SUCCESS) {
         return; /* nothing of it will be heard of */
     }
-    stream->last_seq = ++worker->seq;
+    stream->last_seq = ++worker->track->seq;
     stream->nr_unmarked++;
-    const bool was_idle = worker->nr_unfinished == 0 || worker->busy_since_ns == 0;
-    (*fgv_sync_count(worker, stream->held_by, stream->is_beside))++;
-    if (worker->beside.kind != FGV_SUBMIT_WORK) {
+    const bool was_empty = track->nr_unfinished == 0;
+    (*count_of(track, stream->held_by, stream->is_beside))++;
+    if (track->kind != FGV_SUBMIT_WORK) {
         stream->nr_unmarked_copies++;
-        worker->beside.nr_copies += !stream->is_beside;
-        fgv_beside_submitted(worker);
+        track->nr_copies += !stream->is_beside;
+        track->listener->copied(worker);
     }
-    fgv_count(&worker->slot->nr_copies_beside, worker->beside.kind == FGV_SUBMIT_BESIDE);
-    worker->beside.is_last_copy = worker->beside.kind != FGV_SUBMIT_WORK;
+    fgv_count(&worker->slot->nr_copies_beside, track->kind == FGV_SUBMIT_BESIDE);
+    track->is_last_copy = track->kind != FGV_SUBMIT_WORK;
     set_busy(worker, stream);
-    if (stream->held_by == 0 && !stream->is_beside && was_idle && fgv_nr_running(worker) != 0) {
-        fgv_turn_started(worker);
+    if (stream->held_by == 0 && !stream->is_beside && fgv_nr_running(worker) != 0) {
+        track->listener->started(worker, was_empty, track->begun_ns);
     }
-    if (stream->nr_unmarked >= worker->mark_interval || worker->nr_captures != 0) {
+    if (stream->nr_unmarked >= worker->track->mark_interval || worker->nr_captures != 0) {
         fgv_stream_mark(worker, stream);
     }
 }
@@ -236,7 +216,7 @@ bool fgv_sync_chunk(struct fgv_worker *worker, struct fgv_stream *stream, uint32
 
 void fgv_sync_mark_all(struct fgv_worker *worker)
 {
-    for (struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
+    for (struct fgv_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
         if (stream->nr_unmarked != 0) {
             fgv_stream_mark(worker, stream);
         }
@@ -251,10 +231,10 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
         stream->last_mark = NULL;
     }
     stream->done_seq = mark->seq;
-    *fgv_sync_count(worker, mark->held_by, mark->is_beside) -= mark->nr_submissions;
-    worker->beside.nr_copies -= mark->is_beside ? 0 : mark->nr_copies;
-    worker->nr_gates -= mark->is_gate;
-    worker->nr_marks--;
+    *count_of(worker->track, mark->held_by, mark->is_beside) -= mark->nr_submissions;
+    worker->track->nr_copies -= mark->is_beside ? 0 : mark->nr_copies;
+    worker->track->nr_gates -= mark->is_gate;
+    worker->track->nr_marks--;
     complete_due(worker, stream, mark->seq, result);
     mark->next = stream->context->free_marks;
     stream->context->free_marks = mark;
@@ -267,28 +247,8 @@ static void finish_stream(struct fgv_worker *worker, struct fgv_stream *stream, 
         pop_mark(worker, stream, result);
     }
     forget_unmarked(worker, stream);
-    stream->done_seq = worker->seq;
+    stream->done_seq = worker->track->seq;
     complete_due(worker, stream, UINT64_MAX, result);
-}
-
-bool fgv_is_sticky(CUresult result)
-{
-    switch (result) {
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_EXTERNAL_DEVICE:
-        return true;
-    default:
-        return false;
-    }
 }
 
 /* Who is told of a fault finds what kernels printed before it: the driver gives that out when it is asked to wait,
@@ -301,7 +261,7 @@ static void output_of_the_failed(struct fgv_worker *worker, struct fgv_context *
     if (before) {
         fgv_context_make_current(worker, before);
     }
-    fgv_output_check(worker);
+    fgv_printing_check(worker);
 }
 
 void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUresult result)
@@ -320,7 +280,7 @@ void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUre
     for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
         finish_stream(worker, stream, result);
     }
-    fgv_turn_finished(worker, 0, 0, fgv_clock_ns());
+    worker->track->listener->finished(worker, 0, fgv_clock_ns());
 }
 
 /* Looks at the first marks of one stream. */
@@ -341,18 +301,29 @@ static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
             worker->driver.cuEventSynchronize) {
             worker->driver.cuEventSynchronize(
                 stream->first_mark->event); /* done: makes the driver write out what kernels printed */
-            fgv_output_check(worker);
+            fgv_printing_check(worker);
         }
         pop_mark(worker, stream, CUDA_SUCCESS);
     }
     return is_progress;
 }
 
+static void note_end(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
+{
+    struct fgv_track *track = worker->track;
+    if (now_ns > track->last_finish_ns) {
+        fgv_due_note(worker, nr, nr_copies, now_ns);
+        track->last_finish_ns = now_ns;
+    }
+    track->listener->finished(worker, nr, now_ns);
+}
+
 bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
 {
-    const uint32_t before = worker->nr_unfinished, copies_before = worker->beside.nr_copies;
+    struct fgv_track *track = worker->track;
+    const uint32_t before = track->nr_unfinished, copies_before = track->nr_copies;
     bool is_progress = false;
-    struct fgv_stream **link = &worker->busy;
+    struct fgv_stream **link = &worker->track->busy;
     while (*link) {
         struct fgv_stream *stream = *link;
         is_progress |= poll_stream(worker, stream);
@@ -365,19 +336,31 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         fgv_stream_free_if_unused(stream);
     }
     if (is_progress) {
-        fgv_waiters_answer(worker); /* before the accounts: somebody is waiting */
+        track->listener->progressed(worker); /* before the accounts: somebody is waiting */
     }
-    if (before != worker->nr_unfinished) {
-        if (worker->busy_since_ns == 0) {
-            worker->busy_since_ns = worker->polled_ns; /* it began and ended since nothing ran */
-        }
-        fgv_turn_finished(worker, before - worker->nr_unfinished, copies_before - worker->beside.nr_copies, now_ns);
+    if (before != track->nr_unfinished) {
+        note_end(worker, before - track->nr_unfinished, copies_before - track->nr_copies, now_ns);
     }
-    worker->polled_ns = now_ns;
-    if (worker->busy_since_ns == 0 && fgv_nr_running(worker) != 0) {
-        fgv_turn_started(worker); /* what was held up goes on */
+    track->polled_ns = now_ns;
+    if (fgv_nr_running(worker) != 0) {
+        track->listener->started(worker, false, track->begun_ns); /* what was held up goes on */
     }
     return is_progress;
+}
+
+uint32_t fgv_sync_set_beside(struct fgv_worker *worker)
+{
+    struct fgv_track *track = worker->track;
+    const uint32_t nr = track->nr_unfinished;
+    for (struct fgv_stream *stream = track->busy; stream; stream = stream->next_busy) {
+        for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
+            mark->is_beside = true;
+        }
+        stream->is_beside = true;
+    }
+    track->nr_beside += nr;
+    track->nr_unfinished = track->nr_copies = 0;
+    return nr;
 }
 
 void fgv_sync_settle(struct fgv_worker *worker, uint64_t limit_ns)
@@ -385,7 +368,7 @@ void fgv_sync_settle(struct fgv_worker *worker, uint64_t limit_ns)
     uint64_t now_ns = fgv_clock_ns();
     const uint64_t end_ns = now_ns + limit_ns;
     fgv_sync_mark_all(worker);
-    while (worker->nr_unfinished != 0 && now_ns < end_ns) {
+    while (worker->track->nr_unfinished != 0 && now_ns < end_ns) {
         fgv_sync_poll(worker, now_ns);
         __builtin_ia32_pause();
         now_ns = fgv_clock_ns();
@@ -401,13 +384,15 @@ void fgv_sync_before_destroy(struct fgv_worker *worker, const struct fgv_request
     }
 }
 
-void fgv_stream_destroyed(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgv_stream_release(struct fgv_worker *worker, const struct fgv_handle *handle)
 {
+    struct fgv_stream *stream = handle->object;
     forget_unmarked(worker, stream);
     stream->is_gone = true;
     if (stream->is_capture_origin) {
-        worker->nr_captures--;
-        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph);
+        const uint64_t graph = stream->capture_graph;
+        fgv_stream_capture_ends(worker, stream);
+        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, graph);
     }
     if (stream->first_mark) {
         stream->last_seq = stream->marked_seq;
@@ -422,7 +407,7 @@ void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *contex
     for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
         finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
-    fgv_waiters_drop_context(worker, context);
+    worker->track->listener->dropped(worker, context);
     fgv_latency_drop_context(worker, context);
     fgv_sync_poll(worker, fgv_clock_ns()); /* takes its streams off the list of busy ones */
     while (context->free_marks) {

@@ -5,8 +5,17 @@
  * all that runs. The program might have to do something before it ends, and nobody would listen. So the launch waits
  * in the backlog until all that is on the device has ended; when nothing ends for a second it goes whole.
  */
+#include "grant.h"
 #include "grid.h"
+#include "handles.h"
+#include "kernel.h"
 #include "launch.h"
+#include "layout.h"
+#include "service.h"
+#include "slicing.h"
+#include "state.h"
+#include "track.h"
+#include "whole.h"
 
 #define FGV_MAX_GRID_X  0x7fffffffu
 #define FGV_MAX_GRID_YZ 65535u
@@ -77,14 +86,14 @@ static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *
 static bool must_wait(const struct fgv_worker *worker, const struct fgv_launch *launch)
 {
     const struct fgv_kernel *kernel = launch->handle->object;
-    return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->nr_unfinished != 0;
+    return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->track->nr_unfinished != 0;
 }
 
 /* Why the launch goes whole. */
 static enum fgv_whole judge(struct fgv_worker *worker, const struct fgv_launch *launch)
 {
     enum fgv_whole why = judge_attributes(launch);
-    if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0 ||
+    if (why == FGV_WHOLE_NOT && (worker->track->nr_gates != 0 || worker->track->holds.nr != 0 ||
                                  (must_wait(worker, launch) && fgv_parts_are_held_up(worker)))) {
         why = FGV_WHOLE_HELD_UP;
     }
@@ -103,14 +112,14 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
         (variant->mode == FGV_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
         return FGV_WHOLE_NOT_LAUNCHED;
     }
-    if (variant->is_let_go && worker->nr_unfinished != 0) {
+    if (variant->is_let_go && worker->track->nr_unfinished != 0) {
         return FGV_WHOLE_HELD_UP;
     }
     variant->is_let_go = false;
-    worker->parts = (struct fgv_parts){.variant = variant,
-                                       .nr_blocks_left = nr_blocks,
-                                       .context = (uint32_t)worker->current->handle,
-                                       .stream = stream};
+    worker->slicing->parts = (struct fgv_parts){.variant = variant,
+                                                .nr_blocks_left = nr_blocks,
+                                                .context = (uint32_t)worker->current->handle,
+                                                .stream = stream};
     return FGV_WHOLE_NOT;
 }
 
@@ -131,15 +140,15 @@ enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
     struct fgv_launch launch;
-    worker->parts.is_awaited = false;
-    if (worker->slicing.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing.threshold_blocks ||
+    worker->slicing->parts.is_awaited = false;
+    if (worker->slicing->settings.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing->settings.threshold_blocks ||
         !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
         fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
         return FGV_PARTS_WHOLE; /* the handler says what is wrong with it */
     }
     enum fgv_whole why = runs ? judge(worker, &launch) : FGV_WHOLE_GRAPH;
     if (why == FGV_WHOLE_NOT && must_wait(worker, &launch)) {
-        worker->parts = (struct fgv_parts){
+        worker->slicing->parts = (struct fgv_parts){
             .is_awaited = true, .context = (uint32_t)worker->current->handle, .stream = fixed->stream};
         return FGV_PARTS_MORE;
     }

@@ -2,7 +2,8 @@
  * check. */
 #include <string.h>
 
-#include "worker.h"
+#include "service.h"
+#include "state.h"
 
 #define MAX_RANK 5u
 

@@ -2,8 +2,13 @@
  * Texture and surface objects. Their values are the driver's: a kernel takes one as a parameter, and the guest passes
  * it on without being asked. Only a value that this client was given can be destroyed by it.
  */
-#include "array.h"
-#include "worker.h"
+#include "count.h"
+#include "cuda_api/array_format.h"
+#include "handles.h"
+#include "layout.h"
+#include "memory.h"
+#include "service.h"
+#include "state.h"
 
 /* A driver counts its objects from 1, and small numbers are those of default streams in the table of handles. */
 #define NUMBER_OF(object) ((object) + 16u)

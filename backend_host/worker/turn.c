@@ -24,7 +24,24 @@
  * Wrong when: the end of what is queued is expected wrongly (due.h). The grant then goes on too late, or beside work
  * that others do not expect.
  */
-#include "worker.h"
+#include "turn.h"
+
+#include "account.h"
+#include "bell.h"
+#include "beside.h"
+#include "due.h"
+#include "gate.h"
+#include "grant.h"
+#include "grantee.h"
+#include "ivshmem/habit.h"
+#include "latency.h"
+#include "layout.h"
+#include "queue.h"
+#include "sets.h"
+#include "state.h"
+#include "sync.h"
+#include "track.h"
+#include "withdraw.h"
 
 #define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
 #define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
@@ -41,22 +58,25 @@
 #define FGV_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
 #define FGV_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
 
-void fgv_turn_started(struct fgv_worker *worker)
+void fgv_turn_started(struct fgv_worker *worker, bool was_empty, uint64_t begun_ns)
 {
+    if (!was_empty && worker->turn->busy_since_ns != 0) {
+        return;
+    }
     uint64_t now_ns = fgv_clock_ns();
-    uint64_t from_ns = now_ns - worker->begun_ns < FGV_SUBMIT_MAX_NS ? worker->begun_ns : now_ns;
-    worker->busy_since_ns = from_ns + fgv_latency_ns(worker, from_ns);
+    uint64_t from_ns = now_ns - begun_ns < FGV_SUBMIT_MAX_NS ? begun_ns : now_ns;
+    worker->turn->busy_since_ns = from_ns + fgv_latency_ns(worker, from_ns);
     fgv_grant_set_running(&worker->grantee, true);
-    worker->last_finish_ns = from_ns;
-    worker->burst_since_ns = from_ns;
+    fgv_track_measure_from(worker, from_ns);
+    worker->turn->burst_since_ns = from_ns;
 }
 
 void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (now_ns > worker->busy_since_ns) {
+    if (now_ns > worker->turn->busy_since_ns) {
         fgv_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
-        fgv_grant_charge(&worker->grantee, worker->busy_since_ns, now_ns);
-        worker->busy_since_ns = now_ns;
+        fgv_grant_charge(&worker->grantee, worker->turn->busy_since_ns, now_ns);
+        worker->turn->busy_since_ns = now_ns;
     }
 }
 
@@ -67,27 +87,26 @@ static void hold_for_latency(struct fgv_worker *worker, uint64_t now_ns)
     const struct fgv_grantee *grantee = &worker->grantee;
     if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) &&
         fgv_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1) {
-        const uint64_t latency_ns = worker->latency.soon.mean_ns;
-        const uint64_t burst_ns = now_ns - worker->burst_since_ns;
+        const uint64_t latency_ns = worker->track->latency.soon.mean_ns;
+        const uint64_t burst_ns = now_ns - worker->turn->burst_since_ns;
         fgv_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);
     }
 }
 
-void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
+void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
 {
-    if (nr != 0 && now_ns > worker->last_finish_ns) {
-        fgv_due_note(worker, nr, nr_copies, now_ns);
-        worker->last_finish_ns = now_ns;
+    if (nr != 0 && worker->turn->busy_since_ns == 0) {
+        worker->turn->busy_since_ns = worker->track->polled_ns; /* it began and ended since nothing ran */
     }
-    if (worker->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
+    if (worker->turn->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
         fgv_latency_finish(worker, now_ns);
         fgv_turn_charge(worker, now_ns);
         hold_for_latency(worker, now_ns);
         fgv_grant_set_running(&worker->grantee, false);
-        worker->busy_since_ns = worker->tail_until_ns = 0;
-        worker->pause_since_ns = now_ns;
-        if (!worker->beside.is_last_copy) {
-            worker->burst_ns = fgv_mean_with(worker->burst_ns, now_ns - worker->burst_since_ns);
+        worker->turn->busy_since_ns = worker->turn->tail_until_ns = 0;
+        worker->turn->pause_since_ns = now_ns;
+        if (!worker->track->is_last_copy) {
+            worker->turn->burst_ns = fgv_mean_with(worker->turn->burst_ns, now_ns - worker->turn->burst_since_ns);
         }
     }
 }
@@ -96,20 +115,20 @@ void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copie
 static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = now_ns - worker->pause_since_ns;
+    uint64_t gap_ns = now_ns - worker->turn->pause_since_ns;
     gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
-    if (!worker->beside.is_last_copy) {
-        fgv_habit_note(&worker->gap, gap_ns);
+    if (!worker->track->is_last_copy) {
+        fgv_habit_note(&worker->turn->gap, gap_ns);
     }
-    worker->pause_since_ns = 0;
+    worker->turn->pause_since_ns = 0;
 }
 
 static void end_hold(struct fgv_worker *worker, uint64_t now_ns, bool others_wait)
 {
-    if (worker->idle_since_ns != 0 && others_wait) {
-        fgv_grant_charge_hold(&worker->grantee, now_ns - worker->idle_since_ns);
+    if (worker->turn->idle_since_ns != 0 && others_wait) {
+        fgv_grant_charge_hold(&worker->grantee, now_ns - worker->turn->idle_since_ns);
     }
-    worker->idle_since_ns = 0;
+    worker->turn->idle_since_ns = 0;
 }
 
 void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns)
@@ -126,11 +145,11 @@ static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
         return FGV_IDLE_NS;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = fgv_habit_mean_ns(&worker->gap);
-    if (gap_ns == 0 || gap_ns > worker->burst_ns || gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
+    uint64_t gap_ns = fgv_habit_mean_ns(&worker->turn->gap);
+    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
         return FGV_IDLE_CONTENDED_NS;
     }
-    uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->gap);
+    uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->turn->gap);
     if (most_ns <= FGV_SWITCH_NS) {
         return FGV_SWITCH_NS; /* that long is never worse than twice the best */
     }
@@ -149,7 +168,7 @@ static uint32_t sequence_of(const struct fgv_grantee *grantee)
 /* This turn is given up for a newcomer. */
 static bool is_hurried(const struct fgv_worker *worker)
 {
-    return worker->hurried_sequence == sequence_of(&worker->grantee);
+    return worker->turn->hurried_sequence == sequence_of(&worker->grantee);
 }
 
 /* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
@@ -168,13 +187,13 @@ static void look_for_newcomer(struct fgv_worker *worker, uint64_t now_ns)
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
     uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
-    const bool can_stop = worker->parts.variant || worker->withdrawal.hold;
-    if (!can_stop || left_ns == 0 || now_ns - worker->newcomer_looked_ns < FGV_NEWCOMER_LOOK_NS) {
+    const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.hold;
+    if (!can_stop || left_ns == 0 || now_ns - worker->turn->newcomer_looked_ns < FGV_NEWCOMER_LOOK_NS) {
         return;
     }
-    worker->newcomer_looked_ns = now_ns;
+    worker->turn->newcomer_looked_ns = now_ns;
     if (has_newcomer(grantee, had_ns, slice_ns)) {
-        worker->hurried_sequence = sequence_of(grantee);
+        worker->turn->hurried_sequence = sequence_of(grantee);
     }
 }
 
@@ -199,17 +218,17 @@ static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_n
     if (left_ns <= FGV_LEAD_NS) {
         fgv_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
         fgv_grant_set_running(&worker->grantee, false);
-        worker->busy_since_ns = worker->tail_until_ns = now_ns + FGV_TAIL_NS;
+        worker->turn->busy_since_ns = worker->turn->tail_until_ns = now_ns + FGV_TAIL_NS;
     }
 }
 
 static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (worker->busy_since_ns > now_ns) {
-        worker->busy_since_ns = now_ns;
+    if (worker->turn->busy_since_ns > now_ns) {
+        worker->turn->busy_since_ns = now_ns;
         fgv_grant_set_running(&worker->grantee, true);
     }
-    worker->tail_until_ns = 0;
+    worker->turn->tail_until_ns = 0;
 }
 
 /* A look at the clock takes some 80 instructions: one of them is enough for a submission to an idle device. */
@@ -221,32 +240,33 @@ static uint64_t clock_unless(uint64_t now_ns)
 bool fgv_turn_begin(struct fgv_worker *worker)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    if (worker->nr_unfinished >= FGV_MAX_UNFINISHED) {
+    if (worker->track->nr_unfinished >= FGV_MAX_UNFINISHED) {
         return false;
     }
     uint64_t now_ns = 0; /* not read */
     if (fgv_nr_running(worker) == 0) {
-        worker->begun_ns = now_ns = fgv_clock_ns(); /* the driver may be done with it before it returns */
-        if (worker->pause_since_ns != 0) {
+        now_ns = fgv_clock_ns();
+        fgv_track_begins(worker, now_ns);
+        if (worker->turn->pause_since_ns != 0) {
             end_pause(worker, now_ns);
         }
     }
     if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, clock_unless(now_ns)))) {
-        worker->shared_ns = fgv_clock_ns();
+        worker->turn->shared_ns = fgv_clock_ns();
         return false;
     }
     const bool others_wait = fgv_grant_others_wait(grantee);
-    if (worker->idle_since_ns != 0) {
+    if (worker->turn->idle_since_ns != 0) {
         end_hold(worker, clock_unless(now_ns), others_wait);
     }
-    if (worker->tail_until_ns != 0) {
+    if (worker->turn->tail_until_ns != 0) {
         end_tail(worker, clock_unless(now_ns));
     }
     if (!others_wait) {
-        return worker->nr_unfinished < fgv_queue_most_unwaited(worker);
+        return worker->track->nr_unfinished < fgv_queue_most_unwaited(worker);
     }
-    worker->shared_ns = fgv_clock_ns();
-    uint64_t left_ns = slice_left_ns(worker, worker->shared_ns);
+    worker->turn->shared_ns = fgv_clock_ns();
+    uint64_t left_ns = slice_left_ns(worker, worker->turn->shared_ns);
     if (left_ns == 0) {
         fgv_grant_close(grantee);
         return false;
@@ -257,8 +277,8 @@ bool fgv_turn_begin(struct fgv_worker *worker)
 /* What a grant is wanted for: not for a backlog that is held up. */
 static bool has_pending(const struct fgv_worker *worker)
 {
-    const bool has_backlog = worker->backlog.head != worker->backlog.tail;
-    return worker->hosts.wants_turn || (has_backlog && fgv_queue_has_room(worker) && !worker->is_gated);
+    const struct fgv_turn *turn = worker->turn;
+    return turn->is_wanted_behind || (turn->has_backlog && fgv_queue_has_room(worker) && !turn->is_gated);
 }
 
 /* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
@@ -266,8 +286,8 @@ static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
     uint32_t sequence = sequence_of(grantee);
-    if (left_ns < FGV_ALERT_NS && worker->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
-        worker->alerted_sequence = sequence;
+    if (left_ns < FGV_ALERT_NS && worker->turn->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
+        worker->turn->alerted_sequence = sequence;
         fgv_grant_alert_next(grantee);
     }
 }
@@ -275,10 +295,9 @@ static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
 /* Its first work is on the device: whoever waits for it and sleeps is awake when it ends. */
 static void rouse_client(struct fgv_worker *worker)
 {
-    if (worker->grantee.turn_waited_ns >= FGV_ROUSE_NS) {
-        fgv_waiters_rouse(worker);
+    if (fgv_grant_take_waited_ns(&worker->grantee) >= FGV_ROUSE_NS) {
+        worker->turn->above->rouse(worker);
     }
-    worker->grantee.turn_waited_ns = 0;
 }
 
 /* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
@@ -307,20 +326,15 @@ uint64_t fgv_turn_way_ns(const struct fgv_worker *worker)
  * for the device's time slices, and so would the word to stop. */
 static bool is_stopping(struct fgv_worker *worker, uint64_t now_ns)
 {
-    if (!fgv_parts_can_stop(worker)) {
-        return false;
-    }
-    if (worker->parts.stopped_ns == 0) {
-        fgv_parts_stop(worker);
-    }
-    return now_ns < worker->parts.stopped_ns + FGV_STOP_NS;
+    const uint64_t stopped_ns = worker->turn->above->stop(worker);
+    return stopped_ns != 0 && now_ns < stopped_ns + FGV_STOP_NS;
 }
 
 /* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
 static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
 {
     const struct fgv_control *control = worker->grantee.control;
-    if (fgv_nr_running(worker) == 0 || worker->busy_since_ns == 0 || !control->is_preemptive) {
+    if (fgv_nr_running(worker) == 0 || worker->turn->busy_since_ns == 0 || !control->is_preemptive) {
         return fgv_nr_running(worker) == 0;
     }
     if (is_stopping(worker, now_ns)) {
@@ -343,8 +357,8 @@ static uint64_t stalled_since_ns(const struct fgv_worker *worker)
     if (fgv_nr_running(worker) == 0 || fgv_turn_is_off(worker)) {
         return 0;
     }
-    const uint64_t back_ns = worker->withdrawal.back_ns;
-    return worker->last_finish_ns > back_ns ? worker->last_finish_ns : back_ns;
+    const uint64_t back_ns = worker->turn->withdrawal.back_ns;
+    return worker->track->last_finish_ns > back_ns ? worker->track->last_finish_ns : back_ns;
 }
 
 void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
@@ -360,10 +374,10 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (is_running && grantee->turn_waited_ns != 0) {
         rouse_client(worker);
     }
-    if (is_running && worker->busy_since_ns != 0 && now_ns - worker->busy_since_ns > FGV_CHARGE_NS) {
+    if (is_running && worker->turn->busy_since_ns != 0 && now_ns - worker->turn->busy_since_ns > FGV_CHARGE_NS) {
         fgv_turn_charge(worker, now_ns);
     }
-    if (fgv_sync_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
+    if (fgv_track_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
         fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
     }
     if (grantee->is_waiting && !has_pending(worker)) {
@@ -390,12 +404,12 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
         return;
     }
     if (is_running || has_pending(worker)) {
-        worker->idle_since_ns = 0;
+        worker->turn->idle_since_ns = 0;
         return;
     }
-    if (worker->idle_since_ns == 0) {
-        worker->idle_since_ns = now_ns;
-    } else if (now_ns - worker->idle_since_ns >= patience_ns(worker, now_ns)) {
+    if (worker->turn->idle_since_ns == 0) {
+        worker->turn->idle_since_ns = now_ns;
+    } else if (now_ns - worker->turn->idle_since_ns >= patience_ns(worker, now_ns)) {
         fgv_turn_leave(worker, false, now_ns);
     }
 }
@@ -406,7 +420,7 @@ void fgv_turn_pause(struct fgv_worker *worker)
     fgv_grant_wait_cancel(grantee);
     if (grantee->is_user && fgv_nr_running(worker) == 0) {
         fgv_grant_leave(grantee, false, fgv_clock_ns());
-        worker->idle_since_ns = 0;
+        worker->turn->idle_since_ns = 0;
     }
 }
 
@@ -415,14 +429,14 @@ void fgv_turn_end_begin(struct fgv_worker *worker)
     if (fgv_turn_is_off(worker)) {
         fgv_withdraw_end(worker); /* no driver lets go of what stands still */
     }
-    worker->ended_busy_ns = worker->busy_since_ns;
+    worker->turn->ended_busy_ns = worker->turn->busy_since_ns;
 }
 
 void fgv_turn_end(struct fgv_worker *worker)
 {
-    if (worker->ended_busy_ns != 0) {
-        fgv_grant_charge(&worker->grantee, worker->ended_busy_ns, fgv_clock_ns());
-        worker->ended_busy_ns = 0;
+    if (worker->turn->ended_busy_ns != 0) {
+        fgv_grant_charge(&worker->grantee, worker->turn->ended_busy_ns, fgv_clock_ns());
+        worker->turn->ended_busy_ns = 0;
     }
 }
 

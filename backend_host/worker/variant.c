@@ -10,7 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker.h"
+#include "bell.h"
+#include "count.h"
+#include "current.h"
+#include "handles.h"
+#include "kernel.h"
+#include "layout.h"
+#include "slicing.h"
+#include "state.h"
+#include "turn.h"
+#include "whole.h"
 
 /* As the persistent variant declares its counter and limit; see cuda_api/ptx/variants/persistent.py. */
 #define STATE_NAME "fgv_state"
@@ -18,23 +27,33 @@
 void fgv_worker_set_slicing(struct fgv_worker *worker, const struct fgv_slicing_settings *settings,
                             const struct fgv_variant_maker *maker)
 {
-    worker->slicing = *settings;
-    worker->maker = *maker;
+    worker->slicing->settings = *settings;
+    worker->slicing->maker = *maker;
 }
 
 void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes)
 {
-    if (worker->slicing.mode != FGV_SLICING_OFF) {
+    if (worker->slicing->settings.mode != FGV_SLICING_OFF) {
         uint64_t begun_ns = fgv_clock_ns();
-        worker->maker.keep(owner_kind, owner, image, bytes);
+        worker->slicing->maker.keep(owner_kind, owner, image, bytes);
         fgv_count(&worker->slot->variant_ns, fgv_clock_ns() - begun_ns);
     }
 }
 
-void fgv_image_forget(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner)
+void fgv_image_release(struct fgv_worker *worker, const struct fgv_handle *handle)
 {
-    if (worker->slicing.mode != FGV_SLICING_OFF) {
-        worker->maker.forget(owner_kind, owner);
+    free(handle->object);
+    if (worker->slicing->settings.mode != FGV_SLICING_OFF) {
+        worker->slicing->maker.forget(handle->kind, handle->number);
+    }
+}
+
+void fgv_kernel_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    struct fgv_kernel *kernel = handle->object;
+    if (kernel) {
+        fgv_variant_drop(worker, kernel->variant);
+        free(kernel);
     }
 }
 
@@ -133,7 +152,7 @@ static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_ha
     wish.capability = (int32_t)fgv_capability_of(worker);
     wish.why_whole = FGV_WHOLE_NOT_COMPILED; /* if Python fails */
     owner_in_making = owner;
-    worker->maker.make(&wish);
+    worker->slicing->maker.make(&wish);
     owner_in_making = NULL;
     *why = (enum fgv_whole)wish.why_whole;
     if (wish.why_whole != FGV_WHOLE_NOT || wish.nr_constants > FGV_MAX_VARIANT_CONSTANTS) {
@@ -159,8 +178,8 @@ static struct fgv_variant *make(struct fgv_worker *worker, struct fgv_handle *ha
 {
     uint64_t begun_ns = fgv_clock_ns();
     fgv_turn_pause(worker);
-    struct fgv_variant *variant = make_in_mode(worker, handle, worker->slicing.mode, why);
-    if (!variant && worker->slicing.mode == FGV_SLICING_PERSISTENT) {
+    struct fgv_variant *variant = make_in_mode(worker, handle, worker->slicing->settings.mode, why);
+    if (!variant && worker->slicing->settings.mode == FGV_SLICING_PERSISTENT) {
         variant = make_in_mode(worker, handle, FGV_SLICING_BOXES, why);
     }
     fgv_count(&worker->slot->variant_ns, fgv_clock_ns() - begun_ns);
@@ -187,8 +206,8 @@ void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant)
         return;
     }
     struct fgv_context *before = worker->current;
-    if (worker->parts.variant == variant) {
-        worker->parts = (struct fgv_parts){0};
+    if (worker->slicing->parts.variant == variant) {
+        worker->slicing->parts = (struct fgv_parts){0};
     }
     if (variant->module && worker->driver.cuModuleUnload) {
         fgv_context_make_current(worker, variant->context);

@@ -10,7 +10,13 @@
 
 #include <stdlib.h>
 
-#include "worker.h"
+#include "account.h"
+#include "calls.h"
+#include "handles.h"
+#include "memory.h"
+#include "ranges.h"
+#include "service.h"
+#include "state.h"
 
 /* Hangs on the client's number of it. */
 struct fgv_physical {
@@ -46,14 +52,14 @@ CUresult fgv_serve_cuMemAddressReserve(struct fgv_worker *worker, const struct f
     if (fixed->bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fixed->bytes > FGV_ADDRESS_BYTES - worker->reserved_bytes ||
-        !fgv_ranges_make_room(&worker->reserved, FGV_MAX_RESERVATIONS)) {
+    if (fixed->bytes > FGV_ADDRESS_BYTES - worker->calls->reserved_bytes ||
+        !fgv_ranges_make_room(&worker->calls->reserved, FGV_MAX_RESERVATIONS)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemAddressReserve(&address, fixed->bytes, fixed->alignment, fixed->address, 0);
     if (result == CUDA_SUCCESS) {
-        fgv_ranges_insert(&worker->reserved, (struct fgv_range){.address = address, .bytes = fixed->bytes});
-        worker->reserved_bytes += fixed->bytes;
+        fgv_ranges_insert(&worker->calls->reserved, (struct fgv_range){.address = address, .bytes = fixed->bytes});
+        worker->calls->reserved_bytes += fixed->bytes;
         answer->address = address;
     }
     return result;
@@ -63,14 +69,15 @@ CUresult fgv_serve_cuMemAddressFree(struct fgv_worker *worker, const struct fgv_
 {
     const struct fgv_request_cuMemAddressFree *fixed = request->fixed;
     (void)reply;
-    struct fgv_range *range = fgv_ranges_find(&worker->reserved, fixed->address);
-    if (!range || range->bytes != fixed->bytes || fgv_ranges_overlap(&worker->mapped, fixed->address, fixed->bytes)) {
+    struct fgv_range *range = fgv_ranges_find(&worker->calls->reserved, fixed->address);
+    if (!range || range->bytes != fixed->bytes ||
+        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuMemAddressFree(fixed->address, fixed->bytes);
     if (result == CUDA_SUCCESS) {
-        worker->reserved_bytes -= fixed->bytes;
-        fgv_ranges_erase(&worker->reserved, range);
+        worker->calls->reserved_bytes -= fixed->bytes;
+        fgv_ranges_erase(&worker->calls->reserved, range);
     }
     return result;
 }
@@ -146,20 +153,20 @@ CUresult fgv_serve_cuMemMap(struct fgv_worker *worker, const struct fgv_request 
     struct fgv_physical *physical = find_physical(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0 || fixed->bytes == 0 || fixed->offset > physical->bytes ||
         fixed->bytes > physical->bytes - fixed->offset ||
-        !fgv_ranges_around(&worker->reserved, fixed->address, fixed->bytes) ||
-        fgv_ranges_overlap(&worker->mapped, fixed->address, fixed->bytes)) {
+        !fgv_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
+        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!worker->driver.cuMemMap) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!fgv_ranges_make_room(&worker->mapped, FGV_MAX_DEVICE_RANGES)) {
+    if (!fgv_ranges_make_room(&worker->calls->mapped, FGV_MAX_DEVICE_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemMap(fixed->address, fixed->bytes, fixed->offset, physical->native, 0);
     if (result == CUDA_SUCCESS) {
         physical->nr_mapped++;
-        fgv_ranges_insert(&worker->mapped,
+        fgv_ranges_insert(&worker->calls->mapped,
                           (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle});
     }
     return result;
@@ -169,16 +176,16 @@ CUresult fgv_serve_cuMemUnmap(struct fgv_worker *worker, const struct fgv_reques
 {
     const struct fgv_request_cuMemUnmap *fixed = request->fixed;
     (void)reply;
-    if (fixed->bytes == 0 || !fgv_ranges_fill(&worker->mapped, fixed->address, fixed->bytes)) {
+    if (fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
     for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {
-        struct fgv_range *range = fgv_ranges_find(&worker->mapped, fixed->address + done);
+        struct fgv_range *range = fgv_ranges_find(&worker->calls->mapped, fixed->address + done);
         struct fgv_physical *physical = find_physical(worker, range->owner);
         uint64_t number = range->owner;
         done += range->bytes;
-        fgv_ranges_erase(&worker->mapped, range);
+        fgv_ranges_erase(&worker->calls->mapped, range);
         physical->nr_mapped--;
         drop_if_unused(worker, number, physical);
     }
@@ -192,7 +199,7 @@ CUresult fgv_serve_cuMemSetAccess(struct fgv_worker *worker, const struct fgv_re
     const bool is_access = fixed->access == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
                            fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READ ||
                            fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (!is_access || fixed->bytes == 0 || !fgv_ranges_fill(&worker->mapped, fixed->address, fixed->bytes)) {
+    if (!is_access || fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
@@ -225,7 +232,7 @@ CUresult fgv_serve_cuMemRetainAllocationHandle(struct fgv_worker *worker, const 
 {
     const struct fgv_request_cuMemRetainAllocationHandle *fixed = request->fixed;
     struct fgv_reply_cuMemRetainAllocationHandle *answer = reply;
-    const struct fgv_range *range = fgv_ranges_around(&worker->mapped, fixed->address, 1);
+    const struct fgv_range *range = fgv_ranges_around(&worker->calls->mapped, fixed->address, 1);
     if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -247,8 +254,8 @@ void fgv_virtual_memory_drop(struct fgv_worker *worker)
             fgv_quota_give(&worker->grantee, ((const struct fgv_physical *)handle->object)->bytes);
         }
     }
-    free(worker->reserved.items);
-    free(worker->mapped.items);
-    worker->reserved = (struct fgv_ranges){0};
-    worker->mapped = (struct fgv_ranges){0};
+    free(worker->calls->reserved.items);
+    free(worker->calls->mapped.items);
+    worker->calls->reserved = (struct fgv_ranges){0};
+    worker->calls->mapped = (struct fgv_ranges){0};
 }

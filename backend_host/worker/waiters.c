@@ -2,10 +2,36 @@
  * Requests that wait for GPU work. The worker does not make the call until what it waits for is done, so that the call
  * is short; meanwhile it serves others. What "done" means is read off the numbers that sync.c keeps for each stream.
  */
+#include "waiters.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker.h"
+#include "current.h"
+#include "ivshmem/response.h"
+#include "loop.h"
+#include "printing.h"
+#include "serve.h"
+#include "service.h"
+#include "state.h"
+#include "stream.h"
+#include "sync.h"
+#include "track.h"
+
+#define FGV_MAX_WAITERS 2048u
+
+/* A request that waits for GPU work. */
+struct fgv_waiter {
+    struct fgv_waiter *next;
+    const struct fgv_service *service;
+    struct fgv_stream *stream;   /* of FGV_WAITS_STREAM, else NULL */
+    struct fgv_context *context; /* of FGV_WAITS_CONTEXT: this one, or NULL for all */
+    uint64_t event;              /* the guest's number, of FGV_WAITS_EVENT */
+    uint64_t seq;
+    struct fgv_wire_header header;
+    uint16_t response;
+    _Alignas(8) uint8_t fixed[FGV_MAX_REQUEST_BYTES];
+};
 
 static bool is_stream_done(const struct fgv_stream *stream, uint64_t seq)
 {
@@ -107,8 +133,8 @@ static void involve_legacy(struct fgv_worker *worker, struct fgv_stream *stream)
         return;
     }
     for (const struct fgv_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->last_seq > stream->marked_seq && !is_stream_done(other, worker->seq)) {
-            stream->last_seq = ++worker->seq;
+        if (other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
+            fgv_stream_touch(worker, stream);
             return;
         }
     }
@@ -172,7 +198,7 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
     } else if (!context_of(worker, request, &probe.context)) {
         return false;
     }
-    probe.seq = worker->seq;
+    probe.seq = worker->track->seq;
     if (is_satisfied(worker, &probe)) {
         if (is_known(worker, &probe)) {
             fgv_answer(worker, service, response, CUDA_SUCCESS, NULL);
@@ -180,7 +206,7 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
         }
         return false;
     }
-    if (worker->nr_waiters >= FGV_MAX_WAITERS || !mark_for(worker, &probe)) {
+    if (worker->loop->nr_waiters >= FGV_MAX_WAITERS || !mark_for(worker, &probe)) {
         return false;
     }
     struct fgv_waiter *waiter = malloc(sizeof(*waiter));
@@ -192,13 +218,13 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
     if (waiter->stream) {
         waiter->stream->nr_waiters++;
     }
-    if (worker->last_waiter) {
-        worker->last_waiter->next = waiter;
+    if (worker->loop->last_waiter) {
+        worker->loop->last_waiter->next = waiter;
     } else {
-        worker->first_waiter = waiter;
+        worker->loop->first_waiter = waiter;
     }
-    worker->last_waiter = waiter;
-    worker->nr_waiters++;
+    worker->loop->last_waiter = waiter;
+    worker->loop->nr_waiters++;
     return true;
 }
 
@@ -206,10 +232,10 @@ static void unlink_waiter(struct fgv_worker *worker, struct fgv_waiter **link, s
 {
     struct fgv_waiter *waiter = *link;
     *link = waiter->next;
-    if (worker->last_waiter == waiter) {
-        worker->last_waiter = before;
+    if (worker->loop->last_waiter == waiter) {
+        worker->loop->last_waiter = before;
     }
-    worker->nr_waiters--;
+    worker->loop->nr_waiters--;
     if (waiter->stream) {
         waiter->stream->nr_waiters--;
         fgv_stream_free_if_unused(waiter->stream);
@@ -222,10 +248,10 @@ static bool is_overtaken(struct fgv_worker *worker, const struct fgv_waiter *wai
 {
     switch (waiter->service->number) {
     case FGV_CALL_cuStreamSynchronize:
-        return waiter->stream->is_gone || !is_stream_done(waiter->stream, worker->seq);
+        return waiter->stream->is_gone || !is_stream_done(waiter->stream, worker->track->seq);
     case FGV_CALL_cuCtxSynchronize:
     case FGV_CALL_cuCtxSynchronize_v2:
-        return waiter->context && !is_context_done(waiter->context, worker->seq);
+        return waiter->context && !is_context_done(waiter->context, worker->track->seq);
     default:
         return false;
     }
@@ -249,7 +275,7 @@ static void run_waiter(struct fgv_worker *worker, struct fgv_waiter *waiter, boo
 static bool run(struct fgv_worker *worker, bool only_answers)
 {
     bool is_progress = false;
-    struct fgv_waiter **link = &worker->first_waiter;
+    struct fgv_waiter **link = &worker->loop->first_waiter;
     struct fgv_waiter *before = NULL;
     while (*link) {
         struct fgv_waiter *waiter = *link;
@@ -263,7 +289,7 @@ static bool run(struct fgv_worker *worker, bool only_answers)
         is_progress = true;
         unlink_waiter(worker, link, before);
         run_waiter(worker, waiter, is_answered);
-        link = &worker->first_waiter; /* a handler may have answered others: context_destroy */
+        link = &worker->loop->first_waiter; /* a handler may have answered others: context_destroy */
         before = NULL;
     }
     return is_progress;
@@ -281,10 +307,10 @@ void fgv_waiters_answer(struct fgv_worker *worker)
 
 void fgv_waiters_rouse(struct fgv_worker *worker)
 {
-    for (const struct fgv_waiter *waiter = worker->first_waiter; waiter; waiter = waiter->next) {
+    for (const struct fgv_waiter *waiter = worker->loop->first_waiter; waiter; waiter = waiter->next) {
         fgv_respond_soon(&worker->region, &worker->layout, waiter->response);
     }
-    for (const struct fgv_stream *stream = worker->busy; stream; stream = stream->next_busy) {
+    for (const struct fgv_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
         if (stream->first_due) {
             fgv_chunk_complete_soon(&worker->region, &worker->layout, stream->first_due->chunk);
         }
@@ -293,16 +319,16 @@ void fgv_waiters_rouse(struct fgv_worker *worker)
 
 void fgv_waiters_drop(struct fgv_worker *worker)
 {
-    while (worker->first_waiter) {
-        struct fgv_waiter *waiter = worker->first_waiter;
-        unlink_waiter(worker, &worker->first_waiter, NULL);
+    while (worker->loop->first_waiter) {
+        struct fgv_waiter *waiter = worker->loop->first_waiter;
+        unlink_waiter(worker, &worker->loop->first_waiter, NULL);
         free(waiter);
     }
 }
 
 void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context)
 {
-    struct fgv_waiter **link = &worker->first_waiter;
+    struct fgv_waiter **link = &worker->loop->first_waiter;
     struct fgv_waiter *before = NULL;
     while (*link) {
         struct fgv_waiter *waiter = *link;

@@ -18,7 +18,11 @@
 #include <unistd.h>
 
 #include "ivshmem/piece.h"
-#include "worker.h"
+#include "ivshmem/region.h"
+#include "log.h"
+#include "loop.h"
+#include "service.h"
+#include "state.h"
 
 /* Receives one piece and its descriptor. False: none is there, or the daemon is gone. */
 static bool receive(struct fgv_worker *worker, struct fgv_piece *piece, int *file)
@@ -30,7 +34,7 @@ static bool receive(struct fgv_worker *worker, struct fgv_piece *piece, int *fil
     *file = -1;
     ssize_t received;
     do {
-        received = recvmsg(worker->daemon, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        received = recvmsg(worker->loop->daemon, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (received < 0 && errno == EINTR);
     if (received <= 0) {
         return false;

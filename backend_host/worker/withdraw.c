@@ -1,8 +1,22 @@
 #define _GNU_SOURCE
+#include "withdraw.h"
+
 #include <dlfcn.h>
 #include <string.h>
 
-#include "worker.h"
+#include "account.h"
+#include "bell.h"
+#include "count.h"
+#include "due.h"
+#include "gate.h"
+#include "grant.h"
+#include "grantee.h"
+#include "layout.h"
+#include "log.h"
+#include "state.h"
+#include "sync.h"
+#include "track.h"
+#include "turn.h"
 
 /* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
  * it off and bring it back takes as long. */
@@ -13,7 +27,7 @@
 void fgv_withdraw_init(struct fgv_worker *worker)
 {
     /* There when the daemon had it loaded before libc. */
-    *(void **)&worker->withdrawal.hold = dlsym(RTLD_DEFAULT, "fgv_channels_hold");
+    *(void **)&worker->turn->withdrawal.hold = dlsym(RTLD_DEFAULT, "fgv_channels_hold");
 }
 
 /* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
@@ -34,8 +48,8 @@ static bool is_long_enough_beside(const struct fgv_worker *worker, uint64_t now_
 
 static bool is_in_the_way(const struct fgv_worker *worker, uint64_t now_ns)
 {
-    return worker->withdrawal.hold && fgv_nr_running(worker) != 0 && worker->busy_since_ns != 0 &&
-           worker->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) &&
+    return worker->turn->withdrawal.hold && fgv_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
+           worker->turn->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) &&
            goes_on_for(worker, BESIDE_NS, now_ns);
 }
 
@@ -48,7 +62,7 @@ static void log_refusal(const char *what, const struct fgv_channels_answer *answ
  */
 static bool take_off(struct fgv_worker *worker, uint64_t asked_ns)
 {
-    struct fgv_withdrawal *withdrawal = &worker->withdrawal;
+    struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
     const struct fgv_channels_answer answer = withdrawal->hold(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal("long kernels share the device by the driver's time slices: its channels cannot be held", &answer);
@@ -61,7 +75,7 @@ static bool take_off(struct fgv_worker *worker, uint64_t asked_ns)
     fgv_count(&worker->slot->nr_withdrawn, 1);
     fgv_grant_charge_half(&worker->grantee, asked_ns, withdrawal->since_ns);
     fgv_grant_set_running(&worker->grantee, false);
-    worker->busy_since_ns = worker->tail_until_ns = 0;
+    worker->turn->busy_since_ns = worker->turn->tail_until_ns = 0;
     return true;
 }
 
@@ -77,7 +91,7 @@ static uint64_t begin_to_take_off(struct fgv_worker *worker)
 bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
 {
     struct fgv_grantee *grantee = &worker->grantee;
-    const struct fgv_withdrawal *withdrawal = &worker->withdrawal;
+    const struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
     if (!is_in_the_way(worker, now_ns)) {
         return false;
     }
@@ -93,30 +107,29 @@ bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
 bool fgv_withdraw_for_next(struct fgv_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    return worker->withdrawal.hold && fgv_grant_next_stays(&worker->grantee) &&
+    return worker->turn->withdrawal.hold && fgv_grant_next_stays(&worker->grantee) &&
            goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
 /* What was off the device did not run meanwhile, nor while it was brought back. */
 static void go_on(struct fgv_worker *worker, uint64_t now_ns)
 {
-    struct fgv_withdrawal *withdrawal = &worker->withdrawal;
+    struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
     const uint64_t off_ns = now_ns - withdrawal->since_ns;
     withdrawal->since_ns = 0;
     withdrawal->back_ns = now_ns;
-    worker->last_finish_ns += off_ns;
-    worker->burst_since_ns += off_ns;
-    worker->busy_since_ns = now_ns;
-    worker->next_poll_ns = 0;
+    fgv_track_measure_from(worker, worker->track->last_finish_ns + off_ns);
+    worker->turn->burst_since_ns += off_ns;
+    worker->turn->busy_since_ns = now_ns;
     fgv_grant_set_running(&worker->grantee, true);
 }
 
 void fgv_withdraw_end(struct fgv_worker *worker)
 {
-    const struct fgv_channels_answer answer = worker->withdrawal.hold(false);
+    const struct fgv_channels_answer answer = worker->turn->withdrawal.hold(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal("its channels cannot be let go", &answer);
-        worker->ended = "the driver does not let its work go on";
+        fgv_worker_end(worker, "the driver does not let its work go on");
     }
     go_on(worker, fgv_clock_ns());
 }

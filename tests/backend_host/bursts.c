@@ -1,8 +1,12 @@
 /* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
+#include "bell.h"
 #include "control.h"
-#include "worker.h"
+#include "track.h"
+#include "turn.h"
 
 static struct fgv_control *control;
+static struct fgv_track track;
+static struct fgv_turn turn;
 static struct fgv_worker worker;
 static struct fgv_grantee other, mate;
 
@@ -12,7 +16,9 @@ bool begin(int fd, uint64_t latency_ns, bool has_other, bool has_mate)
 {
     const uint64_t now_ns = fgv_clock_ns();
     control = fgv_control_format(fd, UINT64_C(30000000), true);
-    worker = (struct fgv_worker){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
+    track = (struct fgv_track){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
+    turn = (struct fgv_turn){.has_backlog = false};
+    worker = (struct fgv_worker){.track = &track, .turn = &turn};
     const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
     if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
         !fgv_grantee_attach(&other, control, (uint32_t)theirs, 1) ||
@@ -27,15 +33,15 @@ bool begin(int fd, uint64_t latency_ns, bool has_other, bool has_mate)
  * what came between, should this thread lose its CPU. */
 uint64_t burst(uint64_t took_ns)
 {
-    worker.begun_ns = fgv_clock_ns();
-    worker.last_finish_ns = worker.begun_ns; /* no rest before it */
-    worker.nr_unfinished = 1;
-    fgv_turn_started(&worker);
-    while (fgv_clock_ns() < worker.begun_ns + took_ns) {
+    track.begun_ns = fgv_clock_ns();
+    track.last_finish_ns = track.begun_ns; /* no rest before it */
+    track.nr_unfinished = 1;
+    fgv_turn_started(&worker, true, track.begun_ns);
+    while (fgv_clock_ns() < track.begun_ns + took_ns) {
     }
-    worker.nr_unfinished = 0;
-    fgv_turn_finished(&worker, 1, 0, worker.begun_ns + took_ns);
-    return worker.begun_ns + took_ns - worker.burst_since_ns;
+    track.nr_unfinished = 0;
+    fgv_turn_finished(&worker, 1, track.begun_ns + took_ns);
+    return track.begun_ns + took_ns - turn.burst_since_ns;
 }
 
 void close_turn(void)

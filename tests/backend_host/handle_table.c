@@ -14,32 +14,23 @@ struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native)
     return stream;
 }
 
-void fgv_stream_destroyed(struct fgv_worker *at, struct fgv_stream *stream)
+static void release_stream(struct fgv_worker *at, const struct fgv_handle *handle)
 {
+    struct fgv_stream *stream = handle->object;
     if (stream->is_capture_origin) {
         fgv_worker_unbind(at, FGV_HANDLE_GRAPH, stream->capture_graph);
     }
     free(stream);
 }
 
-void fgv_array_delete(struct fgv_worker *at, void *object)
-{
-    (void)at;
-    free(object);
-}
-
-void fgv_kernel_free(struct fgv_worker *at, struct fgv_kernel *kernel)
-{
-    (void)at;
-    free(kernel);
-}
+static const fgv_release releases[FGV_HANDLE_KINDS] = {[FGV_HANDLE_STREAM] = release_stream};
 
 bool begin(void)
 {
     static struct fgv_context context;
     free(worker.handles.places);
     worker = (struct fgv_worker){.current = &context};
-    return fgv_handles_init(&worker);
+    return fgv_handles_init(&worker, releases);
 }
 
 /* The next number from `from` on that stands in the first or the last places of the first table. */

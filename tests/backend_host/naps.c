@@ -1,9 +1,18 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
  * ring that nothing comes into. */
+#include "bell.h"
 #include "control.h"
-#include "worker.h"
+#include "gate.h"
+#include "rest.h"
+#include "slicing.h"
+#include "sync.h"
+#include "turn.h"
 
 static struct fgv_control *control;
+static struct fgv_track track;
+static struct fgv_turn turn;
+static struct fgv_slicing slicing;
+static struct fgv_loop loop;
 static struct fgv_worker worker;
 static struct fgv_grantee other;
 static uint64_t slept_ns;
@@ -43,7 +52,11 @@ bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
 {
     const uint64_t now_ns = fgv_clock_ns();
     control = fgv_control_format(fd, UINT64_C(30000000), is_preemptive);
-    worker = (struct fgv_worker){.last_finish_ns = now_ns, .region.wake = FGV_WAKE_FUTEX};
+    track = (struct fgv_track){.last_finish_ns = now_ns};
+    turn = (struct fgv_turn){.has_backlog = false};
+    loop = (struct fgv_loop){.quiet_since_ns = 0};
+    worker = (struct fgv_worker){
+        .track = &track, .turn = &turn, .slicing = &slicing, .loop = &loop, .region.wake = FGV_WAKE_FUTEX};
     fgv_rest_init(&worker);
     const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
     if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
@@ -54,8 +67,8 @@ bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
     for (uint32_t i = 0; i < 16; i++) {
         fgv_due_note(&worker, 1, 0, now_ns + work_ns);
     }
-    fgv_habit_set(&worker.oversleep, late_ns, 0);
-    worker.nr_unfinished = 1;
+    fgv_habit_set(&loop.oversleep, late_ns, 0);
+    track.nr_unfinished = 1;
     return !fgv_grant_enter(&other, now_ns);
 }
 
@@ -69,7 +82,7 @@ void end_slice(void)
 uint64_t nap_ns(uint64_t after_ns)
 {
     slept_ns = 0;
-    worker.quiet_since_ns = worker.last_finish_ns;
-    fgv_rest(&worker, worker.last_finish_ns + after_ns, false);
+    loop.quiet_since_ns = track.last_finish_ns;
+    fgv_rest(&worker, track.last_finish_ns + after_ns, false);
     return slept_ns;
 }

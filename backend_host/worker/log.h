@@ -1,0 +1,8 @@
+/* What a worker tells the host's operator. */
+#ifndef BACKEND_HOST_LOG_H
+#define BACKEND_HOST_LOG_H
+
+/* Writes one line into the daemon's log. */
+void fgv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,11 @@
+/* Errors after which a context gives no other. */
+#ifndef BACKEND_HOST_STICKY_H
+#define BACKEND_HOST_STICKY_H
+
+#include <stdbool.h>
+
+#include "cuda_api/types.h"
+
+bool fgv_is_sticky(CUresult result);
+
+#endif
