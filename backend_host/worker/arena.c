@@ -1,8 +1,11 @@
 #include "arena.h"
 
 #include "count.h"
+#include "ivshmem/region.h"
 #include "ivshmem/response.h"
 #include "layout.h"
+#include "service.h"
+#include "state.h"
 
 uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes)
 {

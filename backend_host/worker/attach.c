@@ -16,7 +16,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "current.h"
 #include "grant.h"
+#include "ivshmem/bell.h"
+#include "ivshmem/region.h"
+#include "layout.h"
+#include "printing.h"
+#include "state.h"
 
 int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes)
 {

@@ -9,8 +9,9 @@
 #include "service.h"
 #include "state.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
+#include "turn_state.h"
 
 #define PINNED_MOST   (UINT64_C(256) << 20) /* some 5 ms of an engine's time */
 #define PINNED_PER_NS UINT64_C(4)

@@ -17,25 +17,8 @@
 #ifndef BACKEND_HOST_BESIDE_H
 #define BACKEND_HOST_BESIDE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct fgv_request;
-struct fgv_stream;
-struct fgv_worker;
-
-struct fgv_copy_credit {
-    uint64_t bytes;
-    uint64_t filled_ns; /* when that was so; says nothing of a full one */
-};
-
-struct fgv_beside {
-    bool is_possible;               /* the device has engines for it */
-    bool was_copying;               /* when credit was last seen to, or since */
-    uint64_t bytes;                 /* of the copy at hand, or the newest */
-    struct fgv_copy_credit *credit; /* for it */
-    struct fgv_copy_credit pinned, staged;
-};
+#include "service.h"
+#include "turn_state.h"
 
 void fgv_beside_init(struct fgv_worker *worker);
 /* Whether this copy may be submitted now without a turn. One that holds the grant may lose it. */

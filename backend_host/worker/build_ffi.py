@@ -34,11 +34,13 @@ HEADERS = (
     "account.h",
     "grant.h",
     "control.h",
+    "state.h",
     "printing.h",
     "attach.h",
     "face.h",
     "grid.h",
-    "slicing.h",
+    "parts_state.h",
+    "variant.h",
     "boost.h",
 )
 """What Python calls, in an order in which each needs only those before it."""

@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "arena.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "graph.h"
+#include "handles.h"
 #include "host_function.h"
 #include "ivshmem/response.h"
 #include "service.h"

@@ -15,10 +15,10 @@
 #include "lane.h"
 #include "memory.h"
 #include "service.h"
-#include "slicing.h"
 #include "state.h"
 #include "stream.h"
 #include "sync.h"
+#include "variant.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)

@@ -10,12 +10,12 @@
 #include "arena.h"
 #include "box.h"
 #include "count.h"
+#include "current.h"
 #include "ivshmem/response.h"
 #include "layout.h"
 #include "memory.h"
 #include "service.h"
 #include "state.h"
-#include "stream.h"
 #include "sync.h"
 
 #define FGV_URGENT_BYTES (256u * 1024u) /* a chunk of this size is worth an event of its own, to be had again soon */

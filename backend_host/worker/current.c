@@ -1,5 +1,9 @@
 #include "current.h"
 
+#include "handles.h"
+#include "state.h"
+#include "stream.h"
+
 void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *context)
 {
     if (worker->current != context &&
@@ -78,4 +82,10 @@ void fgv_context_cool(struct fgv_worker *worker)
         worker->driver.cuDevicePrimaryCtxRelease_v2(worker->device);
         worker->warm = NULL;
     }
+}
+
+bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number)
+{
+    struct fgv_stream *stream = worker->nr_captures != 0 ? fgv_stream_find(worker, stream_number) : NULL;
+    return stream && fgv_stream_is_captured(worker, stream);
 }

@@ -16,6 +16,9 @@ struct fgv_context *fgv_context_any(struct fgv_worker *worker);
 bool fgv_context_add(struct fgv_worker *worker, struct fgv_context *context);
 void fgv_context_remove(struct fgv_worker *worker, const struct fgv_context *context);
 
+/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
+bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number);
+
 /* Retains the device's primary context for the worker itself, if it is not, and lets it go. */
 CUresult fgv_context_warm(struct fgv_worker *worker);
 void fgv_context_cool(struct fgv_worker *worker);

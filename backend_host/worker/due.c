@@ -1,9 +1,9 @@
 #include "due.h"
 
-#include "gate.h"
 #include "ivshmem/habit.h"
+#include "running.h"
 #include "state.h"
-#include "track.h"
+#include "track_state.h"
 
 static uint32_t at_most(uint32_t nr, uint32_t most)
 {

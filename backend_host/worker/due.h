@@ -11,17 +11,7 @@
 #ifndef BACKEND_HOST_DUE_H
 #define BACKEND_HOST_DUE_H
 
-#include <stdint.h>
-
-#include "ivshmem/habit.h"
-
-struct fgv_worker;
-
-struct fgv_due {
-    uint64_t mean_ns;          /* of one submission, whatever it is; 0: unknown */
-    uint64_t work_ns, copy_ns; /* of one that is no copy, and of a copy; likewise */
-    struct fgv_habit error;    /* how far from what was expected they end */
-};
+#include "track_state.h"
 
 static inline uint64_t fgv_mean_with(uint64_t mean_ns, uint64_t sample_ns)
 {

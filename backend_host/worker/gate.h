@@ -3,12 +3,8 @@
 #define BACKEND_HOST_GATE_H
 
 #include "service.h"
-#include "track.h"
+#include "track_state.h"
 
-/* How many submissions may be running: not those in streams that are held up. */
-uint32_t fgv_nr_running(const struct fgv_worker *worker);
-/* Submissions to the stream that have not ended, without what a host function holds. */
-uint32_t fgv_nr_in_stream(const struct fgv_stream *stream);
 /* No more may be queued before a stream that waits for a value goes on. */
 bool fgv_gate_is_full(const struct fgv_worker *worker);
 /* Around a call after which the stream may be held up, and before a submission. */

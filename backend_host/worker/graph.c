@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "arena.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "count.h"
 #include "cuda_api/graph_lists.h"
 #include "graph_memory.h"

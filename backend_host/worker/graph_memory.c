@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "account.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "handles.h"
 #include "pool.h"
 #include "state.h"

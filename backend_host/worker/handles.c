@@ -256,3 +256,13 @@ void fgv_handles_end(struct fgv_worker *worker)
     }
     free(handles->places);
 }
+
+struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number)
+{
+    if (number <= 2) {
+        struct fgv_context *context = worker->current;
+        return !context ? NULL : number == 2 ? &context->per_thread : &context->legacy;
+    }
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_STREAM, number);
+    return handle ? handle->object : NULL;
+}

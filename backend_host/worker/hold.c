@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "bell.h"
-#include "gate.h"
 #include "handles.h"
+#include "running.h"
 #include "service.h"
 #include "state.h"
 #include "stream.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 
 /* Whether something may be held by this one. */
 static struct fgv_hold *find(struct fgv_worker *worker, uint64_t order)
@@ -149,9 +149,4 @@ void fgv_hold_close(struct fgv_worker *worker, struct fgv_hold *hold)
 void fgv_hold_note_node(struct fgv_worker *worker)
 {
     worker->track->holds.has_nodes = true;
-}
-
-bool fgv_hold_may_run(const struct fgv_worker *worker)
-{
-    return worker->track->holds.nr != 0 || worker->track->holds.has_nodes;
 }

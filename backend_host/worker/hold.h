@@ -7,27 +7,8 @@
 #ifndef BACKEND_HOST_HOLD_H
 #define BACKEND_HOST_HOLD_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "service.h"
-
-#define FGV_MAX_HOLDS 256u
-
-struct fgv_stream;
-
-struct fgv_hold {
-    uint64_t order;          /* the worker's number, never used again; 0: nothing is held by it any more */
-    atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
-};
-
-struct fgv_holds {
-    struct fgv_hold items[FGV_MAX_HOLDS];
-    uint32_t nr; /* that are open */
-    uint64_t last_order;
-    bool has_nodes; /* a graph has, or had, a function */
-};
+#include "track_state.h"
 
 /* Before a call that puts something into the stream: what it will be held by. */
 void fgv_hold_before(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream);
@@ -45,7 +26,5 @@ void fgv_hold_release(struct fgv_worker *worker, struct fgv_hold *hold);
 void fgv_hold_close(struct fgv_worker *worker, struct fgv_hold *hold);
 /* A graph has a function of the guest's in it. */
 void fgv_hold_note_node(struct fgv_worker *worker);
-/* Whether the guest may be running a function, or one may be under way to it. */
-bool fgv_hold_may_run(const struct fgv_worker *worker);
 
 #endif

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "bell.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "count.h"
+#include "handles.h"
 #include "hold.h"
 #include "ivshmem/response.h"
 #include "layout.h"
@@ -18,7 +19,7 @@
 #include "state.h"
 #include "stream.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
 
 #define SPIN_NS     UINT64_C(20000)

@@ -14,43 +14,7 @@
 #ifndef BACKEND_HOST_HOST_FUNCTION_H
 #define BACKEND_HOST_HOST_FUNCTION_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "hold.h"
-#include "service.h"
-
-struct fgv_worker;
-struct fgv_context;
-struct fgv_stream;
-
-enum fgv_host_stage {
-    FGV_HOST_FREE = 0,
-    FGV_HOST_SUBMITTED, /* the stream has not come to it */
-    FGV_HOST_RUNNING,   /* a thread of the driver's waits for the guest */
-    FGV_HOST_RETURNED,  /* ... for the grant */
-    FGV_HOST_RELEASED,  /* ... for nothing any more */
-    FGV_HOST_FINISHED,  /* the driver's thread has left */
-};
-
-struct fgv_host {
-    _Atomic uint32_t state; /* also the futex that the driver's thread sleeps on */
-    atomic_bool is_let_go;  /* its context goes: nobody waits for the guest any more */
-    uint64_t function;      /* the guest's number */
-    struct fgv_hold *hold;  /* what stands behind it; NULL: it was never submitted */
-    struct fgv_context *context;
-};
-
-struct fgv_hosts {
-    struct fgv_host items[FGV_MAX_HOLDS]; /* in the driver's streams at once; further ones wait in the backlog */
-    _Atomic int32_t mailbox;              /* response slot, -1: none */
-    pthread_mutex_t posting;              /* of the driver's threads: one function at a time */
-    atomic_bool is_ending;
-    atomic_bool are_nodes_let_go; /* a context goes */
-    atomic_uint nr_rounds;        /* of the worker's loop */
-};
+#include "calls_state.h"
 
 void fgv_host_init(struct fgv_worker *worker);
 /* The worker's loop moves on. */

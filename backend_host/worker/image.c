@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "arena.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "count.h"
 #include "cuda_api/fatbin.h"
 #include "ivshmem/response.h"
@@ -19,8 +19,8 @@
 #include "layout.h"
 #include "printing.h"
 #include "service.h"
-#include "slicing.h"
 #include "state.h"
+#include "variant.h"
 
 _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData) &&
                    sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData),

@@ -2,7 +2,7 @@
 #ifndef BACKEND_HOST_IMAGE_H
 #define BACKEND_HOST_IMAGE_H
 
-#include "calls.h"
+#include "calls_state.h"
 #include "cuda_api/fatbin.h"
 
 void fgv_blobs_free(struct fgv_worker *worker);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "current.h"
+#include "state.h"
 
 #define FGV_MAX_PARAMETERS 8192u
 

@@ -2,8 +2,9 @@
 
 #include "array.h"
 #include "link.h"
-#include "slicing.h"
+#include "state.h"
 #include "sync.h"
+#include "variant.h"
 
 const fgv_release fgv_releases[FGV_HANDLE_KINDS] = {
     [FGV_HANDLE_STREAM] = fgv_stream_release,   [FGV_HANDLE_MODULE] = fgv_image_release,

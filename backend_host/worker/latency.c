@@ -2,9 +2,9 @@
 
 #include "bell.h"
 #include "current.h"
-#include "gate.h"
+#include "running.h"
 #include "state.h"
-#include "track.h"
+#include "track_state.h"
 
 #define FGV_LATENCY_FIRST   5u  /* so many are measured at once */
 #define FGV_LATENCY_TRIES   16u /* in so many tries */

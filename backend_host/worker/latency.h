@@ -23,32 +23,7 @@
 #ifndef BACKEND_HOST_LATENCY_H
 #define BACKEND_HOST_LATENCY_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "cuda_api/types.h"
-
-struct fgv_context;
-struct fgv_stream;
-struct fgv_worker;
-
-/* Of what an idle device gets: soon after its last work, or after a rest. */
-struct fgv_latency_samples {
-    uint64_t mean_ns;
-    uint32_t nr; /* measured so far */
-    uint32_t nr_tried;
-    uint32_t nr_until_next; /* times that an idle device gets work until it is measured again */
-};
-
-struct fgv_latency {
-    struct fgv_latency_samples soon, rested;
-    struct fgv_latency_samples *measuring; /* NULL: it is not being measured */
-    struct fgv_context *context;           /* of the events, NULL: there are none */
-    CUevent events[2];                     /* before and behind what is measured */
-    const struct fgv_stream *stream;       /* all of it is in */
-    uint32_t nr_recorded;                  /* times that the second event was */
-    uint64_t begun_ns, submit_ns;
-};
+#include "track_state.h"
 
 /* Right before something is submitted, and right behind; most of the time they do nothing. */
 void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "arena.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "cuda_api/fatbin.h"
 #include "handles.h"
 #include "image.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "account.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "count.h"
 #include "graph_memory.h"
 #include "ivshmem/region.h"
@@ -24,7 +24,6 @@
 #include "ranges.h"
 #include "service.h"
 #include "state.h"
-#include "virtual_memory.h"
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
@@ -153,9 +152,6 @@ void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context
         fgv_memory_forget(worker, range);
     }
     if (!context) {
-        fgv_pools_drop(worker);
-        fgv_graph_memory_drop(worker);
-        fgv_virtual_memory_drop(worker);
         free(worker->calls->pinned.items);
         free(ranges->items);
     }

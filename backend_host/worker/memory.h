@@ -2,7 +2,7 @@
 #ifndef BACKEND_HOST_MEMORY_H
 #define BACKEND_HOST_MEMORY_H
 
-#include "calls.h"
+#include "calls_state.h"
 
 /* Puts the quota in front of the driver's allocation calls. */
 void fgv_memory_wrap(struct fgv_driver *driver);

@@ -11,8 +11,10 @@
  *
  * Wrong when: a single block lasts longer than that quarter, or than a short part: then multiprocessors are idle.
  */
+#include "pace.h"
+
 #include "bell.h"
-#include "slicing.h"
+#include "parts_state.h"
 #include "state.h"
 
 #define FGV_LONG_PART_NS UINT64_C(2000000)

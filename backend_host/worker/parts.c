@@ -19,6 +19,8 @@
  * Wrong when: the program has other streams with work that would run beside this kernel. It waits until the last part
  * is out.
  */
+#include "parts.h"
+
 #include <string.h>
 
 #include "bell.h"
@@ -28,20 +30,22 @@
 #include "gate.h"
 #include "grant.h"
 #include "grid.h"
+#include "handles.h"
 #include "hold.h"
 #include "kernel.h"
 #include "lane.h"
 #include "launch.h"
 #include "layout.h"
+#include "pace.h"
+#include "parts_state.h"
 #include "queue.h"
 #include "service.h"
-#include "slicing.h"
 #include "state.h"
 #include "sticky.h"
-#include "stream.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
+#include "variant.h"
 #include "whole.h"
 
 #define FGV_ALL_MULTIPROCESSORS UINT32_MAX

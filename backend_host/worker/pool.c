@@ -17,15 +17,16 @@
 #include <stdlib.h>
 
 #include "account.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "graph.h"
 #include "graph_memory.h"
+#include "handles.h"
 #include "memory.h"
 #include "ranges.h"
 #include "service.h"
 #include "state.h"
 #include "stream.h"
-#include "track.h"
+#include "track_state.h"
 
 #define FGV_MAX_POOLS       32u                  /* each may hold one step unseen */
 #define FGV_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */

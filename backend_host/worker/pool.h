@@ -2,27 +2,7 @@
 #ifndef BACKEND_HOST_WORKER_POOL_H
 #define BACKEND_HOST_WORKER_POOL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "cuda_api/types.h"
-
-struct fgv_worker;
-
-struct fgv_memory_pool {
-    struct fgv_memory_pool *next;
-    CUmemoryPool native;
-    uint64_t live_bytes;    /* that the client has allocated and not freed */
-    uint64_t charged_bytes; /* to the quota */
-    uint32_t nr_live;
-    bool is_destroyed; /* by the client; goes with its last allocation */
-};
-
-struct fgv_memory_pools {
-    struct fgv_memory_pool *first;
-    struct fgv_memory_pool *by_default; /* the device's, once it was asked for */
-    uint32_t nr;
-};
+#include "calls_state.h"
 
 /* Memory of the pool is no longer the client's. */
 void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes);

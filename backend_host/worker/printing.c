@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "count.h"
+#include "layout.h"
 #include "state.h"
 
 #define FGV_OUTPUT_MAX_BYTES (64 << 20)

@@ -2,34 +2,13 @@
 #ifndef BACKEND_HOST_PRINTING_H
 #define BACKEND_HOST_PRINTING_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct fgv_worker;
+#include "state.h"
 
 /* cffi: begin */
-/* Whether kernels of an image may print; without an inspector all may. */
-enum fgv_printing_verdict {
-    FGV_PRINTS_NOT = 0,
-    FGV_MAY_PRINT = 1,
-    FGV_PRINTS_UNKNOWN = 2, /* fgv_image_is_silent will say if it does not; until then it may */
-};
-/* Called from the loop, before a module is loaded; an enum fgv_printing_verdict. The image is there during the call
- * only. */
-typedef int32_t (*fgv_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_inspector_fn inspector);
 /* By any thread, once for an image that was FGV_PRINTS_UNKNOWN. */
 void fgv_image_is_silent(void);
 /* cffi: end */
-
-struct fgv_printing {
-    fgv_inspector_fn inspector;
-    bool is_certain; /* an image of which it is known that it may print: others need not be looked into */
-    int file;        /* memfd that stands for fd 1, -1: none */
-    uint64_t read_bytes;
-};
 
 bool fgv_printing_open(struct fgv_worker *worker);
 /* After a synchronisation: tells the guest when kernels have printed. */

@@ -13,12 +13,12 @@
 
 #include "bell.h"
 #include "due.h"
-#include "gate.h"
 #include "grant.h"
 #include "layout.h"
+#include "running.h"
 #include "state.h"
-#include "track.h"
-#include "turn.h"
+#include "track_state.h"
+#include "turn_state.h"
 
 #define FGV_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */

@@ -15,12 +15,14 @@
 #include "ivshmem/region.h"
 #include "ivshmem/ring.h"
 #include "layout.h"
-#include "loop.h"
-#include "slicing.h"
+#include "loop_state.h"
+#include "parts.h"
+#include "parts_state.h"
 #include "state.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
+#include "turn_state.h"
 
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
  * hundred, while the driver is left alone for most of the time. */

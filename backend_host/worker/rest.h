@@ -2,7 +2,7 @@
 #ifndef BACKEND_HOST_REST_H
 #define BACKEND_HOST_REST_H
 
-#include "loop.h"
+#include "loop_state.h"
 
 void fgv_rest_init(struct fgv_worker *worker);
 /* One round without news: spin, or sleep. `is_held_up`: the ring holds a record that there is no room for. */

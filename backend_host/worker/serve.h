@@ -2,7 +2,7 @@
 #ifndef BACKEND_HOST_SERVE_H
 #define BACKEND_HOST_SERVE_H
 
-#include "loop.h"
+#include "loop_state.h"
 #include "service.h"
 
 enum fgv_served { FGV_SERVED, FGV_SERVE_LATER };

@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include "service.h"
+
 struct fgv_worker *fgv_the_worker;
 
 uint32_t fgv_capability_of(const struct fgv_worker *worker)

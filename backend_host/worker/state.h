@@ -15,12 +15,31 @@
 #include "cuda_api/types.h"
 #include "cuda_api/wire.h"
 #include "grantee.h"
-#include "handles.h"
 #include "ivshmem/bell.h"
 #include "ivshmem/region.h"
-#include "printing.h"
 
 #define FGV_MAX_CONTEXTS 64u
+#define FGV_MAX_HANDLES  (1u << 20)
+
+/* cffi: begin */
+/* Whether kernels of an image may print; without an inspector all may. */
+enum fgv_printing_verdict {
+    FGV_PRINTS_NOT = 0,
+    FGV_MAY_PRINT = 1,
+    FGV_PRINTS_UNKNOWN = 2, /* fgv_image_is_silent will say if it does not; until then it may */
+};
+/* Called from the loop, before a module is loaded; an enum fgv_printing_verdict. The image is there during the call
+ * only. */
+typedef int32_t (*fgv_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+/* cffi: end */
+
+/* Kinds of this table alone: what a guest knows by the driver's own values. */
+#define FGV_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
+#define FGV_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
+/* The value of a conditional handle, inverted: small numbers are those of default streams. */
+#define FGV_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+/* In numbers that the worker gave. */
+#define FGV_HOST_NUMBER (UINT64_C(3) << 62)
 
 struct fgv_calls;
 struct fgv_chunk_due;
@@ -30,6 +49,7 @@ struct fgv_mark;
 struct fgv_slicing;
 struct fgv_track;
 struct fgv_turn;
+struct fgv_worker;
 
 /* What is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
 struct fgv_stream {
@@ -64,6 +84,35 @@ struct fgv_context {
     struct fgv_mark *free_marks; /* events of this context, for use again */
     CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
     struct fgv_lane *lanes;      /* likewise, for parts of launches */
+};
+
+struct fgv_handle {
+    uint64_t number; /* 0: free place */
+    void *native;
+    void *object;
+    uint64_t parent;
+    uint64_t held_by; /* of an event: the host function that what it was recorded behind waits for */
+    struct fgv_context *context;
+    uint32_t nr_children;
+    uint8_t kind;
+    uint8_t parent_kind;
+};
+
+/* Gives back what hangs on a handle that is in the table no more. It may unbind others. */
+typedef void (*fgv_release)(struct fgv_worker *worker, const struct fgv_handle *handle);
+
+struct fgv_handles {
+    struct fgv_handle *places;
+    uint32_t mask;
+    uint32_t nr;
+    const fgv_release *releases; /* by kind; NULL: `object` is freed, which is all */
+};
+
+struct fgv_printing {
+    fgv_inspector_fn inspector;
+    bool is_certain; /* an image of which it is known that it may print: others need not be looked into */
+    int file;        /* memfd that stands for fd 1, -1: none */
+    uint64_t read_bytes;
 };
 
 struct fgv_worker {

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "handles.h"
 #include "state.h"
 
 void fgv_stream_init(struct fgv_stream *stream, struct fgv_context *context, CUstream native)
@@ -47,22 +46,6 @@ bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *
     }
     CUresult result = worker->driver.cuStreamIsCapturing(stream->native, &status);
     return status != CU_STREAM_CAPTURE_STATUS_NONE || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-}
-
-struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number)
-{
-    if (number <= 2) {
-        struct fgv_context *context = worker->current;
-        return !context ? NULL : number == 2 ? &context->per_thread : &context->legacy;
-    }
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_STREAM, number);
-    return handle ? handle->object : NULL;
-}
-
-bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number)
-{
-    struct fgv_stream *stream = worker->nr_captures != 0 ? fgv_stream_find(worker, stream_number) : NULL;
-    return stream && fgv_stream_is_captured(worker, stream);
 }
 
 void fgv_stream_capture_begins(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t graph)

@@ -9,12 +9,8 @@ struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native);
 /* Takes it out of the list of its context. */
 void fgv_stream_remove(struct fgv_stream *stream);
 void fgv_stream_free_if_unused(struct fgv_stream *stream);
-/* The stream of this number in the current context, or NULL. 0 and 1: the legacy one, 2: the per-thread one. */
-struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number);
 
 bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream);
-/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
-bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number);
 /* `graph`: the number of the graph that it makes, which goes with the stream; 0: the guest made it. */
 void fgv_stream_capture_begins(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t graph);
 void fgv_stream_capture_ends(struct fgv_worker *worker, struct fgv_stream *stream);

@@ -23,17 +23,16 @@
 #include "count.h"
 #include "current.h"
 #include "due.h"
-#include "gate.h"
 #include "handles.h"
-#include "hold.h"
 #include "latency.h"
 #include "layout.h"
 #include "printing.h"
+#include "running.h"
 #include "service.h"
 #include "state.h"
 #include "sticky.h"
 #include "stream.h"
-#include "track.h"
+#include "track_state.h"
 
 static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
 {

@@ -3,7 +3,7 @@
 #define BACKEND_HOST_SYNC_H
 
 #include "service.h"
-#include "track.h"
+#include "track_state.h"
 
 void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream);
 /* The chunk is completed once everything submitted to the stream so far is done; false: no memory, complete it now. */

@@ -5,16 +5,18 @@
  * all that runs. The program might have to do something before it ends, and nobody would listen. So the launch waits
  * in the backlog until all that is on the device has ended; when nothing ends for a second it goes whole.
  */
+#include "take.h"
+
 #include "grant.h"
 #include "grid.h"
-#include "handles.h"
 #include "kernel.h"
 #include "launch.h"
-#include "layout.h"
+#include "parts.h"
+#include "parts_state.h"
 #include "service.h"
-#include "slicing.h"
 #include "state.h"
-#include "track.h"
+#include "track_state.h"
+#include "variant.h"
 #include "whole.h"
 
 #define FGV_MAX_GRID_X  0x7fffffffu
@@ -121,12 +123,6 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
                                                 .context = (uint32_t)worker->current->handle,
                                                 .stream = stream};
     return FGV_WHOLE_NOT;
-}
-
-void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why)
-{
-    _Atomic uint32_t *counter = &worker->slot->nr_whole[(uint32_t)why < FGV_NR_WHOLE ? (uint32_t)why : 0];
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 /* Whether a device takes it whole: a part of one that none takes might be taken. */

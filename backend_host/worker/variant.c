@@ -7,6 +7,8 @@
  *
  * Wrong when: one kernel is launched from several contexts. The first has the variant, in the others it runs whole.
  */
+#include "variant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@
 #include "handles.h"
 #include "kernel.h"
 #include "layout.h"
-#include "slicing.h"
+#include "parts_state.h"
 #include "state.h"
 #include "turn.h"
 #include "whole.h"
@@ -228,4 +230,10 @@ void fgv_variants_drop_context(struct fgv_worker *worker, const struct fgv_conte
             kernel->variant = NULL;
         }
     }
+}
+
+void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why)
+{
+    _Atomic uint32_t *counter = &worker->slot->nr_whole[(uint32_t)why < FGV_NR_WHOLE ? (uint32_t)why : 0];
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }

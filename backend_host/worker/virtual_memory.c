@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "account.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "handles.h"
 #include "memory.h"
 #include "ranges.h"

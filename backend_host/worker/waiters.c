@@ -8,15 +8,16 @@
 #include <string.h>
 
 #include "current.h"
+#include "handles.h"
 #include "ivshmem/response.h"
-#include "loop.h"
+#include "loop_state.h"
 #include "printing.h"
 #include "serve.h"
 #include "service.h"
 #include "state.h"
 #include "stream.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 
 #define FGV_MAX_WAITERS 2048u
 

@@ -2,7 +2,7 @@
 #ifndef BACKEND_HOST_WAITERS_H
 #define BACKEND_HOST_WAITERS_H
 
-#include "loop.h"
+#include "loop_state.h"
 #include "service.h"
 
 /* Queues the request until what it waits for is done. False: there is nothing to wait for, make the call now. */

@@ -20,7 +20,7 @@
 #include "ivshmem/piece.h"
 #include "ivshmem/region.h"
 #include "log.h"
-#include "loop.h"
+#include "loop_state.h"
 #include "service.h"
 #include "state.h"
 

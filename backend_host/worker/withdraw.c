@@ -8,15 +8,16 @@
 #include "bell.h"
 #include "count.h"
 #include "due.h"
-#include "gate.h"
 #include "grant.h"
 #include "grantee.h"
 #include "layout.h"
 #include "log.h"
+#include "running.h"
 #include "state.h"
 #include "sync.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
+#include "turn_state.h"
 
 /* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
  * it off and bring it back takes as long. */

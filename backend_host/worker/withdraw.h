@@ -16,19 +16,7 @@
 #ifndef BACKEND_HOST_WITHDRAW_H
 #define BACKEND_HOST_WITHDRAW_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "../channels/channels.h"
-
-struct fgv_worker;
-
-struct fgv_withdrawal {
-    fgv_channels_hold_fn hold; /* NULL: there is no way */
-    uint64_t since_ns;         /* off the device, 0: it is not */
-    uint64_t back_ns;          /* on it again, 0: it never was off */
-    uint64_t took_ns;          /* to take it off, last time; 0: it never was */
-};
+#include "turn_state.h"
 
 /* Finds out whether there is a way. */
 void fgv_withdraw_init(struct fgv_worker *worker);

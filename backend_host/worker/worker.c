@@ -17,21 +17,35 @@
 #include "attach.h"
 #include "bell.h"
 #include "beside.h"
-#include "calls.h"
+#include "calls_state.h"
 #include "context.h"
 #include "count.h"
+#include "current.h"
 #include "face.h"
+#include "grant.h"
 #include "graph_memory.h"
+#include "handles.h"
+#include "host_function.h"
 #include "image.h"
+#include "ivshmem/region.h"
+#include "ivshmem/ring.h"
 #include "kinds.h"
-#include "loop.h"
+#include "layout.h"
+#include "loop_state.h"
 #include "memory.h"
+#include "parts.h"
+#include "parts_state.h"
+#include "pool.h"
 #include "rest.h"
 #include "serve.h"
-#include "slicing.h"
+#include "state.h"
 #include "sync.h"
+#include "track_state.h"
 #include "turn.h"
+#include "turn_state.h"
+#include "virtual_memory.h"
 #include "waiters.h"
+#include "withdraw.h"
 
 #define RECORDS_PER_ROUND 64
 #define ROUNDS_UNWATCHED  16
@@ -271,6 +285,9 @@ static void take_down(struct fgv_worker *worker)
         }
     }
     fgv_memory_drop_context(worker, NULL);
+    fgv_pools_drop(worker);
+    fgv_graph_memory_drop(worker);
+    fgv_virtual_memory_drop(worker);
     fgv_blobs_free(worker);
     fgv_handles_end(worker);
     free(worker->loop->backlog.bytes);

@@ -1,7 +1,7 @@
 /* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
 #include "bell.h"
 #include "control.h"
-#include "track.h"
+#include "track_state.h"
 #include "turn.h"
 
 static struct fgv_control *control;

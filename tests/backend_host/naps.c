@@ -2,9 +2,9 @@
  * ring that nothing comes into. */
 #include "bell.h"
 #include "control.h"
-#include "gate.h"
+#include "running.h"
 #include "rest.h"
-#include "slicing.h"
+#include "parts_state.h"
 #include "sync.h"
 #include "turn.h"
 

@@ -13,7 +13,7 @@ NR_KERNELS, NR_COPIES = 31, 48
 @pytest.fixture(scope="module")
 def due(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """due.c by itself, with the one other thing that it asks for."""
-    library = load_parts("due", ["due", "gate"], tmp_path_factory.mktemp("due"))
+    library = load_parts("due", ["due", "running"], tmp_path_factory.mktemp("due"))
     library.ended.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64]
     library.expected.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_bool]
     library.expected.restype = ctypes.c_uint64

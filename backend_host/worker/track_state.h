@@ -5,12 +5,12 @@
  * and looks; gate.c knows what a value holds up, hold.c what a host function of the guest does; latency.c and due.c
  * know how long things take.
  */
-#ifndef BACKEND_HOST_TRACK_H
-#define BACKEND_HOST_TRACK_H
+#ifndef BACKEND_HOST_TRACK_STATE_H
+#define BACKEND_HOST_TRACK_STATE_H
 
-#include "due.h"
-#include "hold.h"
-#include "latency.h"
+#include <stdatomic.h>
+
+#include "ivshmem/habit.h"
 #include "state.h"
 
 #define FGV_MAX_UNFINISHED                                                                                             \
@@ -59,6 +59,44 @@ struct fgv_track_listener {
     void (*dropped)(struct fgv_worker *worker, struct fgv_context *context);
 };
 
+#define FGV_MAX_HOLDS 256u
+
+struct fgv_hold {
+    uint64_t order;          /* the worker's number, never used again; 0: nothing is held by it any more */
+    atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
+};
+
+struct fgv_holds {
+    struct fgv_hold items[FGV_MAX_HOLDS];
+    uint32_t nr; /* that are open */
+    uint64_t last_order;
+    bool has_nodes; /* a graph has, or had, a function */
+};
+
+/* Of what an idle device gets: soon after its last work, or after a rest. */
+struct fgv_latency_samples {
+    uint64_t mean_ns;
+    uint32_t nr; /* measured so far */
+    uint32_t nr_tried;
+    uint32_t nr_until_next; /* times that an idle device gets work until it is measured again */
+};
+
+struct fgv_latency {
+    struct fgv_latency_samples soon, rested;
+    struct fgv_latency_samples *measuring; /* NULL: it is not being measured */
+    struct fgv_context *context;           /* of the events, NULL: there are none */
+    CUevent events[2];                     /* before and behind what is measured */
+    const struct fgv_stream *stream;       /* all of it is in */
+    uint32_t nr_recorded;                  /* times that the second event was */
+    uint64_t begun_ns, submit_ns;
+};
+
+struct fgv_due {
+    uint64_t mean_ns;          /* of one submission, whatever it is; 0: unknown */
+    uint64_t work_ns, copy_ns; /* of one that is no copy, and of a copy; likewise */
+    struct fgv_habit error;    /* how far from what was expected they end */
+};
+
 struct fgv_track {
     const struct fgv_track_listener *listener;
     uint64_t seq; /* counts submissions */
@@ -85,6 +123,12 @@ static inline uint32_t fgv_track_nr_open(const struct fgv_worker *worker)
 {
     const struct fgv_track *track = worker->track;
     return track->nr_unfinished + track->nr_held + track->nr_beside;
+}
+
+/* Whether the guest may be running a function, or one may be under way to it. */
+static inline bool fgv_hold_may_run(const struct fgv_worker *worker)
+{
+    return worker->track->holds.nr != 0 || worker->track->holds.has_nodes;
 }
 
 /* A submission to an idle device begins; the driver may be done with it before it returns. */

@@ -5,16 +5,12 @@
  * from the PTX of its image when it is first needed: variant.c. take.c says which launches those are, parts.c carries
  * them out.
  */
-#ifndef BACKEND_HOST_SLICING_H
-#define BACKEND_HOST_SLICING_H
+#ifndef BACKEND_HOST_PARTS_STATE_H
+#define BACKEND_HOST_PARTS_STATE_H
 
-#include "cuda_api/driver.h"
-#include "handles.h"
-#include "service.h"
+#include "state.h"
 #include "whole.h"
 
-struct fgv_context;
-struct fgv_handle;
 struct fgv_lane;
 
 #define FGV_MAX_PARTS_IN_FLIGHT   3u
@@ -51,11 +47,6 @@ struct fgv_variant_maker {
     void (*forget)(uint32_t owner_kind, uint64_t owner);
     void (*make)(struct fgv_variant_wish *wish);
 };
-struct fgv_worker;
-void fgv_worker_set_slicing(struct fgv_worker *worker, const struct fgv_slicing_settings *settings,
-                            const struct fgv_variant_maker *maker);
-/* For `make`: where a variable of the original lies in global memory, 0: the driver knows none. */
-uint64_t fgv_variant_address(const char *name);
 /* cffi: end */
 
 /* A constant is copied from the original before each launch: the program may have changed it. */
@@ -103,62 +94,18 @@ struct fgv_parts {
     uint64_t done_ns; /* when a part was last seen to end */
 };
 
-/* The data of this floor. */
-struct fgv_slicing {
-    struct fgv_slicing_settings settings;
-    struct fgv_variant_maker maker;
-    struct fgv_parts parts;
-};
-
-/* variant.c */
-void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
-/* Of a module or a library, and of a kernel or function. */
-void fgv_image_release(struct fgv_worker *worker, const struct fgv_handle *handle);
-void fgv_kernel_release(struct fgv_worker *worker, const struct fgv_handle *handle);
-/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
- * nothing may be on the device. */
-struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why);
-void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant);
-/* The context is about to be destroyed. */
-void fgv_variants_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
-
-/* pace.c: of a launch in boxes */
-uint64_t fgv_pace_blocks(const struct fgv_worker *worker);
-/* Whether one more part may be out. */
-bool fgv_pace_has_room(const struct fgv_worker *worker);
-/* When the device came to the first of those that are out; 0: there is none. */
-uint64_t fgv_pace_begun_ns(const struct fgv_parts *parts);
-/* So many blocks took so long, one part after the other. */
-void fgv_pace_learn(struct fgv_variant *variant, uint64_t nr_blocks, uint64_t took_ns);
-
-/* take.c */
-void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why);
 enum fgv_parts_state {
     FGV_PARTS_MORE,  /* not now, or not all of it */
     FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
     FGV_PARTS_WHOLE, /* it has its turn to go whole */
     FGV_PARTS_TAKEN, /* it goes in parts from now on */
 };
-/* What becomes of this launch, which has its turn. A large one that goes whole is counted, with the reason. `runs`: it
- * is no part of a graph. */
-enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
 
-/* parts.c */
-/* Submits what may be submitted now of the launch that was taken. */
-enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
-                                      const struct fgv_request *request, CUresult *result);
-/* What is on the device beside the parts does not end. */
-bool fgv_parts_are_held_up(const struct fgv_worker *worker);
-/* Whether this is a look at the stream of the launch that goes in parts, or will: its work is not done. */
-bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request);
-/* Whether a persistent kernel is on the device. */
-bool fgv_parts_can_stop(const struct fgv_worker *worker);
-/* Tells it to stop, if there is one. */
-void fgv_parts_stop(struct fgv_worker *worker);
-/* As struct fgv_turn_above has them. */
-bool fgv_parts_is_one(const struct fgv_worker *worker);
-uint64_t fgv_parts_stop_once(struct fgv_worker *worker);
-/* Tells a persistent kernel to stop when the turn is over. */
-void fgv_parts_poll(struct fgv_worker *worker);
+/* The data of this floor. */
+struct fgv_slicing {
+    struct fgv_slicing_settings settings;
+    struct fgv_variant_maker maker;
+    struct fgv_parts parts;
+};
 
 #endif

@@ -1,6 +1,6 @@
 /* The loop's own data: the ring, requests that wait, and how the worker rests. */
-#ifndef BACKEND_HOST_LOOP_H
-#define BACKEND_HOST_LOOP_H
+#ifndef BACKEND_HOST_LOOP_STATE_H
+#define BACKEND_HOST_LOOP_STATE_H
 
 #include "ivshmem/habit.h"
 #include "ivshmem/ring.h"
