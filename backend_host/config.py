@@ -180,7 +180,7 @@ def _checked(config: Config) -> Config:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.slice_ns and config.slice_ns < 1_000_000:
         raise ConfigError(
-            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/scheduling.md)"
+            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/grants.md)"
         )
     return config
 

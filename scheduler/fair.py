@@ -3,7 +3,7 @@
 A vGPU's tag grows by what it used over its weight; the least tag goes first (FairGV, section 3.2.1). Nothing has to be known beforehand: an
 overrun, a kernel longer than the slice, a charge that comes late are all paid by the tag. Virtual time is the least tag of the active ones,
 those that wait or hold the GPU, and never goes back; whoever wakes starts there, or at its own tag when that is higher, so that sleeping
-earns nothing. docs/scheduling.md states the bound on unfairness, with its proof.
+earns nothing. docs/fairness.md states the bound on unfairness, with its proof.
 
 Good when: shares matter. Bad when: latency of one vGPU matters more than the shares of the others; there is no priority here.
 Wrong when: a vGPU leaves and joins again to be rid of what it overran. Who may do that is the caller's business.

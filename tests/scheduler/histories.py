@@ -25,7 +25,7 @@ class Account:
 
 
 class History:
-    """Drives a policy and checks, at every charge, the promise of docs/scheduling.md.
+    """Drives a policy and checks, at every charge, the bound of docs/fairness.md.
 
     While a vGPU is active, that is backlogged or holding the GPU, nobody, whatever they do, gets ahead of it by more than the largest
     normalised charge of the two together, and what each may be owed after a pause.
