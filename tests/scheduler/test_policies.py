@@ -11,6 +11,7 @@ from scheduler.registry import DEFAULT_POLICY, POLICIES, UnknownPolicyError, mak
 from scheduler.simulator.settings import Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
 from scheduler.simulator.workloads import find_workload
+from tests.scheduler.choosing import Choosing
 
 NAMES = ("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked", "dispatched", "charged", "next")
 Event = tuple[str, int, int, int]
@@ -21,7 +22,7 @@ EVENTS = st.lists(
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 
 
-def tell(policy: Policy, event: Event, now_ns: int) -> None:
+def tell(policy: Choosing[Policy], event: Event, now_ns: int) -> None:
     """One event; "next" is the end of a slice: whoever is picked is dispatched and charged."""
     kind, vgpu, amount, _ = event
     if kind in ("joined", "weight_changed"):
@@ -63,7 +64,7 @@ class Waiting:
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: list[Event]) -> None:
-    policy, waiting, now_ns = make_policy(name), Waiting(), 0
+    policy, waiting, now_ns = Choosing(make_policy(name)), Waiting(), 0
     for event in events:
         now_ns += event[3]
         choice = policy.pick(now_ns)
@@ -79,7 +80,7 @@ def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: 
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -> None:
-    policy, waiting, now_ns = make_policy(name), Waiting(), 0
+    policy, waiting, now_ns = Choosing(make_policy(name)), Waiting(), 0
     for event in events:
         now_ns += event[3]
         choice = policy.pick(now_ns)
@@ -96,7 +97,7 @@ def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_the_same_events_give_the_same_picks(name: str, events: list[Event]) -> None:
-    one, two, now_ns = make_policy(name), make_policy(name), 0
+    one, two, now_ns = Choosing(make_policy(name)), Choosing(make_policy(name)), 0
     for event in events:
         now_ns += event[3]
         tell(one, event, now_ns)
@@ -106,7 +107,7 @@ def test_the_same_events_give_the_same_picks(name: str, events: list[Event]) -> 
 
 @every_policy
 def test_strangers_and_repetitions_are_harmless(name: str) -> None:
-    policy = make_policy(name)
+    policy = Choosing(make_policy(name))
     for event in ("left", "backlogged", "blocked", "dispatched"):
         getattr(policy, event)(77, 0)
     policy.charged(77, 5, 0)
