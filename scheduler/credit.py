@@ -7,7 +7,7 @@ Good when: every turn is about one slice and no kernel is longer than a period. 
 forgiven) or programs sleep (what is saved makes them first in line when they wake).
 Wrong when: taken for Xen's sampled accounting. Here credits burn by what was charged, which is kinder to this policy than the original.
 
-Two names for one order: `credit-poll` guests poll for answers, `credit-hs` guests spin and then sleep.
+`credit-hs` in the paper's words: guests spin for answers and then sleep, as they do here under every policy.
 """
 
 import math
@@ -44,7 +44,6 @@ class Credit:
     """UNDER before OVER, round robin within. An event costs O(1), once a period O(vGPUs) besides."""
 
     name = "credit-hs"
-    guest_waiting = "hybrid"
 
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
@@ -123,10 +122,3 @@ class Credit:
             account.credits_ns = min(max(account.credits_ns + earned_ns, -PERIOD_NS), PERIOD_NS)
             account.took_part = account.is_backlogged
             self._reclassify(account)
-
-
-class CreditPoll(Credit):
-    """The same order; guests that wait keep their processor busy, whoever else could use it."""
-
-    name = "credit-poll"
-    guest_waiting = "poll"

@@ -43,7 +43,6 @@ class FairQueuing:
     """Least start tag first. An event costs O(log vGPUs)."""
 
     name = "fair"
-    guest_waiting = "hybrid"
 
     def __init__(self, pause_ns: int = PAUSE_NS, owed_ns: int = OWED_NS) -> None:
         self._pause_ns = pause_ns

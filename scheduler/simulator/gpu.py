@@ -9,9 +9,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from scheduler.policy import Coscheduled, Policy
+from scheduler.policy import Policy
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Event, Events
+from scheduler.simulator.policies.extensions import Coscheduled
 from scheduler.simulator.settings import Settings
 
 

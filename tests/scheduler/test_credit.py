@@ -4,9 +4,10 @@ import math
 from typing import TypeVar
 
 from scheduler.credit import PERIOD_NS, Credit
-from scheduler.policy import Coscheduled
 from scheduler.registry import make_policy
-from scheduler.strict import StrictCoscheduling
+from scheduler.simulator.policies.extensions import Coscheduled
+from scheduler.simulator.policies.registry import ALL_POLICIES
+from scheduler.simulator.policies.strict import StrictCoscheduling
 from tests.scheduler.choosing import Choosing
 
 MS = 1_000_000
@@ -101,6 +102,6 @@ def test_a_vcpu_that_comes_commands_the_gpu_if_it_has_the_credits() -> None:
 
 
 def test_only_strict_hears_of_vcpus() -> None:
-    assert isinstance(make_policy("strict"), Coscheduled)
-    assert not isinstance(make_policy("credit-poll"), Coscheduled)
+    assert isinstance(make_policy("strict", ALL_POLICIES), Coscheduled)
+    assert not isinstance(make_policy("credit-poll", ALL_POLICIES), Coscheduled)
     assert not isinstance(make_policy("fair"), Coscheduled)

@@ -5,7 +5,7 @@ taken off, the GPU goes to somebody else. Guests poll: one that slept would take
 
 Good when: programs wait for every kernel, and the CPU scheduler happens to share as the GPU should be shared.
 Bad when: they do not. The GPU is switched at the pace of the processors, and stands idle while no vCPU of a backlogged vGPU runs: of all
-policies this one alone is not work-conserving, and only for callers that tell it about vCPUs. One that never does sees Credit.
+policies this one alone is not work-conserving. A caller that tells it nothing about vCPUs sees Credit; the daemon could tell it nothing.
 """
 
 import math
