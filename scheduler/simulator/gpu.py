@@ -107,7 +107,8 @@ class Gpu:
         if vgpu == self._holder:
             if not self._is_switching:
                 self._go_on(vgpu)
-        elif member.queue:
+        elif member.queue and vgpu not in self._waiting:
+            # It queued already where it gave up the GPU to one whose kernel ended at the same moment.
             self._backlog(vgpu)
             self._reconsider()
 
