@@ -25,7 +25,7 @@ from benchmarks.guests import MPS, NATIVE, Setting
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
 from benchmarks.steal import cpu_time, disturbance, steal_between
-from scheduler.registry import DEFAULT_POLICY, POLICIES
+from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 EXIT_FAILED = 1
 PLAIN_WIDTH = 180
@@ -166,6 +166,8 @@ def policies(text: str) -> list[str]:
     """Names of policies, for argparse."""
     names = text.split(",")
     for name in names:
+        if name in SIMULATED:
+            raise argparse.ArgumentTypeError(where_simulated(name))
         if name not in POLICIES:
             raise argparse.ArgumentTypeError(f"there is no policy {name}; there are {', '.join(sorted(POLICIES))}")
     return names

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from scheduler.policy import Policy
+from tests.scheduler.choosing import Choosing
 
 TOLERANCE = Fraction(1, 1000)  # ns; tags are rounded to far less
 
@@ -32,13 +33,13 @@ class History:
     """
 
     def __init__(self, policy: Policy, weights: list[int], owed_ns: int) -> None:
-        self.policy = policy
+        self.policy = Choosing(policy)
         self.owed_ns = owed_ns
         self.now_ns = 0
         self.holder: int | None = None
         self.accounts = {vgpu: Account(weight, weight) for vgpu, weight in enumerate(weights)}
         for vgpu, weight in enumerate(weights):
-            policy.joined(vgpu, weight, 0)
+            self.policy.joined(vgpu, weight, 0)
 
     def is_active(self, vgpu: int) -> bool:
         return self.accounts[vgpu].is_backlogged or vgpu == self.holder

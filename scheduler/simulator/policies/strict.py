@@ -5,7 +5,7 @@ taken off, the GPU goes to somebody else. Guests poll: one that slept would take
 
 Good when: programs wait for every kernel, and the CPU scheduler happens to share as the GPU should be shared.
 Bad when: they do not. The GPU is switched at the pace of the processors, and stands idle while no vCPU of a backlogged vGPU runs: of all
-policies this one alone is not work-conserving, and only for callers that tell it about vCPUs. One that never does sees Credit.
+policies this one alone is not work-conserving. A caller that tells it nothing about vCPUs sees Credit; the daemon could tell it nothing.
 """
 
 import math
@@ -14,7 +14,7 @@ from scheduler.credit import Credit
 
 
 class StrictCoscheduling(Credit):
-    """Credit among the vGPUs whose vCPU runs. An event costs O(vGPUs) at most, so does `pick`."""
+    """Credit among the vGPUs whose vCPU runs. An event costs O(vGPUs) at most."""
 
     name = "strict"
     guest_waiting = "poll"
@@ -47,10 +47,6 @@ class StrictCoscheduling(Credit):
 
     def preempts(self, holder: int, now_ns: int) -> bool:
         return holder in self._off_processor or (self._wanted() is not None and self._target != holder)
-
-    def pick(self, now_ns: int) -> int | None:
-        candidates = (v for queue in (self._under, self._over) for v in queue if v not in self._off_processor)
-        return self._wanted() if self._wanted() is not None else next(candidates, None)
 
     def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
         if vgpu in self._off_processor:
