@@ -100,6 +100,10 @@ class Experiment(ABC):
         """What it has to say about the paper's claims."""
         return []
 
+    def figures(self, document: Document) -> dict[str, float]:
+        """Single numbers of a document by name, which promises are held to; means, or geometric means, where there are several repetitions."""
+        return {}
+
     def plot(self, document: Document, figure: Any) -> None:
         """Draws into a matplotlib figure. NotMeasurableError when there is nothing to draw."""
         raise NotMeasurableError(f"{self.name} has no plot")

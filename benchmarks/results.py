@@ -1,4 +1,6 @@
-"""Writes docs/results.md from the JSON files in benchmarks/results: `python -m benchmarks.results [--check]`. No figure is typed by hand.
+"""Writes docs/results.md and SPECIFICATION.md from the JSON files in benchmarks/results: `python -m benchmarks.results [--check]`.
+
+No figure is typed by hand.
 
 Each file is a document of `fairgv-bench --json`, or of `python -m benchmarks.frameworks --json` or `benchmarks.preemption`.
 """
@@ -6,7 +8,7 @@ Each file is a document of `fairgv-bench --json`, or of `python -m benchmarks.fr
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
@@ -16,8 +18,9 @@ from benchmarks.frameworks.grid import frameworks_grid
 from benchmarks.grid import Grid
 from benchmarks.paper import claims
 from benchmarks.preemption.grid import preemption_grids
+from benchmarks.promises import RESULTS
+from benchmarks.specification import SPECIFICATION, specification
 
-RESULTS = PACKAGE_ROOT / "benchmarks/results"
 PAGE = PACKAGE_ROOT / "docs/results.md"
 
 HEAD = """# Results
@@ -89,18 +92,19 @@ def page(folder: Path = RESULTS) -> str:
     return "\n".join([HEAD, PAPER_HEAD, beside_the_paper(found), *map(section, found)])
 
 
-def main() -> int:
-    """Entry point; with --check exit status 1 when the page is stale."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; with --check exit status 1 when something is stale."""
     parser = argparse.ArgumentParser(prog="results", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail when the page is stale")
-    text = page()
-    if parser.parse_args().check:
-        if PAGE.read_text() != text:
-            print(f"{PAGE} is stale: run python -m benchmarks.results", file=sys.stderr)
-            return 1
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when something is stale")
+    texts = {PAGE: page(), SPECIFICATION: specification()}
+    if not parser.parse_args(arguments).check:
+        for path, text in texts.items():
+            path.write_text(text)
         return 0
-    PAGE.write_text(text)
-    return 0
+    stale = [path for path, text in texts.items() if path.read_text() != text]
+    for path in stale:
+        print(f"{path} is stale: run python -m benchmarks.results", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
-from benchmarks.experiments.sharing import Mixture, compare, nr_compared, programs_of
+from benchmarks.experiments.sharing import Mixture, Shared, compare, nr_compared, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import log_axis, spread
@@ -98,6 +98,14 @@ class Mixed(Experiment):
             if low <= background_us <= high and system == DEFAULT_POLICY:
                 farthest[system] = max(farthest.get(system, FAIR), mean, key=lambda time: abs(time - FAIR))
         return [Finding("mixed", system, time) for system, time in farthest.items()]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """What whoever got least, the program or its background, got of its half, beside the background that was worst for it."""
+        leasts: dict[str, dict[float, list[float]]] = {}
+        for record in records(document, "together"):
+            each = leasts.setdefault(f"{record['program']}/{record['system']}/least", {})
+            each.setdefault(record["background_us"], []).append(Shared(record).least)
+        return {name: min(estimate(runs).mean for runs in each.values()) for name, each in leasts.items()}
 
     def plot(self, document: Document, figure: Any) -> None:
         """One panel for each program."""

@@ -24,6 +24,7 @@ from benchmarks.experiments.sharing import (
     weights_of,
 )
 from benchmarks.grid import Grid
+from benchmarks.guests import NATIVE
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
@@ -112,6 +113,18 @@ class MinMaxRatio(Experiment):
             if system == DEFAULT_POLICY
             for finding in _of_claims(label, system, runs)
         ]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """Of each mixture under each system; beside the driver's own sharing, where that was measured, what the default policy gets done."""
+        found = {}
+        together = {key: estimate([each.together for each in runs]).mean for key, runs in shared(document).items()}
+        for (label, system), runs in shared(document).items():
+            found[f"{label}/{system}/min-max ratio"] = estimate([each.min_max_ratio for each in runs]).mean
+            found[f"{label}/{system}/least"] = estimate([each.least for each in runs]).mean
+            found[f"{label}/{system}/together"] = together[label, system]
+            if system == NATIVE and (label, DEFAULT_POLICY) in together:
+                found[f"{label}/together over the driver's"] = together[label, DEFAULT_POLICY] / together[label, NATIVE]
+        return found
 
     def plot(self, document: Document, figure: Any) -> None:
         """Completion times as bars, the ideal ones as lines."""

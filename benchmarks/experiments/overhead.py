@@ -141,6 +141,17 @@ class Overhead(Experiment):
                 found.append(Finding("matrix_mul_sizes", f"{queue} in a row", ratio))
         return found
 
+    def figures(self, document: Document) -> dict[str, float]:
+        """Operations by their medians: what a guest takes, what it takes more than native, its part of native bytes a second."""
+        found = {}
+        for name, (unit, native, guest) in _medians(document).items():
+            if unit == "GB/s":
+                found[f"{name}/of native"] = guest / native
+            else:
+                found[f"{name}/{unit}"] = guest
+                found[f"{name}/{unit} over native"] = guest - native
+        return found
+
     def plot(self, document: Document, figure: Any) -> None:
         """Programs to the left, kernel sizes to the right."""
         left, right = figure.subplots(1, 2)
@@ -301,16 +312,22 @@ def _sizes(document: Document) -> Grid | None:
     return Grid("Kernel sizes", columns, tuple(rows), notes)
 
 
-def _operations(document: Document) -> Grid | None:
+def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
+    """Of each operation: its unit, natively, as a guest."""
     runs = [record["values"] for record in records(document, "operations")]
-    if not runs:
-        return None
+    return {
+        name: (first["unit"], *(statistics.median(run[name][side] for run in runs) for side in ("native", "guest")))
+        for name, first in (runs[0] if runs else {}).items()
+    }
+
+
+def _operations(document: Document) -> Grid | None:
     rows = []
-    for name, first in runs[0].items():
-        native, guest = (statistics.median(each[name][side] for each in runs) for side in ("native", "guest"))
-        is_rate = first["unit"] == "GB/s"
-        ratio = guest / native if is_rate else native / guest
-        rows.append((name, f"{native:.3g}", f"{guest:.3g}", first["unit"], f"{ratio:.2f}", AIMS.get(name, "")))
+    for name, (unit, native, guest) in _medians(document).items():
+        ratio = guest / native if unit == "GB/s" else native / guest
+        rows.append((name, f"{native:.3g}", f"{guest:.3g}", unit, f"{ratio:.2f}", AIMS.get(name, "")))
+    if not rows:
+        return None
     return Grid(
         "Single operations", ("operation", "native", "FairGV", "unit", "ratio", "aim"), tuple(rows), OPERATION_NOTES
     )

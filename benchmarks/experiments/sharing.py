@@ -212,9 +212,21 @@ class Shared:
         return ratios.throughput_min_max_ratio(self._each("throughput"), self._each("alone"), self.weights)
 
     @property
+    def normalised(self) -> list[float]:
+        """What each guest gets over its fair part of what its program reaches alone, as a guest."""
+        return ratios.normalised_throughputs(self._each("throughput"), self._each("alone"), self.weights)
+
+    @property
     def least(self) -> float:
         """What the guest that gets least gets, over its fair part."""
-        return min(ratios.normalised_throughputs(self._each("throughput"), self._each("alone"), self.weights))
+        return min(self.normalised)
+
+    @property
+    def together(self) -> float:
+        """What all get done, each as a part of what its program reaches alone, as a guest."""
+        return sum(part * weight for part, weight in zip(self.normalised, self.weights, strict=True)) / sum(
+            self.weights
+        )
 
     @property
     def charged_min_max_ratio(self) -> float | None:

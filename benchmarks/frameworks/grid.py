@@ -1,4 +1,4 @@
-"""The table of the frameworks' steps, of a document that `python -m benchmarks.frameworks` wrote."""
+"""The table of the frameworks' steps, and their figures, of a document that `python -m benchmarks.frameworks` wrote."""
 
 from benchmarks.document import Document
 from benchmarks.grid import Grid
@@ -15,3 +15,9 @@ def frameworks_grid(document: Document) -> Grid:
         "Time of a step through FairGV over native; below 1 FairGV is faster. The same result: to the last digit printed.",
     )
     return Grid("Steps", ("step", "same result", "native us", "FairGV us", "ratio"), tuple(rows), notes)
+
+
+def framework_figures(document: Document) -> dict[str, float]:
+    """Of each step, its time over native, and whether its result is the same: 1 or 0."""
+    ratios = {f"{step['name']}/time over native": float(step["ratio"]) for step in document["steps"]}
+    return ratios | {f"{step['name']}/same result": float(step["agrees"]) for step in document["steps"]}

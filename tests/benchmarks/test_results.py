@@ -8,7 +8,8 @@ import pytest
 from benchmarks.document import command_line, origin
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.grid import Grid
-from benchmarks.results import RESULTS, documents, page, section
+from benchmarks.promises import RESULTS
+from benchmarks.results import documents, page, section
 
 HEAD: dict[str, Any] = {
     "device": "softgpu",
