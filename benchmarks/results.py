@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
+from benchmarks import pictures
 from benchmarks.document import Document, origin
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.frameworks.grid import frameworks_grid
@@ -104,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stale = [path for path, text in texts.items() if path.read_text() != text]
     for path in stale:
         print(f"{path} is stale: run python -m benchmarks.results", file=sys.stderr)
-    return 1 if stale else 0
+    for path in (old := pictures.stale()):
+        print(f"{path} does not come from benchmarks/results: run python -m benchmarks.pictures", file=sys.stderr)
+    return 1 if stale or old else 0
 
 
 if __name__ == "__main__":
