@@ -8,14 +8,16 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend_host.config import PACKAGE_ROOT
-from benchmarks.document import Document
+from benchmarks.document import Document, records
+from benchmarks.due import draw_due
 from benchmarks.experiments import EXPERIMENTS
+from benchmarks.newest import merged
 from benchmarks.promises import RESULTS
 
 PICTURES = PACKAGE_ROOT / "docs/pictures"
@@ -51,37 +53,73 @@ class Theme:
             "font.family": "sans-serif",
             "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
             "font.size": 10,
+            "figure.constrained_layout.w_pad": 0.12,  # the reader's font may be wider
             "svg.fonttype": "none",
             "svg.hashsalt": "fairgv",
         }
 
 
 THEMES: Mapping[str, Theme] = {
-    "light": Theme("#ffffff", "#1f2328", "#d1d9e0", ("#0969da", "#bc4c00", "#1a7f37", "#8250df")),
-    "dark": Theme("#0d1117", "#e6edf3", "#3d444d", ("#58a6ff", "#f0883e", "#3fb950", "#bc8cff")),
+    "light": Theme("#ffffff", "#1f2328", "#d1d9e0", ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#9a6700")),
+    "dark": Theme("#0d1117", "#e6edf3", "#3d444d", ("#58a6ff", "#f0883e", "#3fb950", "#bc8cff", "#f778ba", "#d29922")),
 }
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The plot of an experiment, `size` in inches, in one file for each theme."""
+    """
+    Of an experiment's documents, by default its plot; `size` in inches; `text` says what is to be seen.
+
+    With `is_themed` there is one for dark pages, too.
+    """
 
     name: str
     experiment: str
     size: tuple[float, float]
+    text: str
+    is_themed: bool = False
+    draw: Callable[[Document, Any], None] | None = None
 
     def files(self, folder: Path) -> dict[Path, Theme]:
         """By their paths."""
-        return {folder / f"{self.name}-{theme}.svg": colours for theme, colours in THEMES.items()}
+        if self.is_themed:
+            return {folder / f"{self.name}-{theme}.svg": colours for theme, colours in THEMES.items()}
+        return {folder / f"{self.name}.svg": THEMES["light"]}
+
+    def on_page(self) -> str:
+        """For a page of docs."""
+        if not self.is_themed:
+            return f"![{self.text}](pictures/{self.name}.svg)\n"
+        dark = f'<source media="(prefers-color-scheme: dark)" srcset="pictures/{self.name}-dark.svg">'
+        return f'<picture>{dark}<img alt="{self.text}" src="pictures/{self.name}-light.svg"></picture>\n'
 
 
-ALL = (Picture("shares", "shares-over-time", (8.4, 3.8)),)
+def _draw_costs(document: Document, figure: Any) -> None:
+    EXPERIMENTS["slicing"].plot({**document, "records": records(document, "cost")}, figure)
+
+
+ALL = (
+    Picture(
+        "shares",
+        "shares-over-time",
+        (8.4, 3.8),
+        "Parts of the GPU's time of three guests, and a fourth",
+        is_themed=True,
+    ),
+    Picture("due", "mmr", (8.4, 5.6), "What each guest gets over its due, by program and system", draw=draw_due),
+    Picture("overhead", "overhead", (8.4, 3.8), "Time over native of twelve programs, and of kernels by their length"),
+    Picture("mixed", "mixed", (8.4, 3.4), "Run time beside a background of kernels, by their length, over that alone"),
+    Picture(
+        "slicing", "slicing", (8.4, 3.2), "Slowdown of a large kernel, by the blocks of its parts", draw=_draw_costs
+    ),
+    Picture("hand-overs", "accounting", (8.4, 3.6), "How gaps at hand-overs are distributed, by the length of kernels"),
+)
 
 
 def source(picture: Picture, results: Path = RESULTS) -> Document | None:
-    """The document that a picture is made of: the newest of a GPU, or where there is none, of softgpu."""
+    """What a picture is made of: the newest of a GPU, or where there is none, of softgpu."""
     documents: list[Document] = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
-    mine = [document for document in documents if document["experiment"] == picture.experiment]
+    mine = [document for document in merged(documents) if document["experiment"] == picture.experiment]
     return max(mine, key=lambda document: (document["device"] != "softgpu", document["date"]), default=None)
 
 
@@ -99,7 +137,8 @@ def drawn(picture: Picture, document: Document, theme: Theme) -> str:
     with matplotlib.rc_context(theme.settings()):
         figure = pyplot.figure(figsize=picture.size, layout="constrained")
         try:
-            EXPERIMENTS[picture.experiment].plot(document, figure)
+            (picture.draw or EXPERIMENTS[picture.experiment].plot)(document, figure)
+            figure.set_size_inches(picture.size)
             text = io.StringIO()
             said = {"Date": None, "Creator": MAKER, "Identifier": digest(document)}
             figure.savefig(text, format="svg", metadata=said)

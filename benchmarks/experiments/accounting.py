@@ -13,14 +13,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.grid import Grid
@@ -47,6 +47,7 @@ class Accounting(Experiment):
     summary = "charged beside used GPU time, and hand-overs by the device's clock (Table 2)"
     repetitions = 1
     seconds = 4.0
+    subjects: ClassVar[Subjects] = {"program": ("program",), "mixture": ("kernel_us", "queue"), "switch": ("queue",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs, and kernels of the mixtures."""

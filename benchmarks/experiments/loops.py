@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.build import NAMES, build
 from benchmarks.devices import native_environment
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, names_of, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, whole
 from benchmarks.grid import Grid
 from benchmarks.guests import run
 from benchmarks.guests.process import NativeSession
@@ -41,6 +41,7 @@ class Loops(Experiment):
     name = "loops"
     summary = "softgpu beside plain C loops on the same cores"
     seconds = 1.0
+    subjects: ClassVar[Subjects] = {"loops": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs and cores."""

@@ -13,13 +13,13 @@ import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from backend_host.trace import Count, read_counts
 from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
@@ -55,6 +55,7 @@ class Overhead(Experiment):
     name = "overhead"
     summary = "one guest beside native: programs, kernel sizes, call latency, copies (Figures 2 and 7, Table 3)"
     guest_kinds = ("process", "vm")
+    subjects: ClassVar[Subjects] = {"program": ("program",), "size": ("kernel_us", "queue"), "profile": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which parts, and how much of each."""

@@ -9,7 +9,7 @@ from benchmarks import ratios
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Reporter
+from benchmarks.experiment import Reporter, Subjects
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.window import Outcome, run_together
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
@@ -20,6 +20,13 @@ ALONE_PART = 0.5
 
 EDGE_PART = 0.25
 """Of the window, for each of its edges."""
+
+IDLE_TOGETHER = 1.1
+"""Guests that get more than this done together, of what one does alone, leave the GPU to each other: each may get more than its part, and how
+much more says nothing of fairness. They are judged by what the worst-off of them gets, and by how much all do."""
+
+COMPARED: Subjects = {"alone": ("mixture",), "together": ("mixture", "system")}
+"""What tells records of `compare` apart."""
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.build import build
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, positive, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, positive, setting
 from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, share_figures, shares_grid
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session, run
@@ -89,6 +89,12 @@ class Slicing(Experiment):
     summary = "what launches in parts cost, and what others gain (Table 4)"
     repetitions = 1
     seconds = 6.0
+    subjects: ClassVar[Subjects] = {
+        "cost": ("blocks", "parts", "least_blocks"),
+        "wait": ("way",),
+        "share": ("way",),
+        "share alone": ("way", "workload"),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which of them; how long kernels are."""

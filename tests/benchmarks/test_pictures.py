@@ -15,9 +15,17 @@ MOST_BYTES = 60_000
 
 
 def write(folder: Path, name: str, device: str, date: str) -> dict[str, Any]:
-    document = {"experiment": "shares-over-time", "device": device, "date": date, "records": [record()]}
+    machine = {"machine": "2 cores, Linux 6", "command": "fairgv-bench shares-over-time"}
+    document = {"experiment": "shares-over-time", "device": device, "date": date, "records": [record()], **machine}
     (folder / f"{name}.json").write_text(json.dumps(document))
     return document
+
+
+def device_of(folder: Path) -> str:
+    """Of what the picture would be made of."""
+    document = source(SHARES, folder)
+    assert document is not None
+    return str(document["device"])
 
 
 def test_the_committed_ones_are_fresh_and_small() -> None:
@@ -49,10 +57,10 @@ def test_the_same_document_gives_the_same_picture(tmp_path: Path, theme: str) ->
 def test_a_gpu_is_shown_before_softgpu_and_the_newest_before_others(tmp_path: Path) -> None:
     assert source(SHARES, tmp_path) is None
     write(tmp_path, "a", "softgpu", "2026-01-04")
-    older = write(tmp_path, "b", "NVIDIA H200", "2026-01-02")
-    assert source(SHARES, tmp_path) == older
-    newer = write(tmp_path, "c", "NVIDIA H100", "2026-01-03")
-    assert source(SHARES, tmp_path) == newer
+    write(tmp_path, "b", "NVIDIA H200", "2026-01-02")
+    assert device_of(tmp_path) == "NVIDIA H200"
+    write(tmp_path, "c", "NVIDIA H100", "2026-01-03")
+    assert device_of(tmp_path) == "NVIDIA H100"
 
 
 def test_what_is_stale_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
