@@ -254,6 +254,6 @@ def _label(
     axes: Any, text: str, place: tuple[float, float], offset: tuple[int, int], guest: int, va: str = "baseline"
 ) -> None:
     """In the guest's colour, so many points beside a place, on a piece of the page that keeps it readable on lines."""
-    page = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "alpha": 0.8, "pad": 1}
+    page = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "alpha": 0.7, "pad": 1}
     style = {"color": f"C{guest}", "va": va, "weight": "bold", "bbox": page}
     axes.annotate(text, place, offset, textcoords="offset points", annotation_clip=False, **style)
