@@ -75,6 +75,7 @@ format:
 
 generate:
 	@$(BIN)/python -m cuda_api.generate
+	@$(BIN)/python -m benchmarks.pictures
 	@$(BIN)/python -m benchmarks.results
 
 clean:

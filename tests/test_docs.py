@@ -16,6 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 _FENCE = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1\s*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)[^)]*\)")
+_PICTURE = re.compile(r"<(?:img|source) [^>]*\b(?:src|srcset)=[\"']([^\"']+)[\"']")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _ID = re.compile(r"<[a-z]+ [^>]*\b(?:id|name)=[\"']([^\"']+)[\"']")
 _ELSEWHERE = re.compile(r"[a-z][a-z+.-]*:", re.IGNORECASE)
@@ -27,8 +28,9 @@ def prose(text: str) -> str:
 
 
 def links(text: str) -> Iterator[str]:
-    """What a page's links name, those to other hosts left out."""
-    for target in _LINK.findall(_CODE.sub("", prose(text))):
+    """What a page's links and pictures name, those on other hosts left out."""
+    text = _CODE.sub("", prose(text))
+    for target in (*_LINK.findall(text), *_PICTURE.findall(text)):
         if not _ELSEWHERE.match(target):
             yield target
 

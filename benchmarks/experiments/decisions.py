@@ -9,10 +9,10 @@ import argparse
 import heapq
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
-from benchmarks.experiment import Experiment, Reporter, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, whole
 from benchmarks.grid import Grid
 from scheduler.policy import Policy
 from scheduler.registry import make_policy
@@ -59,6 +59,7 @@ class Decisions(Experiment):
     summary = "what a decision of a policy costs, by the number of vGPUs; uses no device"
     has_systems = True
     repetitions = 5
+    subjects: ClassVar[Subjects] = {"decision": ("policy", "vgpus")}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """How many at a time."""
