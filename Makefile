@@ -31,8 +31,9 @@ build: $(STAMP)
 demo: setup
 	@$(BIN)/python -m backend_host.demo
 
+# What fails runs once more, alone; tests/gate.py tells what that means.
 test: setup
-	@$(BIN)/python -m pytest -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build
@@ -74,6 +75,7 @@ format:
 
 generate:
 	@$(BIN)/python -m cuda_api.generate
+	@$(BIN)/python -m benchmarks.pictures
 	@$(BIN)/python -m benchmarks.results
 
 clean:

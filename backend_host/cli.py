@@ -29,7 +29,7 @@ from backend_host.daemon import make_state_dir, read_log_tail, serve
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.sizes import parse_size
-from scheduler.registry import POLICIES
+from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 START_TIMEOUT_S = 300
 STOP_TIMEOUT_S = 60
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--device", choices=DEVICE_KINDS, help="cuda: NVIDIA's driver; soft: the CPU; auto: cuda if it answers"
     )
-    start.add_argument("--policy", choices=sorted(POLICIES), help="who gets the GPU next")
+    start.add_argument("--policy", type=policy_argument, choices=sorted(POLICIES), help="who gets the GPU next")
     start.add_argument(
         "--slice-ms", type=float, metavar="MS", help="how long a vGPU may hold the GPU while others wait"
     )
@@ -127,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
     detach.add_argument("domain", metavar="DOMAIN")
     detach.set_defaults(run=_detach)
     return parser
+
+
+def policy_argument(text: str) -> str:
+    """A policy on a command line; who names one of the simulator is told so."""
+    if text in SIMULATED:
+        raise argparse.ArgumentTypeError(where_simulated(text))
+    return text
 
 
 def size_argument(text: str) -> int:

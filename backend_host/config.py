@@ -13,7 +13,7 @@ from typing import Self
 
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
-from scheduler.registry import DEFAULT_POLICY, POLICIES
+from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 DEVICE_KINDS = ("auto", "cuda", "soft")
@@ -160,6 +160,8 @@ def _read_file(path: Path) -> dict[str, object]:
 def _checked(config: Config) -> Config:
     if config.device not in DEVICE_KINDS:
         raise ConfigError(f"device must be one of {', '.join(DEVICE_KINDS)}, not {config.device!r}")
+    if config.policy in SIMULATED:
+        raise ConfigError(where_simulated(config.policy))
     if config.policy not in POLICIES:
         raise ConfigError(f"policy must be one of {', '.join(sorted(POLICIES))}, not {config.policy!r}")
     if config.coscheduling not in COSCHEDULING:
@@ -180,7 +182,7 @@ def _checked(config: Config) -> Config:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
     if config.slice_ns and config.slice_ns < 1_000_000:
         raise ConfigError(
-            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/scheduling.md)"
+            "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/grants.md)"
         )
     return config
 

@@ -6,7 +6,7 @@ many programs that only burn that core. Everything else has the other cores: the
 but the vCPU's (benchmarks/guests/pinning.py). Each way runs in each of `--rounds`, under a daemon of its own; machines boot once for all of
 them. A figure is the median over the rounds, in brackets the least and the largest; ratios to the first way are those within each round.
 
-Wrong when the other cores are busy too: then everybody waits for everything. What emulation distorts stands in docs/coscheduling.md.
+Wrong when the other cores are busy too: then everybody waits for everything. What emulation distorts stands in docs/lab/coscheduling.md.
 """
 
 import argparse

@@ -5,7 +5,7 @@ import contextlib
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,11 +25,14 @@ from benchmarks.guests import MPS, NATIVE, Setting
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
 from benchmarks.steal import cpu_time, disturbance, steal_between
-from scheduler.registry import DEFAULT_POLICY, POLICIES
+from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 EXIT_FAILED = 1
 PLAIN_WIDTH = 180
 BUSY_LOAD_PER_CORE = 0.25
+
+Subjects = Mapping[str, tuple[str, ...]]
+"""For kinds of records, the fields that tell what one is about, with the weights of its guests. Of two of one subject the newer counts."""
 
 
 class Reporter:
@@ -74,6 +77,7 @@ class Experiment(ABC):
     guest_kinds: ClassVar[tuple[str, ...]] = ("process",)
     has_systems: ClassVar[bool] = False
     """Whether policies, and the driver's own sharing, are compared."""
+    subjects: ClassVar[Subjects] = {}
     seconds: ClassVar[float] = 2.0
     repetitions: ClassVar[int] = 3
 
@@ -99,6 +103,10 @@ class Experiment(ABC):
     def findings(self, document: Document) -> list[Finding]:
         """What it has to say about the paper's claims."""
         return []
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """Single numbers of a document by name, which promises are held to; means, or geometric means, where there are several repetitions."""
+        return {}
 
     def plot(self, document: Document, figure: Any) -> None:
         """Draws into a matplotlib figure. NotMeasurableError when there is nothing to draw."""
@@ -166,6 +174,8 @@ def policies(text: str) -> list[str]:
     """Names of policies, for argparse."""
     names = text.split(",")
     for name in names:
+        if name in SIMULATED:
+            raise argparse.ArgumentTypeError(where_simulated(name))
         if name not in POLICIES:
             raise argparse.ArgumentTypeError(f"there is no policy {name}; there are {', '.join(sorted(POLICIES))}")
     return names

@@ -3,6 +3,7 @@
 import functools
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,16 @@ class Claim:
     def text(self) -> str:
         """As a cell."""
         return "drawn only" if math.isnan(self.value) else f"{self.relation} {self.value:g}"
+
+    def worst(self, findings: Sequence["Finding"]) -> "Finding":
+        """The one that is farthest from what the paper says, on its worse side where it has one; of a drawing the least."""
+
+        def badness(finding: Finding) -> float:
+            if self.relation == "about" and not self.better and not math.isnan(self.value):
+                return abs(finding.ours - self.value)
+            return finding.ours if self.relation == "at most" or self.better == "less" else -finding.ours
+
+        return max(findings, key=badness)
 
     def verdict(self, ours: float) -> str:
         """Reached, better or behind; '-' where there is nothing to compare."""

@@ -61,9 +61,9 @@ SUITES: Mapping[str, Suite] = {
         Entry("mmr-six", "mmr --program BlackScholes,srad_v1 --weights 1:2:2:3:3:4 --seconds 6 --repetitions 2", 1.5),
         Entry("mmr-native", "mmr --program matrixMul,srad_v1 --seconds 4 --repetitions 1 --native", 1.0),
         Entry("mmr-interactive", "mmr --program spin --queue 1 --seconds 8 --repetitions 1", 0.5),
-        Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-poll,first-come"
+        Entry("mmr-lengths", "mmr --program spin --weights 1:1 --kernel-us 50,5000 --policy fair,credit-hs,first-come"
               " --seconds 6 --repetitions 1", 0.9),
-        Entry("mixed", "mixed --policy fair,credit-poll --seconds 2.5 --repetitions 1", 2.3),
+        Entry("mixed", "mixed --policy fair,credit-hs --seconds 2.5 --repetitions 1", 2.3),
     )),
     "full-3": Suite(3.7, (
         Entry("slicing-shares", "slicing --only shares --seconds 6 --repetitions 1", 3.2),

@@ -2,12 +2,9 @@
  * Copying much between the arena and the program's memory, by streaming stores.
  *
  * A plain store first fetches the line that it overwrites. Out of the arena memcpy therefore moves every byte of the
- * destination twice: on an H200's host, 512 KiB at a time, 15 GB/s instead of 8.7, where the driver itself reaches 16.
- * Into the arena the lines are in the cache, but in the device's way: it reads them out of the processor that wrote
- * them, which then has to get each back before it can write it again. On such hosts, 16 MiB through four chunks of 1
- * MiB that the device reads, medians in two runs: 1.52 and 1.28 ms by memcpy, 1.48 and 1.23 by plain stores of whole
- * lines, 1.16 and 0.92 by streaming ones, 1.00 in the second by those of SSE2; the driver's own copies took 1.51
- * and 1.13. 256 MiB, which no cache holds, gained nothing, and lost 1 and 12 % with SSE2's.
+ * destination twice. Into the arena the lines are in the cache, but in the device's way: it reads them out of the
+ * processor that wrote them, which then has to get each back before it can write it again. docs/lab/copies.md has what
+ * each way of storing takes.
  *
  * Wrong when: the program reads what it copied at once and it would have fitted in the cache. Small copies therefore
  * stay with memcpy. Or when it is the processor that reads the arena: see fgv_chunk_stage.

@@ -13,7 +13,7 @@
 static _Atomic uint64_t left_behind[FGV_MAX_CHUNKS / 64];
 
 /* All devices of a host are of one kind. Where the processor itself reads the arena, plain stores leave it what it
- * needs in its cache: 16 MiB to softgpu took 1.6 ms by them and 2.3 to 3.9 by streaming ones. */
+ * needs in its cache (docs/lab/copies.md). */
 void fgv_chunk_stage(uint8_t *chunk, const uint8_t *from, uint64_t bytes)
 {
     if (fgv_device_facts(0)->attributes[CU_DEVICE_ATTRIBUTE_INTEGRATED] == 1) {

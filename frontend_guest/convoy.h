@@ -21,8 +21,7 @@ uint32_t fgv_convoy_remove(struct fgv_convoy *convoy, uint32_t *bytes);
 /*
  * A chunk to fill: a free one, else the oldest of the convoy when it comes back. One that carried data to the device
  * before is preferred: what came from the device is in the processor's cache, whence streaming stores have to drive it
- * out first. On an H200's host 1 MiB to the device took 159 us through a chunk that had come from it, 59 through
- * another.
+ * out first (docs/lab/copies.md).
  */
 CUresult fgv_convoy_chunk(struct fgv_convoy *convoy, uint32_t *chunk);
 /* Forgets all: whoever needs a chunk takes them over when the worker is through. */

@@ -7,7 +7,7 @@ Good when: every turn is about one slice and no kernel is longer than a period. 
 forgiven) or programs sleep (what is saved makes them first in line when they wake).
 Wrong when: taken for Xen's sampled accounting. Here credits burn by what was charged, which is kinder to this policy than the original.
 
-Two names for one order: `credit-poll` guests poll for answers, `credit-hs` guests spin and then sleep.
+`credit-hs` in the paper's words: guests spin for answers and then sleep, as they do here under every policy.
 """
 
 import math
@@ -20,11 +20,15 @@ _OVER = float(1 << 40)  # more than there are arrivals
 
 @dataclass(slots=True)
 class _Account:
-    """One vGPU's credits, in ns of GPU time; `took_part` since credits were last handed out."""
+    """One vGPU's credits, in ns of GPU time; `took_part` since credits were last handed out.
+
+    `arrival` is its place in the line, -1 while it does not wait; `arrived_over` says that it got the place when it was OVER.
+    """
 
     weight: int
     credits_ns: int = 0
     arrival: int = -1
+    arrived_over: bool = False
     took_part: bool = False
 
     @property
@@ -37,15 +41,12 @@ class _Account:
 
 
 class Credit:
-    """UNDER before OVER, round robin within. An event costs O(1), once a period O(vGPUs) besides; `pick` O(1)."""
+    """UNDER before OVER, round robin within. An event costs O(1), once a period O(vGPUs) besides."""
 
     name = "credit-hs"
-    guest_waiting = "hybrid"
 
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
-        self._under: dict[int, None] = {}
-        self._over: dict[int, None] = {}
         self._period_ends_ns: int | None = None
         self._nr_arrivals = 0
 
@@ -56,9 +57,7 @@ class Credit:
             self._accounts[vgpu] = _Account(weight)
 
     def left(self, vgpu: int, now_ns: int) -> None:
-        if vgpu in self._accounts:
-            self._dequeue(vgpu)
-            del self._accounts[vgpu]
+        self._accounts.pop(vgpu, None)
 
     def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
         if vgpu in self._accounts:
@@ -69,7 +68,7 @@ class Credit:
         account = self._accounts.get(vgpu)
         if account is not None and not account.is_backlogged:
             account.took_part = True
-            self._enqueue(vgpu, account)
+            self._enqueue(account)
 
     def blocked(self, vgpu: int, now_ns: int) -> None:
         self._hand_out(now_ns)
@@ -84,11 +83,8 @@ class Credit:
         if account is not None and used_ns > 0:
             account.took_part = True
             account.credits_ns -= used_ns
-            self._reclassify(vgpu, account)
+            self._reclassify(account)
         self._hand_out(now_ns)
-
-    def pick(self, now_ns: int) -> int | None:
-        return next(iter(self._under or self._over), None)
 
     def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
         account = self._accounts.get(vgpu)
@@ -97,22 +93,19 @@ class Credit:
         place = account.arrival if account.is_backlogged else self._nr_arrivals
         return (_OVER + place if account.is_over else float(place)), 0.0
 
-    def _enqueue(self, vgpu: int, account: _Account) -> None:
+    def _enqueue(self, account: _Account) -> None:
         account.arrival = self._nr_arrivals
+        account.arrived_over = account.is_over
         self._nr_arrivals += 1
-        (self._over if account.is_over else self._under)[vgpu] = None
 
     def _dequeue(self, vgpu: int) -> None:
         if vgpu in self._accounts:
             self._accounts[vgpu].arrival = -1
-        self._under.pop(vgpu, None)
-        self._over.pop(vgpu, None)
 
-    def _reclassify(self, vgpu: int, account: _Account) -> None:
-        """To the tail of the other queue, when its credits say so."""
-        if account.is_backlogged and (vgpu in self._over) != account.is_over:
-            self._dequeue(vgpu)
-            self._enqueue(vgpu, account)
+    def _reclassify(self, account: _Account) -> None:
+        """It goes to the tail of the other class, when its credits say so."""
+        if account.is_backlogged and account.arrived_over != account.is_over:
+            self._enqueue(account)
 
     def _hand_out(self, now_ns: int) -> None:
         """At the end of each period, its length in credits, by weight. Periods without an event are handed out together."""
@@ -122,17 +115,10 @@ class Credit:
             return
         nr_periods = 1 + (now_ns - self._period_ends_ns) // PERIOD_NS
         self._period_ends_ns += nr_periods * PERIOD_NS
-        members = {v: account for v, account in self._accounts.items() if account.took_part}
-        total_weight = sum(account.weight for account in members.values())
-        for vgpu, account in members.items():
+        members = [account for account in self._accounts.values() if account.took_part]
+        total_weight = sum(account.weight for account in members)
+        for account in members:
             earned_ns = nr_periods * PERIOD_NS * account.weight // total_weight
             account.credits_ns = min(max(account.credits_ns + earned_ns, -PERIOD_NS), PERIOD_NS)
             account.took_part = account.is_backlogged
-            self._reclassify(vgpu, account)
-
-
-class CreditPoll(Credit):
-    """The same order; guests that wait keep their processor busy, whoever else could use it."""
-
-    name = "credit-poll"
-    guest_waiting = "poll"
+            self._reclassify(account)

@@ -3,7 +3,7 @@
 A vGPU's tag grows by what it used over its weight; the least tag goes first (FairGV, section 3.2.1). Nothing has to be known beforehand: an
 overrun, a kernel longer than the slice, a charge that comes late are all paid by the tag. Virtual time is the least tag of the active ones,
 those that wait or hold the GPU, and never goes back; whoever wakes starts there, or at its own tag when that is higher, so that sleeping
-earns nothing. docs/scheduling.md states the bound on unfairness, with its proof.
+earns nothing. docs/fairness.md states the bound on unfairness, with its proof.
 
 Good when: shares matter. Bad when: latency of one vGPU matters more than the shares of the others; there is no priority here.
 Wrong when: a vGPU leaves and joins again to be rid of what it overran. Who may do that is the caller's business.
@@ -35,25 +35,22 @@ class _Account:
     weight: int
     tag: int
     rest: int = 0
-    arrival: int = 0
     is_backlogged: bool = False
     pauses_until_ns: int | None = None
 
 
 class FairQueuing:
-    """Least start tag first; of equals, who has waited longest. An event costs O(log vGPUs), `pick` O(1)."""
+    """Least start tag first. An event costs O(log vGPUs)."""
 
     name = "fair"
-    guest_waiting = "hybrid"
 
     def __init__(self, pause_ns: int = PAUSE_NS, owed_ns: int = OWED_NS) -> None:
         self._pause_ns = pause_ns
         self._owed_ns = owed_ns
         self._accounts: dict[int, _Account] = {}
-        self._queue: SortedList[tuple[int, int, int]] = SortedList()  # of the backlogged: tag, arrival, vGPU
+        self._queue: SortedList[tuple[int, int]] = SortedList()  # of the backlogged: tag, vGPU
         self._holder: int | None = None
         self._virtual_time = 0
-        self._nr_arrivals = 0
 
     def joined(self, vgpu: int, weight: int, now_ns: int) -> None:
         if vgpu in self._accounts:
@@ -82,9 +79,7 @@ class FairQueuing:
         if vgpu == self._holder:
             self._holder = None
         account.is_backlogged = True
-        account.arrival = self._nr_arrivals
-        self._nr_arrivals += 1
-        self._queue.add((account.tag, account.arrival, vgpu))
+        self._queue.add((account.tag, vgpu))
         self._advance()
 
     def blocked(self, vgpu: int, now_ns: int) -> None:
@@ -112,13 +107,10 @@ class FairQueuing:
         start_tag = self._start_tag(vgpu, account, now_ns)
         growth, account.rest = divmod(used_ns * _UNITS_PER_NS + account.rest, account.weight)
         if account.is_backlogged:
-            self._queue.remove((account.tag, account.arrival, vgpu))
-            self._queue.add((start_tag + growth, account.arrival, vgpu))
+            self._queue.remove((account.tag, vgpu))
+            self._queue.add((start_tag + growth, vgpu))
         account.tag = start_tag + growth
         self._advance()
-
-    def pick(self, now_ns: int) -> int | None:
-        return self._queue[0][2] if self._queue else None
 
     def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
         account = self._accounts.get(vgpu)
@@ -148,7 +140,7 @@ class FairQueuing:
     def _dequeue(self, vgpu: int, account: _Account) -> None:
         if account.is_backlogged:
             account.is_backlogged = False
-            self._queue.remove((account.tag, account.arrival, vgpu))
+            self._queue.remove((account.tag, vgpu))
 
     def _advance(self) -> None:
         """Virtual time follows the least tag of the active ones."""

@@ -8,7 +8,7 @@ import math
 
 
 class FirstCome:
-    """The order of becoming backlogged is the order of service. Each event costs O(1); `pick` O(1)."""
+    """The order of becoming backlogged is the order of service. Each event costs O(1)."""
 
     name = "first-come"
 
@@ -40,9 +40,6 @@ class FirstCome:
 
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         pass
-
-    def pick(self, now_ns: int) -> int | None:
-        return next(iter(self._queue), None)
 
     def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
         return self._queue.get(vgpu, math.inf), 0.0

@@ -1,15 +1,18 @@
 """What a scheduling policy is: a small class over the events of a vGPU's life, the same in the daemon and in the simulator.
 
 A policy is pure: no I/O, no threads, no clock of its own. Time is handed in with every event, in nanoseconds on any monotonic scale.
-It decides one thing, who gets the GPU next; who holds it, and how long, is the caller's business. See `first_come.py` for the smallest
+It says one thing, where each vGPU stands; who holds the GPU, and how long, is the caller's business. See `first_come.py` for the smallest
 one, and CONTRIBUTING.md for what adding one touches.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 class Policy(Protocol):
-    """Decides which backlogged vGPU is granted the GPU next. vGPUs are named by small integers that the caller chose."""
+    """Ranks vGPUs: of the backlogged ones, the one of least standing is granted the GPU next, and of equals who has waited longest.
+
+    vGPUs are named by small integers that the caller chose.
+    """
 
     name: str
 
@@ -34,34 +37,10 @@ class Policy(Protocol):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         """It used the GPU for `used_ns` more."""
 
-    def pick(self, now_ns: int) -> int | None:
-        """The backlogged vGPU to be granted next, or None when there is none. Changes nothing: asking twice gives the same answer."""
-
     def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
         """Where it stands, backlogged or not: its value if it were backlogged now, and how much that grows with each ns it uses.
 
-        Of the backlogged ones, `pick` is one of least value. The daemon publishes this for the workers, which hand the GPU over by
-        themselves and know of later charges than the policy does. Infinite: behind all others. Changes nothing.
+        The daemon publishes this for the workers, which hand the GPU over by themselves and know of later charges than the policy does.
+        Infinite: behind all others; the simulator, whose policies hear of everything at once, grants such a vGPU nothing. Changes nothing:
+        asking twice gives the same answer.
         """
-
-
-@runtime_checkable
-class Coscheduled(Protocol):
-    """What a policy may have besides: it wants to hear when the CPU scheduler runs a guest.
-
-    A vGPU whose vCPU nobody spoke of counts as one whose vCPU runs.
-    """
-
-    def vcpu_scheduled(self, vgpu: int, now_ns: int) -> None:
-        """The vCPU that submits for this vGPU was put on a processor."""
-
-    def vcpu_descheduled(self, vgpu: int, now_ns: int) -> None:
-        """It was taken off, or went to sleep."""
-
-    def preempts(self, holder: int, now_ns: int) -> bool:
-        """True when the holder is to give the GPU up before its slice is over, as soon as the device lets it. Changes nothing."""
-
-
-def guest_waiting(policy: Policy) -> str:
-    """How guests are meant to wait for answers under this policy: "hybrid" (spin, then sleep; what is meant when it does not say) or "poll"."""
-    return str(getattr(policy, "guest_waiting", "hybrid"))

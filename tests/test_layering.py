@@ -73,6 +73,17 @@ def test_c_includes_follow_the_arrows(package: str) -> None:
     assert wrong == []
 
 
+def test_production_does_without_the_simulator() -> None:
+    simulator = ROOT / "scheduler" / "simulator"
+    wrong = [
+        str(path.relative_to(ROOT))
+        for package in ARROWS
+        for path in files_of(package, {".py", ".pyi"})
+        if not path.is_relative_to(simulator) and "scheduler.simulator" in path.read_text()
+    ]
+    assert wrong == []
+
+
 def test_what_the_rules_would_catch() -> None:
     source = "import os, backend_host.cli\ndef f():\n    from scheduler.policy import x\n    from . import y\n"
     assert list(python_imports(source, "ivshmem")) == [(1, "os"), (1, "backend_host"), (3, "scheduler"), (4, "ivshmem")]

@@ -1,8 +1,8 @@
 /*
  * Copies beside other vGPUs' kernels. A GPU has engines of their own for what goes between host and device, so such
- * copies need no turn: on an H200 those of 64 KiB and more took as long beside another process' kernels as alone, and
- * the kernels lost nothing. A program that stages its data by the CPU uses these engines for a quarter of the time that
- * its copies take; were that part of its turn, the rest of the GPU would stand still.
+ * copies need no turn: those of 64 KiB and more take as long beside another process' kernels as alone, and the kernels
+ * lose next to nothing (docs/lab/copies.md). A program that stages its data by the CPU uses these engines for a quarter
+ * of the time that its copies take; were that part of its turn, the rest of the GPU would stand still.
  *
  * So a copy of a worker whose kernels are done goes to the device although another vGPU has its turn, and is not
  * charged. Who holds the grant and has nothing but copies left hands it on, if it will have it back soon after.

@@ -51,8 +51,7 @@ static uint32_t bounded_interval(uint64_t interval)
 
 /* One at least, for a slice that is too short for any. Where the hand-over waits for the device it is all that begin
  * within the slice: the last one would anyway, a moment after the end of the one before it was seen. Where the grant
- * goes on before the last one ends, it does so in better time without: hand-overs took 139 us and not 174 with kernels
- * of 1 ms on an H200. */
+ * goes on before the last one ends, it does so in better time without (docs/lab/hand-overs.md). */
 uint32_t fgv_queue_most(struct fgv_worker *worker, uint64_t left_ns)
 {
     const uint64_t beyond_ns =

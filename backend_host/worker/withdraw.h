@@ -3,10 +3,9 @@
  * in parts. See backend_host/channels for how, turn.c for whose turn it is.
  *
  * At the end of its turn such work is withdrawn when the next one will use all of its own, judging by its last. Beside
- * such work it might have the device at once, or not for a millisecond, and nobody could tell who is to pay: on an H200
- * one pair of programs meets with this and another one with that. Where the next one may want the device for a moment
- * only, the work runs on beside it, and is withdrawn when that uses the device for longer. What bringing it back takes
- * is charged to nobody.
+ * such work it might have the device at once, or not for a millisecond, and nobody could tell who is to pay
+ * (docs/lab/withdrawal.md). Where the next one may want the device for a moment only, the work runs on beside it, and
+ * is withdrawn when that uses the device for longer. What bringing it back takes is charged to nobody.
  *
  * While it is off the worker waits for its turn like all whose work is not on the device, and makes no call that might
  * wait for what stands still.

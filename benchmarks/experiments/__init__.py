@@ -10,12 +10,14 @@ from benchmarks.experiments.loops import Loops
 from benchmarks.experiments.mixed import Mixed
 from benchmarks.experiments.mmr import MinMaxRatio
 from benchmarks.experiments.overhead import Overhead
+from benchmarks.experiments.shares_over_time import SharesOverTime
 from benchmarks.experiments.slicing import Slicing
 from benchmarks.experiments.work_conserving import WorkConserving
 
 _ALL: tuple[Experiment, ...] = (
     Overhead(),
     MinMaxRatio(),
+    SharesOverTime(),
     Mixed(),
     WorkConserving(),
     Accounting(),

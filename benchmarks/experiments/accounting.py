@@ -13,14 +13,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.grid import Grid
@@ -34,6 +34,8 @@ from benchmarks.workloads import Workload, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
 PERCENTS = (50, 90, 99)
+PROGRAMS, MIXTURES = "programs", "by the device's clock"
+"""What errors are of, in figures and findings."""
 SWITCH_KERNEL_US = 20.0
 """Of the queues between which the device switches by itself: half of one is the error of each switch."""
 
@@ -45,6 +47,7 @@ class Accounting(Experiment):
     summary = "charged beside used GPU time, and hand-overs by the device's clock (Table 2)"
     repetitions = 1
     seconds = 4.0
+    subjects: ClassVar[Subjects] = {"program": ("program",), "mixture": ("kernel_us", "queue"), "switch": ("queue",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs, and kernels of the mixtures."""
@@ -91,14 +94,24 @@ class Accounting(Experiment):
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest errors."""
-        found = []
+        figures = self.figures(document)
+        return [
+            Finding("accounting", what, figures[f"{what}/error %"])
+            for what in (PROGRAMS, MIXTURES)
+            if f"{what}/error %" in figures
+        ]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """The greatest errors, and how much longer than the device's own switch hand-overs take, in the median and at the worst length."""
+        found = {}
         if programs := _errors(document):
-            found.append(
-                Finding("accounting", "programs", max(abs(100 * estimate(each).mean) for each in programs.values()))
-            )
-        errors = [abs(100 * error) for record in records(document, "mixture") for error in record["errors"]]
-        if errors:
-            found.append(Finding("accounting", "by the device's clock", max(errors)))
+            found[f"{PROGRAMS}/error %"] = max(abs(100 * estimate(each).mean) for each in programs.values())
+        if errors := [abs(100 * error) for record in records(document, "mixture") for error in record["errors"]]:
+            found[f"{MIXTURES}/error %"] = max(errors)
+        gaps = [np.median(record["gaps_us"]) for record in records(document, "mixture") if record["gaps_us"]]
+        switches = [np.median(record["switches_us"]) for record in records(document, "switch") if record["switches_us"]]
+        if gaps and switches:
+            found["hand-over over the device's switch/us"] = float(max(gaps) - np.mean(switches))
         return found
 
     def plot(self, document: Document, figure: Any) -> None:

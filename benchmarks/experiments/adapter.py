@@ -18,11 +18,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, setting
+from benchmarks.experiment import Experiment, Reporter, Subjects, setting
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Finished, Session, open_session
 from benchmarks.nvcc import find_nvcc
@@ -52,6 +52,7 @@ class Adapter(Experiment):
     """`fairgv-bench run`."""
 
     name = "run"
+    subjects: ClassVar[Subjects] = {"run": ("program",)}
     summary = "builds and runs a folder of CUDA programs natively and through FairGV, and compares"
     repetitions = 1
 

@@ -12,14 +12,15 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.build import NAMES, build
 from benchmarks.devices import native_environment
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, names_of, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, whole
 from benchmarks.grid import Grid
 from benchmarks.guests import run
 from benchmarks.guests.process import NativeSession
@@ -40,6 +41,7 @@ class Loops(Experiment):
     name = "loops"
     summary = "softgpu beside plain C loops on the same cores"
     seconds = 1.0
+    subjects: ClassVar[Subjects] = {"loops": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs and cores."""
@@ -73,18 +75,15 @@ class Loops(Experiment):
 
     def grids(self, document: Document) -> list[Grid]:
         """Medians over the repetitions; the geometric mean is the last row."""
-        rows, ratios = [], []
-        for name in dict.fromkeys(record["program"] for record in records(document, "loops")):
-            mine = [record for record in records(document, "loops") if record["program"] == name]
-            softgpu, loops, cold_s, warm_s = (
-                statistics.median(record[key] for record in mine) for key in ("softgpu", "loops", "cold_s", "warm_s")
-            )
-            ratios.append(loops / softgpu)
-            figures = (f"{softgpu:.3g}", f"{loops:.3g}", mine[0]["unit"], f"{ratios[-1]:.2f}")
-            rows.append((name, *figures, f"{cold_s - warm_s:.2f}"))
+        rows = []
+        found = _medians(document)
+        for name, each in found.items():
+            sides = (f"{each.softgpu:.3g}", f"{each.loops:.3g}", each.unit)
+            rows.append((name, *sides, f"{each.ratio:.2f}", f"{each.compile_s:.2f}"))
         if not rows:
             return []
-        rows.append(("geometric mean", "", "", "", f"{geometric_mean(ratios):.2f}", ""))
+        mean = geometric_mean([each.ratio for each in found.values()])
+        rows.append(("geometric mean", "", "", "", f"{mean:.2f}", ""))
         notes = (
             f"The same kernels as C loops at -O2 on as many cores. Ratio: softgpu's time over that of the loops; aim: {AIM_RATIO:g} in",
             f"the geometric mean. Compile: what an empty cache adds to the first launch; aim: at most {AIM_COMPILE_S} s.",
@@ -92,14 +91,52 @@ class Loops(Experiment):
         columns = ("program", "softgpu", "loops", "unit", "ratio", "compile s")
         return [Grid("softgpu beside plain C loops", columns, tuple(rows), notes)]
 
+    def figures(self, document: Document) -> dict[str, float]:
+        """The mean ratio, and what each program's compilation takes."""
+        found = _medians(document)
+        if not found:
+            return {}
+        compiled = {f"{name}/compile s": each.compile_s for name, each in found.items()}
+        return {"all/over C loops": geometric_mean([each.ratio for each in found.values()]), **compiled}
+
     def plot(self, document: Document, figure: Any) -> None:
         """Ratios as bars."""
-        [grid] = self.grids(document)
+        found = _medians(document)
         axes = figure.subplots()
-        axes.barh([row[0] for row in grid.rows[:-1]], [float(row[4]) for row in grid.rows[:-1]])
+        axes.barh(list(found), [each.ratio for each in found.values()])
         axes.axvline(1, color="black", linewidth=1, linestyle=":")
         axes.invert_yaxis()
         axes.set(xlabel="softgpu's time over that of the loops")
+
+
+@dataclass(frozen=True)
+class _Medians:
+    """Of one program's repetitions: work of its `unit`, on both sides, and its first round with the cache empty and filled."""
+
+    unit: str
+    softgpu: float
+    loops: float
+    cold_s: float
+    warm_s: float
+
+    @property
+    def ratio(self) -> float:
+        """softgpu's time over the loops'."""
+        return self.loops / self.softgpu
+
+    @property
+    def compile_s(self) -> float:
+        """What an empty cache adds to the first launch."""
+        return self.cold_s - self.warm_s
+
+
+def _medians(document: Document) -> dict[str, _Medians]:
+    found = {}
+    for name in dict.fromkeys(record["program"] for record in records(document, "loops")):
+        mine = [record for record in records(document, "loops") if record["program"] == name]
+        keys = ("softgpu", "loops", "cold_s", "warm_s")
+        found[name] = _Medians(mine[0]["unit"], *(statistics.median(record[key] for record in mine) for key in keys))
+    return found
 
 
 def compared(name: str, cache: Path, options: argparse.Namespace) -> Record:

@@ -5,15 +5,16 @@ is that of the same work at the window's throughput.
 """
 
 import argparse
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
-from benchmarks.experiments.sharing import Mixture, compare, nr_compared, programs_of
+from benchmarks.experiments.sharing import COMPARED, IDLE_TOGETHER, Mixture, Shared, compare, nr_compared, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
-from benchmarks.plots import log_axis, spread
+from benchmarks.plots import limits, log_axis, spread
 from benchmarks.ratios import estimate
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
@@ -32,6 +33,7 @@ class Mixed(Experiment):
     guest_kinds = ("process", "vm")
     has_systems = True
     seconds = 4.0
+    subjects = COMPARED
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs, and lengths of the background's kernels."""
@@ -90,14 +92,25 @@ class Mixed(Experiment):
         return [Grid("Beside a background", columns, tuple(rows), notes)]
 
     def findings(self, document: Document) -> list[Finding]:
-        """Of the default policy, which is the paper's, the run time farthest from fair, within the paper's lengths."""
+        """
+        Of the default policy, which is the paper's, within the paper's lengths: the run time farthest from fair of programs that fill the GPU,
+        and the least that one that does not, or its background, gets of its half.
+        """
         low, high = paper()["figure11"]["background_us"]
-        farthest: dict[str, float] = {}
-        for (_, background_us, system), each in _run_times(document).items():
-            mean = estimate(each).mean
-            if low <= background_us <= high and system == DEFAULT_POLICY:
-                farthest[system] = max(farthest.get(system, FAIR), mean, key=lambda time: abs(time - FAIR))
-        return [Finding("mixed", system, time) for system, time in farthest.items()]
+        found: dict[str, dict[float, list[Shared]]] = {}
+        for record in records(document, "together"):
+            if low <= record["background_us"] <= high and record["system"] == DEFAULT_POLICY:
+                beside = found.setdefault(record["program"], {})
+                beside.setdefault(record["background_us"], []).append(Shared(record))
+        return [_of_claims(program, list(beside.values())) for program, beside in found.items()]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """What whoever got least, the program or its background, got of its half, beside the background that was worst for it."""
+        leasts: dict[str, dict[float, list[float]]] = {}
+        for record in records(document, "together"):
+            each = leasts.setdefault(f"{record['program']}/{record['system']}/least", {})
+            each.setdefault(record["background_us"], []).append(Shared(record).least)
+        return {name: min(estimate(runs).mean for runs in each.values()) for name, each in leasts.items()}
 
     def plot(self, document: Document, figure: Any) -> None:
         """One panel for each program."""
@@ -112,9 +125,21 @@ class Mixed(Experiment):
                 axes.errorbar(list(points), heights, spread(list(points.values())), fmt="o-", capsize=2, label=system)
             axes.axhline(FAIR, color="black", linewidth=1, linestyle=":")
             axes.set(title=program, xlabel="background's kernels, us", ylabel="run time over alone")
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(limits([FAIR, *(estimate(each).mean for each in found.values())]))
             log_axis(axes.xaxis, sorted({us for _, us, _ in found}))
             axes.legend(fontsize="small")
+
+
+def _of_claims(program: str, backgrounds: Sequence[Sequence[Shared]]) -> Finding:
+    """Of the repetitions beside each background."""
+    detail = f"{program}, {DEFAULT_POLICY}"
+    together = estimate([each.together for runs in backgrounds for each in runs]).mean
+    if together > IDLE_TOGETHER:
+        least = min(estimate([each.least for each in runs]).mean for runs in backgrounds)
+        return Finding("mixed_least", f"{detail}, {together:.2f} of one alone together", least)
+    parts = [estimate([each.normalised[0] for each in runs]).mean for runs in backgrounds]
+    times = [FAIR / part if part > 0 else math.inf for part in parts]
+    return Finding("mixed", detail, max(times, key=lambda time: abs(time - FAIR)))
 
 
 def _alone_over_native(document: Document, program: str) -> str:

@@ -12,9 +12,11 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.document import Document, Record
+from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
 from benchmarks.experiments.sharing import (
+    COMPARED,
+    IDLE_TOGETHER,
     Shared,
     compare,
     mixture,
@@ -24,6 +26,7 @@ from benchmarks.experiments.sharing import (
     weights_of,
 )
 from benchmarks.grid import Grid
+from benchmarks.guests import NATIVE
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
@@ -48,6 +51,7 @@ class MinMaxRatio(Experiment):
     guest_kinds = ("process", "vm")
     has_systems = True
     seconds = 6.0
+    subjects = COMPARED
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Programs and weights; how `spin` works."""
@@ -73,45 +77,30 @@ class MinMaxRatio(Experiment):
         return compare(mixtures, systems(options), options, setting(options), reporter)
 
     def grids(self, document: Document) -> list[Grid]:
-        """One row for each program and system."""
-        found = shared(document)
-        if not found:
-            return []
-        columns = (
-            "program",
-            "policy",
-            "min-max ratio",
-            "least",
-            "of charges",
-            "overhead",
-            "completion s",
-            "repetitions",
-        )
-        rows = [
-            (
-                label,
-                system,
-                estimate([each.min_max_ratio for each in runs]).text(),
-                estimate([each.least for each in runs]).text(),
-                _optional([each.charged_min_max_ratio for each in runs]),
-                estimate([each.overhead for each in runs]).text(),
-                _completion(runs),
-                str(len(runs)),
-            )
-            for (label, system), runs in found.items()
-        ]
-        guests = f"{len(_weights(document))} guests ({document.get('guests', 'process')})"
-        title = f"Shares of {guests}, weights {_colons(_weights(document))}"
-        return [Grid(title, columns, tuple(rows), NOTES)]
+        """One for all guests of the same weights, with one row for each program and system."""
+        return [_grid(part) for part in _by_weights(document)]
 
     def findings(self, document: Document) -> list[Finding]:
         """Of the default policy, which is the paper's."""
         return [
             finding
-            for (label, system), runs in shared(document).items()
+            for part in _by_weights(document)
+            for (label, system), runs in shared(part).items()
             if system == DEFAULT_POLICY
             for finding in _of_claims(label, system, runs)
         ]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """Of each mixture under each system; beside the driver's own sharing, where that was measured, what the default policy gets done."""
+        found = {}
+        together = {key: estimate([each.together for each in runs]).mean for key, runs in shared(document).items()}
+        for (label, system), runs in shared(document).items():
+            found[f"{label}/{system}/min-max ratio"] = estimate([each.min_max_ratio for each in runs]).mean
+            found[f"{label}/{system}/least"] = estimate([each.least for each in runs]).mean
+            found[f"{label}/{system}/together"] = together[label, system]
+            if system == NATIVE and (label, DEFAULT_POLICY) in together:
+                found[f"{label}/together over the driver's"] = together[label, DEFAULT_POLICY] / together[label, NATIVE]
+        return found
 
     def plot(self, document: Document, figure: Any) -> None:
         """Completion times as bars, the ideal ones as lines."""
@@ -120,6 +109,44 @@ class MinMaxRatio(Experiment):
         figure.set_size_inches(max(6, 4.5 * len(panels)), 5)
         for axes, label in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw(axes, label, {system: runs for (of, system), runs in found.items() if of == label})
+
+
+def _by_weights(document: Document) -> list[Document]:
+    """The same, with the runs of each set of weights by themselves."""
+    found: dict[tuple[int, ...], list[Record]] = {}
+    for record in records(document, "together"):
+        found.setdefault(tuple(guest["weight"] for guest in record["guests"]), []).append(record)
+    return [{**document, "records": runs} for runs in found.values()]
+
+
+def _grid(document: Document) -> Grid:
+    """One row for each program and system."""
+    columns = (
+        "program",
+        "policy",
+        "min-max ratio",
+        "least",
+        "of charges",
+        "overhead",
+        "completion s",
+        "repetitions",
+    )
+    rows = [
+        (
+            label,
+            system,
+            estimate([each.min_max_ratio for each in runs]).text(),
+            estimate([each.least for each in runs]).text(),
+            _optional([each.charged_min_max_ratio for each in runs]),
+            estimate([each.overhead for each in runs]).text(),
+            _completion(runs),
+            str(len(runs)),
+        )
+        for (label, system), runs in shared(document).items()
+    ]
+    guests = f"{len(_weights(document))} guests ({document.get('guests', 'process')})"
+    title = f"Shares of {guests}, weights {_colons(_weights(document))}"
+    return Grid(title, columns, tuple(rows), NOTES)
 
 
 def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:
@@ -177,11 +204,17 @@ def _completion(runs: list[Shared]) -> str:
 
 
 def _of_claims(label: str, system: str, runs: list[Shared]) -> Iterator[Finding]:
-    detail = f"{label}, {system}"
-    ratio = estimate([each.min_max_ratio for each in runs]).mean
+    """The min-max ratio of programs that fill the GPU; what the worst-off gets, and how much all do, of those that leave it to each other."""
     weights = [int(weight) for weight in runs[0].weights]
-    if weights == paper()["figure8"]["weights"]:
-        yield Finding("three_guests", detail, ratio)
-    elif weights == paper()["figure9"]["weights"]:
-        yield Finding("six_guests", detail, ratio)
+    guests = {tuple(paper()[f"figure{number}"]["weights"]): name for number, name in ((8, "three"), (9, "six"))}
+    if tuple(weights) not in guests:
+        return
+    name, detail = guests[tuple(weights)], f"{label}, {system}"
+    together = estimate([each.together for each in runs]).mean
+    if together > IDLE_TOGETHER:
+        least = estimate([each.least for each in runs]).mean
+        yield Finding(f"{name}_guests_least", f"{detail}, {together:.2f} of one alone together", least)
+    else:
+        yield Finding(f"{name}_guests", detail, estimate([each.min_max_ratio for each in runs]).mean)
+    if name == "six":
         yield Finding("six_guests_overhead", detail, estimate([each.overhead for each in runs]).mean)

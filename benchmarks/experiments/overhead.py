@@ -13,13 +13,13 @@ import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from backend_host.trace import Count, read_counts
 from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
@@ -55,6 +55,7 @@ class Overhead(Experiment):
     name = "overhead"
     summary = "one guest beside native: programs, kernel sizes, call latency, copies (Figures 2 and 7, Table 3)"
     guest_kinds = ("process", "vm")
+    subjects: ClassVar[Subjects] = {"program": ("program",), "size": ("kernel_us", "queue"), "profile": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which parts, and how much of each."""
@@ -139,6 +140,17 @@ class Overhead(Experiment):
             if sizes:
                 ratio = statistics.fmean(record["native"] / record["guest"] for record in sizes)
                 found.append(Finding("matrix_mul_sizes", f"{queue} in a row", ratio))
+        return found
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """Operations by their medians: what a guest takes, what it takes more than native, its part of native bytes a second."""
+        found = {}
+        for name, (unit, native, guest) in _medians(document).items():
+            if unit == "GB/s":
+                found[f"{name}/of native"] = guest / native
+            else:
+                found[f"{name}/{unit}"] = guest
+                found[f"{name}/{unit} over native"] = guest - native
         return found
 
     def plot(self, document: Document, figure: Any) -> None:
@@ -301,16 +313,22 @@ def _sizes(document: Document) -> Grid | None:
     return Grid("Kernel sizes", columns, tuple(rows), notes)
 
 
-def _operations(document: Document) -> Grid | None:
+def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
+    """Of each operation: its unit, natively, as a guest."""
     runs = [record["values"] for record in records(document, "operations")]
-    if not runs:
-        return None
+    return {
+        name: (first["unit"], *(statistics.median(run[name][side] for run in runs) for side in ("native", "guest")))
+        for name, first in (runs[0] if runs else {}).items()
+    }
+
+
+def _operations(document: Document) -> Grid | None:
     rows = []
-    for name, first in runs[0].items():
-        native, guest = (statistics.median(each[name][side] for each in runs) for side in ("native", "guest"))
-        is_rate = first["unit"] == "GB/s"
-        ratio = guest / native if is_rate else native / guest
-        rows.append((name, f"{native:.3g}", f"{guest:.3g}", first["unit"], f"{ratio:.2f}", AIMS.get(name, "")))
+    for name, (unit, native, guest) in _medians(document).items():
+        ratio = guest / native if unit == "GB/s" else native / guest
+        rows.append((name, f"{native:.3g}", f"{guest:.3g}", unit, f"{ratio:.2f}", AIMS.get(name, "")))
+    if not rows:
+        return None
     return Grid(
         "Single operations", ("operation", "native", "FairGV", "unit", "ratio", "aim"), tuple(rows), OPERATION_NOTES
     )

@@ -191,6 +191,14 @@ def shares_grid(document: Document) -> Grid | None:
     return Grid(title, (*columns, "overhead", "repetitions"), tuple(rows), NOTES)
 
 
+def share_figures(document: Document) -> dict[str, float]:
+    """The min-max ratio of each way and weights."""
+    return {
+        f"{name}/{_colons(weights)}/min-max ratio": estimate([run.min_max_ratio for run in runs]).mean
+        for (name, weights), runs in _runs(document).items()
+    }
+
+
 def draw_shares(axes: Any, document: Document) -> None:
     """Min-max ratios as bars, the aim as a line."""
     runs = _runs(document)

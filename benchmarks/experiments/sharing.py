@@ -9,7 +9,7 @@ from benchmarks import ratios
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Reporter
+from benchmarks.experiment import Reporter, Subjects
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.window import Outcome, run_together
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
@@ -20,6 +20,13 @@ ALONE_PART = 0.5
 
 EDGE_PART = 0.25
 """Of the window, for each of its edges."""
+
+IDLE_TOGETHER = 1.1
+"""Guests that get more than this done together, of what one does alone, leave the GPU to each other: each may get more than its part, and how
+much more says nothing of fairness. They are judged by what the worst-off of them gets, and by how much all do."""
+
+COMPARED: Subjects = {"alone": ("mixture",), "together": ("mixture", "system")}
+"""What tells records of `compare` apart."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +219,21 @@ class Shared:
         return ratios.throughput_min_max_ratio(self._each("throughput"), self._each("alone"), self.weights)
 
     @property
+    def normalised(self) -> list[float]:
+        """What each guest gets over its fair part of what its program reaches alone, as a guest."""
+        return ratios.normalised_throughputs(self._each("throughput"), self._each("alone"), self.weights)
+
+    @property
     def least(self) -> float:
         """What the guest that gets least gets, over its fair part."""
-        return min(ratios.normalised_throughputs(self._each("throughput"), self._each("alone"), self.weights))
+        return min(self.normalised)
+
+    @property
+    def together(self) -> float:
+        """What all get done, each as a part of what its program reaches alone, as a guest."""
+        return sum(part * weight for part, weight in zip(self.normalised, self.weights, strict=True)) / sum(
+            self.weights
+        )
 
     @property
     def charged_min_max_ratio(self) -> float | None:

@@ -19,15 +19,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from benchmarks.build import build
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, names_of, positive, setting
-from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, shares_grid
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, positive, setting
+from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, share_figures, shares_grid
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session, run
 from benchmarks.paper import Finding, paper
@@ -44,6 +44,7 @@ PERCENTS = (50, 90, 99)
 LIMIT_S = 300.0
 LEAST_BLOCKS = 1500
 """Of a part: with as many the paper finds a slowdown below 5 %."""
+SLOWDOWN = f"parts of {LEAST_BLOCKS} blocks and more/slowdown %"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,12 @@ class Slicing(Experiment):
     summary = "what launches in parts cost, and what others gain (Table 4)"
     repetitions = 1
     seconds = 6.0
+    subjects: ClassVar[Subjects] = {
+        "cost": ("blocks", "parts", "least_blocks"),
+        "wait": ("way",),
+        "share": ("way",),
+        "share alone": ("way", "workload"),
+    }
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Which of them; how long kernels are."""
@@ -134,12 +141,20 @@ class Slicing(Experiment):
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest slowdown by parts that are as large as the paper wants them."""
+        slowdown = self.figures(document).get(SLOWDOWN)
+        return [] if slowdown is None else [Finding("slicing", "", slowdown)]
+
+    def figures(self, document: Document) -> dict[str, float]:
+        """The greatest slowdown by parts of many blocks, how much longer a small kernel takes beside each way, all min-max ratios."""
         slowdowns = [
             slowdown
             for (_, parts, least), slowdown in _slowdowns(document).items()
             if parts > 1 and least >= LEAST_BLOCKS
         ]
-        return [Finding("slicing", "", 100 * max(slowdowns))] if slowdowns else []
+        found = {SLOWDOWN: 100 * max(slowdowns)} if slowdowns else {}
+        waits = {name: float(np.median(us)) for name, us in _wait_us(document).items()}
+        found |= {f"{name}/wait us over alone": us - waits["alone"] for name, us in waits.items() if "alone" in waits}
+        return found | share_figures(document)
 
     def plot(self, document: Document, figure: Any) -> None:
         """Slowdown over the blocks of a part, the paper's beside it; min-max ratios."""
@@ -262,12 +277,20 @@ def _costs(document: Document) -> Grid | None:
     return Grid("A product of matrices in parts", columns, tuple(rows), ("Slowdown: against the same product whole.",))
 
 
+def _wait_us(document: Document) -> dict[str, list[float]]:
+    """Of all repetitions, by what the other one does."""
+    found: dict[str, list[float]] = {}
+    for record in records(document, "wait"):
+        found.setdefault(record["way"], []).extend(record["us"])
+    return found
+
+
 def _waits(document: Document) -> Grid | None:
     rows = []
-    for name in dict.fromkeys(record["way"] for record in records(document, "wait")):
-        mine = [record for record in records(document, "wait") if record["way"] == name]
-        us = [each for record in mine for each in record["us"]]
-        other = statistics.median(record["others_s"] or 0 for record in mine)
+    for name, us in _wait_us(document).items():
+        other = statistics.median(
+            record["others_s"] or 0 for record in records(document, "wait") if record["way"] == name
+        )
         figures = (f"{np.percentile(us, percent):.0f}" for percent in PERCENTS)
         rows.append((name, f"{other:.3g}" if other else "-", *figures))
     if not rows:

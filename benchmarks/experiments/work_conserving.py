@@ -7,11 +7,11 @@ kept the sleeper's half for it would leave the GPU idle while it sleeps: that va
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
+from benchmarks.experiment import Experiment, Reporter, Subjects, numbers, setting, systems
 from benchmarks.experiments.sharing import ALONE_PART, Attempts, Baselines, Mixture, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
@@ -33,6 +33,7 @@ class WorkConserving(Experiment):
     guest_kinds = ("process", "vm")
     has_systems = True
     seconds = 4.0
+    subjects: ClassVar[Subjects] = {"alone": ("mixture",), "utilisation": ("program", "sleep_percent", "system")}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """How long the sleeper sleeps."""

@@ -26,7 +26,7 @@ from backend_host.vm.private_libvirt import PrivateLibvirt
 from benchmarks.errors import ProgramFailedError
 from benchmarks.guests.kernel_module import MODULE_IN_GUEST, build_module
 from benchmarks.guests.pinning import Pinning
-from benchmarks.guests.process import daemon, read_accounts
+from benchmarks.guests.process import change_weight, daemon, read_accounts
 from benchmarks.guests.session import Account, Finished, left_s
 
 BOOT_LIMIT_S = 300.0
@@ -118,6 +118,10 @@ class MachineSession:
     def accounts(self) -> tuple[Account, ...]:
         """See `Session`."""
         return read_accounts(self._state_dir, [guest.name for guest in self._guests])
+
+    def set_weight(self, index: int, weight: int) -> None:
+        """See `Session`."""
+        change_weight(self._state_dir, self._guests[index].name, weight)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from backend_host.cli import start_in_background, wait_for_end
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
-from benchmarks.errors import ProgramFailedError
+from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.session import Account, Finished, left_s
 
@@ -108,6 +108,10 @@ class NativeSession:
         """See `Session`."""
         return ()
 
+    def set_weight(self, index: int, weight: int) -> None:
+        """See `Session`."""
+        raise NotMeasurableError("the device itself knows no weights")
+
 
 class ProcessSession:
     """Guests as processes. Their vGPUs are kept open from here, so that accounts outlive programs."""
@@ -139,6 +143,10 @@ class ProcessSession:
         """See `Session`."""
         return read_accounts(self._state_dir, self._names)
 
+    def set_weight(self, index: int, weight: int) -> None:
+        """See `Session`."""
+        change_weight(self._state_dir, self._names[index], weight)
+
 
 @dataclass(frozen=True)
 class ProcessGuests:
@@ -168,6 +176,12 @@ def daemon(config: Config, pinning: Pinning | None) -> Iterator[None]:
             with Connection(config.socket_path) as connection:
                 pid = int(connection.ask("stop")["pid"])
             wait_for_end(pid)
+
+
+def change_weight(state_dir: Path, name: str, weight: int) -> None:
+    """Of the vGPU of this name."""
+    with Connection(state_dir / "control.sock") as connection:
+        connection.ask("set", name=name, weight=weight)
 
 
 def read_accounts(state_dir: Path, names: Sequence[str]) -> tuple[Account, ...]:

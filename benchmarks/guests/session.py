@@ -70,6 +70,9 @@ class Session(Protocol):
     def accounts(self) -> tuple[Account, ...]:
         """Of the vGPUs, in the order of the guests; natively there is nobody who keeps any."""
 
+    def set_weight(self, index: int, weight: int) -> None:
+        """Of one guest, from now on; NotMeasurableError natively, where there are none."""
+
 
 class Guests(Protocol):
     """What stays while daemons with other settings serve it, one after the other: booted machines, say."""

@@ -1,1 +1,1 @@
-"""Many vGPUs on many GPUs, simulated by discrete events over the policies that the daemon runs. `simulation.simulate` is the way in."""
+"""Many vGPUs on many GPUs, simulated by discrete events over the daemon's policies and others. `simulation.simulate` is the way in."""

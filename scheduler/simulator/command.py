@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from scheduler.registry import DEFAULT_POLICY, POLICIES
+from scheduler.registry import DEFAULT_POLICY
 from scheduler.simulator.plot import PlotError, plot, require_matplotlib
+from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.report import Report
 from scheduler.simulator.settings import PREEMPTIVE_SLICE_NS, SLICE_NS, Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
@@ -37,10 +38,10 @@ docs/scheduling.md tells what the columns mean.
 def policy_names(text: str) -> list[str]:
     """`fair,strict`: names of policies."""
     names = text.split(",")
-    unknown = [name for name in names if name not in POLICIES]
+    unknown = [name for name in names if name not in ALL_POLICIES]
     if unknown:
         raise argparse.ArgumentTypeError(
-            f"no policy is called {unknown[0]!r}; there are: {', '.join(sorted(POLICIES))}"
+            f"no policy is called {unknown[0]!r}; there are: {', '.join(sorted(ALL_POLICIES))}"
         )
     return names
 
@@ -80,7 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="fairgv-sim",
-        description="Simulates vGPUs that share GPUs, under the policies that the daemon runs, and prints what each got.",
+        description="Simulates vGPUs that share GPUs, under the daemon's policies and others, and prints what each got.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,7 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=policy_names,
         default=[DEFAULT_POLICY],
         metavar="NAME[,NAME..]",
-        help=f"of {', '.join(sorted(POLICIES))} (default: {DEFAULT_POLICY})",
+        help=f"of {', '.join(sorted(ALL_POLICIES))} (default: {DEFAULT_POLICY})",
     )
     parser.add_argument(
         "--vgpus",

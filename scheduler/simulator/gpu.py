@@ -2,15 +2,17 @@
 
 The holder submits one kernel after the other while its slice lasts, and gives the GPU up when the slice is over and somebody waits, or when
 it has had nothing to submit for a moment. What is used is charged before every decision, and the holder queues before somebody is
-picked, so that it may be its own successor.
+chosen, so that it may be its own successor.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from scheduler.policy import Coscheduled, Policy
+from scheduler.policy import Policy
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Event, Events
+from scheduler.simulator.policies.extensions import Coscheduled
 from scheduler.simulator.settings import Settings
 
 
@@ -43,7 +45,7 @@ class Gpu:
         self._context: int | None = None
         self._is_switching = False
         self._slice_ends_ns = 0
-        self._nr_waiting = 0
+        self._waiting: dict[int, None] = {}  # the longest waiting first
         self._timer: Event | None = None
 
     def join(self, vgpu: int, weight: int, completed: Callable[[], None]) -> None:
@@ -79,7 +81,7 @@ class Gpu:
     def _backlog(self, vgpu: int) -> None:
         self.settle()
         self.members[vgpu].backlogged_since_ns = self._events.now_ns
-        self._nr_waiting += 1
+        self._waiting[vgpu] = None
         self._policy.backlogged(vgpu, self._events.now_ns)
 
     def _reconsider(self) -> None:
@@ -95,7 +97,7 @@ class Gpu:
     def _must_give_up(self, holder: int) -> bool:
         if self._coscheduled is not None and self._coscheduled.preempts(holder, self._events.now_ns):
             return True
-        return self._nr_waiting > 0 and self._events.now_ns >= self._slice_ends_ns
+        return bool(self._waiting) and self._events.now_ns >= self._slice_ends_ns
 
     def _kernel_done(self, vgpu: int) -> None:
         member = self.members[vgpu]
@@ -105,7 +107,8 @@ class Gpu:
         if vgpu == self._holder:
             if not self._is_switching:
                 self._go_on(vgpu)
-        elif member.queue:
+        elif member.queue and vgpu not in self._waiting:
+            # It queued already where it gave up the GPU to one whose kernel ended at the same moment.
             self._backlog(vgpu)
             self._reconsider()
 
@@ -143,14 +146,14 @@ class Gpu:
     def _hand_over(self) -> None:
         now_ns = self._events.now_ns
         self.settle()
-        choice = self._policy.pick(now_ns)
+        choice = self._next(now_ns)
         if choice is None:
             return
         member = self.members[choice]
-        assert member.backlogged_since_ns is not None, f"{choice} was picked and does not wait"
+        assert member.backlogged_since_ns is not None
         member.waits_ns.append(now_ns - member.backlogged_since_ns)
         member.backlogged_since_ns = None
-        self._nr_waiting -= 1
+        del self._waiting[choice]
         self._policy.dispatched(choice, now_ns)
         self._holder = choice
         self._slice_ends_ns = now_ns + self._settings.slice_ns
@@ -161,6 +164,12 @@ class Gpu:
         self.nr_handovers += 1
         self._is_switching = True
         self._events.after(self._settings.handover_ns, self._switched)
+
+    def _next(self, now_ns: int) -> int | None:
+        """Who waits and stands lowest, and of equals who has waited longest, as workers choose. Nobody where the policy holds all back."""
+        standings = {vgpu: self._policy.standing(vgpu, now_ns)[0] for vgpu in self._waiting}
+        choice = min(standings, key=standings.__getitem__, default=None)
+        return None if choice is None or standings[choice] == math.inf else choice
 
     def _switched(self) -> None:
         self._is_switching = False

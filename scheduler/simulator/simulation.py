@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scheduler.first_come import FirstCome
-from scheduler.policy import guest_waiting
 from scheduler.registry import make_policy
 from scheduler.simulator.events import Events
 from scheduler.simulator.gpu import Gpu, Member
 from scheduler.simulator.guest import Guest
+from scheduler.simulator.policies.extensions import guest_waiting
+from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.processor import Core
 from scheduler.simulator.report import Report, VgpuReport, fair_shares, min_max_ratio, percentile
 from scheduler.simulator.settings import Settings, VgpuSpec
@@ -40,7 +41,7 @@ class Simulation:
         self._events = Events()
         weights = [spec.weight for spec in settings.vgpus]
         self.places = place(weights, settings.nr_gpus)
-        policies = [make_policy(settings.policy) for _ in range(settings.nr_gpus)]
+        policies = [make_policy(settings.policy, ALL_POLICIES) for _ in range(settings.nr_gpus)]
         self.gpus = [Gpu(self._events, policy, settings) for policy in policies]
         is_polling = guest_waiting(policies[0]) == "poll"
         cores = self._cores()

@@ -1,10 +1,10 @@
 """
 PTX to native code: one PTX module in, one shared object out, as `softgpu/driver/kernel_abi.h` describes it.
 
-The way through: `cuda_api.ptx` parses; `layout` gives every variable its place; `analysis` flattens each function and finds out who calls whom
-and who waits for whom; `function` turns a function into LLVM's text form with one lowering module for each family of instructions; `tables`
-writes what the driver reads; `native` optimises, emits and links. Floating point means what PTX says, so nothing is ever compiled
-with fast-math.
+The way through, by folders from the bottom: `cuda_api.ptx` parses; `base` gives every variable its place; `flow` flattens each function and
+finds out who calls whom and who waits for whom; `text` holds LLVM's text form in the making, which `lower` writes, family by family; `module`
+makes functions, kernels and the tables that the driver reads; `native` optimises, emits and links. Floating point means what PTX says, so
+nothing is ever compiled with fast-math.
 """
 
 import sys

@@ -22,7 +22,7 @@ from cuda_api.image_set import split
 from cuda_api.ptx import PtxSyntaxError, parse
 from cuda_api.ptx.syntax import Module
 from cuda_api.record import record
-from softgpu.compiler.errors import (
+from softgpu.compiler.base.errors import (
     CompileError,
     InvalidImageError,
     InvalidPtxError,
@@ -31,7 +31,7 @@ from softgpu.compiler.errors import (
 )
 
 if TYPE_CHECKING:
-    from softgpu.compiler.unit import Unit
+    from softgpu.compiler.module.translation import Translation
 
 COMPILER_VERSION = "softgpu-compile 1"
 
@@ -57,7 +57,7 @@ def ptx_of_image(image: bytes, capability: int) -> str:
 
 def module_of_text(ptx: str, capability: int) -> Module:
     """PTX, read and found fit for the device."""
-    from softgpu.compiler.tables import target_of  # noqa: PLC0415
+    from softgpu.compiler.module.tables import target_of  # noqa: PLC0415
 
     try:
         module = parse(ptx)
@@ -86,13 +86,13 @@ def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Mod
 
 def llvm_text(ptx: str, capability: int) -> str:
     """The LLVM module of a PTX module."""
-    return _unit(module_of_text(ptx, capability)).text()
+    return _translation(module_of_text(ptx, capability)).text()
 
 
-def _unit(module: Module) -> Unit:
-    from softgpu.compiler.unit import Unit  # noqa: PLC0415
+def _translation(module: Module) -> Translation:
+    from softgpu.compiler.module.translation import Translation  # noqa: PLC0415
 
-    return Unit(module)
+    return Translation(module)
 
 
 def _module_of(images: bytes, capability: int) -> Module:
@@ -107,7 +107,7 @@ def compile_image(
     The whole way, from an image or a set of images, at one of LLVM's levels. A large module is only in `quick` when this returns, and in
     `output` later, where `quick` is given. Raises CompileError.
     """
-    parts = _unit(_module_of(images, capability)).parts(_nr_processes())
+    parts = _translation(_module_of(images, capability)).parts(_nr_processes())
     from softgpu.compiler import native, tiers  # noqa: PLC0415 - after much that can fail without LLVM
 
     if quick is not None and tiers.is_large(parts):
@@ -201,7 +201,7 @@ def _write(options: Options, images: bytes) -> None:
             text = format_module(linked_module(modules_of(images, options.capability)))
             options.output.write_bytes(text.encode("utf-8", "replace"))
         case "emit_llvm":
-            options.output.write_text(_unit(_module_of(images, options.capability)).text())
+            options.output.write_text(_translation(_module_of(images, options.capability)).text())
         case "finish" if options.quick:
             _finish(images, options.capability, options.quick, options.output)
         case _:

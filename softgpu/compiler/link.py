@@ -36,10 +36,10 @@ from cuda_api.ptx.syntax import (
     Vector,
 )
 from cuda_api.record import replace
-from softgpu.compiler.calls import BUILTINS
-from softgpu.compiler.errors import DuplicateSymbolError, UndefinedSymbolError
-from softgpu.compiler.layout import size_bytes
-from softgpu.compiler.tables import target_of
+from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError
+from softgpu.compiler.base.layout import size_bytes
+from softgpu.compiler.lower.calls import BUILTINS
+from softgpu.compiler.module.tables import target_of
 
 Symbol = Function | Variable
 ModuleItem = Function | Variable | Alias | Pragma

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from softgpu.compiler.errors import CompileError, LinkError
+from softgpu.compiler.base.errors import CompileError, LinkError
 
 _EXCLUDED_FEATURES = "-avx512bf16,-avxneconvert"
 """Their conversions to bf16 flush subnormals, which PTX keeps."""

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api.record import record
-from softgpu.compiler.pieces import Part
+from softgpu.compiler.text.pieces import Part
 
 _LARGE_WEIGHT = 300
 """Of one process's part: to optimise and emit it takes some 0.1 s more than to make do, and a first launch a third of a second."""

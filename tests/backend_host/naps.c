@@ -1,10 +1,13 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
- * ring that nothing comes into. */
+ * ring that nothing comes into. The clock is a number here, which sleeping moves on: the worker learns how late its
+ * naps are, and by the machine's clock it would learn when this process had no CPU. */
 #include "bell.h"
 #include "control.h"
-#include "running.h"
-#include "rest.h"
+#include "due.h"
+#include "grant.h"
 #include "parts_state.h"
+#include "rest.h"
+#include "running.h"
 #include "sync.h"
 #include "turn.h"
 
@@ -15,7 +18,28 @@ static struct fgv_slicing slicing;
 static struct fgv_loop loop;
 static struct fgv_worker worker;
 static struct fgv_grantee other;
-static uint64_t slept_ns;
+static uint64_t clock_ns = UINT64_C(1000000000);
+static uint64_t slept_ns, oversleep_ns;
+
+uint64_t fgv_clock_ns(void)
+{
+    return clock_ns;
+}
+
+uint32_t fgv_grant_bell(const struct fgv_grantee *grantee)
+{
+    return atomic_load(&grantee->vgpu->bell);
+}
+
+void fgv_bell_ring(_Atomic uint32_t *bell)
+{
+    (void)bell;
+}
+
+void fgv_control_ring_bell(struct fgv_control *at)
+{
+    (void)at;
+}
 
 bool fgv_consumer_has(const struct fgv_consumer *consumer)
 {
@@ -33,6 +57,7 @@ void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
 {
     (void)consumer;
     slept_ns = timeout_ns;
+    clock_ns += timeout_ns + oversleep_ns;
 }
 
 bool fgv_parts_can_stop(const struct fgv_worker *at)
@@ -47,7 +72,7 @@ void fgv_sync_mark_all(struct fgv_worker *at)
 }
 
 /* The worker has its turn on a device that preempts or does not, and work there that begins now and should take as long
- * as what came before; another vGPU waits. Naps are late by so much as a rule. False: something went wrong. */
+ * as what came before; another vGPU waits. Naps are late by so much. False: something went wrong. */
 bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
 {
     const uint64_t now_ns = fgv_clock_ns();
@@ -67,6 +92,7 @@ bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
     for (uint32_t i = 0; i < 16; i++) {
         fgv_due_note(&worker, 1, 0, now_ns + work_ns);
     }
+    oversleep_ns = late_ns;
     fgv_habit_set(&loop.oversleep, late_ns, 0);
     track.nr_unfinished = 1;
     return !fgv_grant_enter(&other, now_ns);
@@ -83,6 +109,7 @@ uint64_t nap_ns(uint64_t after_ns)
 {
     slept_ns = 0;
     loop.quiet_since_ns = track.last_finish_ns;
-    fgv_rest(&worker, track.last_finish_ns + after_ns, false);
+    clock_ns = track.last_finish_ns + after_ns;
+    fgv_rest(&worker, clock_ns, false);
     return slept_ns;
 }

@@ -124,6 +124,14 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("policy", ["strict", "credit-poll"])
+def test_policies_of_the_simulator_are_no_daemons(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["start", "--policy", policy])
+    sentence = f"{policy} is a policy of the simulator only: see fairgv-sim --policy {policy}\n"
+    assert capsys.readouterr().err.endswith(sentence)
+
+
 @pytest.mark.parametrize("slice_ms", ["nan", "inf", "-5", "0.5"])
 def test_slices_that_are_none(tmp_path: Path, slice_ms: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(tmp_path), "start", f"--slice-ms={slice_ms}"]) == 1

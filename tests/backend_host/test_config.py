@@ -36,6 +36,11 @@ def test_paths_are_paths(tmp_path: Path) -> None:
         ("slice_ns = 5", "slice_ns"),
         ("device = 'quantum'", "quantum"),
         ("policy = 'fastest'", "fastest"),
+        ("policy = 'strict'", "^strict is a policy of the simulator only: see fairgv-sim --policy strict$"),
+        (
+            "policy = 'credit-poll'",
+            "^credit-poll is a policy of the simulator only: see fairgv-sim --policy credit-poll$",
+        ),
         ("region_bytes = '65M'", "power of two"),
         ("region_bytes = '1M'", "16M"),
         ("slice_ms = 0.1", "slice_ms"),

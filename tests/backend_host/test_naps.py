@@ -9,7 +9,7 @@ from tests.backend_host.parts import load_parts
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", "turn", "queue", "grant", "account", "control", "due", "gate", "running", "latency", "bell")
+PARTS = ("rest", "turn", "queue", "grant", "account", "control", "due", "running", "latency")
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 
@@ -25,7 +25,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def ends(library: ctypes.CDLL) -> dict[int, int]:
-    """For each moment when the sleep is over that begins then, late as it is as a rule."""
+    """For each moment when the sleep is over that begins then, late as it is."""
     naps = {at: library.nap_ns(at) for at in MOMENTS}
     return {at: at + nap + LATE_NS if nap else at for at, nap in naps.items()}
 

@@ -76,6 +76,21 @@ def test_mmr_and_the_driver_beside_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "ideal 30 15" in printed
 
 
+def test_shares_over_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--seconds", "3", "--period", "0.1", "--slice-ms", "2")
+    document = measured(tmp_path, "shares-over-time", *words)
+    assert document["failures"] == []
+    [record] = of_kind(document, "shares over time")
+    changes = [(change["guest"], change["weight"]) for change in record["changes"]]
+    assert changes == [(0, 1), (1, 2), (2, 3), (3, 4), (0, 6)]
+    assert 1 <= record["changes"][3]["at_s"] <= record["changes"][4]["at_s"]
+    times = [sample["at_s"] for sample in record["samples"]]
+    assert times == sorted(times)
+    assert all(used_s > 0 for used_s in record["samples"][-1]["used_s"])
+    assert record["samples"][0]["used_s"][3] == 0
+    assert "of its due" in capsys.readouterr().out
+
+
 def test_mixed(tmp_path: Path) -> None:
     document = measured(tmp_path, "mixed", "--program", "matrixMul", "--background-us", "207")
     [record] = of_kind(document, "together")

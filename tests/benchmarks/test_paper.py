@@ -48,6 +48,21 @@ def test_verdicts(relation: str, better: str, ours: float, verdict: str) -> None
     assert Claim("Figure 0", "something", relation, 1.0, better).verdict(ours) == verdict
 
 
+@pytest.mark.parametrize(
+    ("relation", "value", "better", "ours", "worst"),
+    [
+        ("at least", 1.0, "", (1.2, 0.9, 1.0), 0.9),
+        ("at most", 1.0, "", (1.2, 0.9, 1.0), 1.2),
+        ("about", 2.0, "", (2.1, 1.5, 2.2), 1.5),
+        ("about", 1.0, "less", (0.5, 1.1, 1.0), 1.1),
+        ("about", math.nan, "", (0.9, 1.0, 0.8), 0.8),
+    ],
+)
+def test_the_worst_of_several(relation: str, value: float, better: str, ours: tuple[float, ...], worst: float) -> None:
+    claim = Claim("Figure 0", "something", relation, value, better)
+    assert claim.worst([Finding("any", "", each) for each in ours]).ours == worst
+
+
 def test_a_drawing_is_not_judged() -> None:
     assert Finding("work_conserving", "80 %", 0.9).cells()[2:] == ("drawn only", "0.900", "-")
 

@@ -8,7 +8,11 @@ import pytest
 from benchmarks.document import command_line, origin
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.grid import Grid
-from benchmarks.results import RESULTS, documents, page, section
+from benchmarks.newest import merged
+from benchmarks.paper import claims
+from benchmarks.pictures import ALL, source
+from benchmarks.promises import RESULTS, promises
+from benchmarks.results import beside_the_paper, documents, page, section
 
 HEAD: dict[str, Any] = {
     "device": "softgpu",
@@ -50,17 +54,88 @@ def test_the_committed_documents_can_be_read_and_shown() -> None:
         assert document["date"] in section(document)
 
 
-def test_the_page_names_every_claim_and_is_made_of_files_alone(tmp_path: Path) -> None:
-    text = page(tmp_path)
-    assert text.count("not measured") == 9
+def test_the_page_names_every_claim_and_is_made_of_files_alone() -> None:
+    text = beside_the_paper([])
+    assert text.count("not measured") == len(claims())
     assert "Table 4" in text
+    text = page()
+    assert text == page()
+    for promise in promises():
+        assert (f"| {promise.number} | {promise.claim} |" in text) == promise.has_bound
+    for name in claims():
+        assert claims()[name].what in text
+    for picture in ALL:
+        assert (f"pictures/{picture.name}" in text) == (source(picture) is not None)
+
+
+def test_figures_come_first_and_tables_are_folded() -> None:
+    text = page()
+    first, folded = text.split("## All that was measured")
+    assert "<details>" not in first
+    assert folded.count("<details>") == folded.count("</details>") == len(merged(documents(RESULTS)))
+    assert folded.rindex("\n|") < folded.rindex("</details>")
+
+
+def test_a_claim_is_judged_by_the_worst_on_a_gpu() -> None:
+    even = together(0, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 3.0))
+    uneven = together(0, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 2.4))
+    found = [
+        {**HEAD, "experiment": "mmr", "device": device, "date": date, "records": [record]}
+        for device, date, record in (
+            ("NVIDIA H200", "2026-01-03", even),
+            ("NVIDIA H200", "2026-01-02", {**uneven, "mixture": "scan"}),
+            (
+                "softgpu",
+                "2026-01-04",
+                {**uneven, "mixture": "nw", "guests": [guest(1, 0.1), guest(2, 2.0), guest(3, 3.0)]},
+            ),
+        )
+    ]
+    [row] = [line for line in beside_the_paper(found).splitlines() if "min-max ratio, three guests" in line]
+    assert "| 0.800 | scan, fair; the worst of 2 | H200 | 2026-01-02 | behind |" in row
+
+
+def test_guests_that_leave_the_gpu_to_each_other_are_judged_by_the_least() -> None:
+    """hotspot, say, of which each gets 1.6 times its due and more: that the lightest gets most is nobody's loss."""
+    runs = [together(0, "fair", guest(1, 4.8), guest(2, 4.8), guest(3, 4.8))]
+    findings = EXPERIMENTS["mmr"].findings({**HEAD, "experiment": "mmr", "records": runs})
+    [finding] = findings
+    assert finding.name == "three_guests_least"
+    assert finding.detail == "matrixMul, fair, 2.40 of one alone together"
+    assert finding.ours == pytest.approx(1.6)
+    assert finding.cells()[-1] == "reached"
+
+
+@pytest.mark.parametrize(
+    ("program", "background", "name", "ours"),
+    [
+        (3.0, 3.0, "mixed", 2.0),
+        (2.0, 3.0, "mixed", 3.0),
+        (5.4, 3.6, "mixed_least", 1.2),
+        (6.0, 2.4, "mixed_least", 0.8),
+    ],
+)
+def test_a_program_beside_a_background(program: float, background: float, name: str, ours: float) -> None:
+    """Alone each does 6."""
+    run = together(0, "fair", guest(1, program), guest(1, background))
+    run |= {"program": "hotspot", "background_us": 207.0}
+    [finding] = EXPERIMENTS["mixed"].findings({**HEAD, "experiment": "mixed", "records": [run]})
+    assert finding.name == name
+    assert finding.ours == pytest.approx(ours)
+
+
+def test_shares_are_shown_by_weights() -> None:
+    runs = [together(0, "fair", guest(1, 1.0), guest(2, 2.0)), together(0, "fair", guest(1, 1.0), guest(1, 1.0))]
+    first, second = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})
+    assert (first.title[-3:], second.title[-3:]) == ("1:2", "1:1")
+    assert len(first.rows) == len(second.rows) == 1
 
 
 def test_shares_of_a_known_document() -> None:
     runs = [
         together(0, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 3.0)),
         together(1, "fair", guest(1, 1.0), guest(2, 2.0), guest(3, 2.4)),
-        together(0, "native", *({**guest(1, 2.0), "charged_s": None} for _ in range(3))),
+        together(0, "native", *({**guest(weight, float(weight)), "charged_s": None} for weight in (1, 2, 3))),
     ]
     document = {**HEAD, "experiment": "mmr", "records": runs}
     [grid] = EXPERIMENTS["mmr"].grids(document)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from scheduler.policy import Policy
+from tests.scheduler.choosing import Choosing
 
 TOLERANCE = Fraction(1, 1000)  # ns; tags are rounded to far less
 
@@ -25,20 +26,20 @@ class Account:
 
 
 class History:
-    """Drives a policy and checks, at every charge, the promise of docs/scheduling.md.
+    """Drives a policy and checks, at every charge, the bound of docs/fairness.md.
 
     While a vGPU is active, that is backlogged or holding the GPU, nobody, whatever they do, gets ahead of it by more than the largest
     normalised charge of the two together, and what each may be owed after a pause.
     """
 
     def __init__(self, policy: Policy, weights: list[int], owed_ns: int) -> None:
-        self.policy = policy
+        self.policy = Choosing(policy)
         self.owed_ns = owed_ns
         self.now_ns = 0
         self.holder: int | None = None
         self.accounts = {vgpu: Account(weight, weight) for vgpu, weight in enumerate(weights)}
         for vgpu, weight in enumerate(weights):
-            policy.joined(vgpu, weight, 0)
+            self.policy.joined(vgpu, weight, 0)
 
     def is_active(self, vgpu: int) -> bool:
         return self.accounts[vgpu].is_backlogged or vgpu == self.holder

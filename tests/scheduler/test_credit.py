@@ -4,22 +4,25 @@ import math
 from typing import TypeVar
 
 from scheduler.credit import PERIOD_NS, Credit
-from scheduler.policy import Coscheduled
 from scheduler.registry import make_policy
-from scheduler.strict import StrictCoscheduling
+from scheduler.simulator.policies.extensions import Coscheduled
+from scheduler.simulator.policies.registry import ALL_POLICIES
+from scheduler.simulator.policies.strict import StrictCoscheduling
+from tests.scheduler.choosing import Choosing
 
 MS = 1_000_000
 P = TypeVar("P", bound=Credit)
 
 
-def backlogged_policy(policy: P, weights: dict[int, int]) -> P:
+def backlogged_policy(made: P, weights: dict[int, int]) -> Choosing[P]:
+    policy = Choosing(made)
     for vgpu, weight in weights.items():
         policy.joined(vgpu, weight, 0)
         policy.backlogged(vgpu, 0)
     return policy
 
 
-def turn(policy: Credit, used_ns: int, now_ns: int) -> int:
+def turn(policy: Choosing[P], used_ns: int, now_ns: int) -> int:
     choice = policy.pick(now_ns)
     assert choice is not None
     policy.dispatched(choice, now_ns)
@@ -69,34 +72,36 @@ def test_strict_is_credit_for_callers_without_vcpus() -> None:
 
 
 def test_a_vgpu_runs_only_while_its_vcpu_does() -> None:
-    policy = backlogged_policy(StrictCoscheduling(), {1: 1, 2: 1})
-    policy.vcpu_descheduled(1, 0)
+    strict = StrictCoscheduling()
+    policy = backlogged_policy(strict, {1: 1, 2: 1})
+    strict.vcpu_descheduled(1, 0)
     assert policy.pick(0) == 2
-    assert policy.preempts(1, 0)
+    assert strict.preempts(1, 0)
     assert policy.standing(1, 0) == (math.inf, 0.0)
-    policy.vcpu_descheduled(2, 0)
+    strict.vcpu_descheduled(2, 0)
     assert policy.pick(0) is None
-    policy.vcpu_scheduled(1, 0)
+    strict.vcpu_scheduled(1, 0)
     assert policy.pick(0) == 1
 
 
 def test_a_vcpu_that_comes_commands_the_gpu_if_it_has_the_credits() -> None:
-    policy = backlogged_policy(StrictCoscheduling(), {1: 1, 2: 1, 3: 1})
+    strict = StrictCoscheduling()
+    policy = backlogged_policy(strict, {1: 1, 2: 1, 3: 1})
     policy.dispatched(1, 0)
-    assert not policy.preempts(1, 0)
-    policy.vcpu_descheduled(3, 0)
-    policy.vcpu_scheduled(3, 0)
-    assert policy.preempts(1, 0)
+    assert not strict.preempts(1, 0)
+    strict.vcpu_descheduled(3, 0)
+    strict.vcpu_scheduled(3, 0)
+    assert strict.preempts(1, 0)
     assert policy.pick(0) == 3
     assert policy.standing(3, 0) < policy.standing(2, 0)
     policy.dispatched(3, 1)
     policy.charged(3, 9 * MS, 9 * MS)
     policy.backlogged(3, 9 * MS)
-    policy.vcpu_scheduled(3, 9 * MS)
+    strict.vcpu_scheduled(3, 9 * MS)
     assert policy.pick(9 * MS) == 2, "others have more credits now"
 
 
 def test_only_strict_hears_of_vcpus() -> None:
-    assert isinstance(make_policy("strict"), Coscheduled)
-    assert not isinstance(make_policy("credit-poll"), Coscheduled)
+    assert isinstance(make_policy("strict", ALL_POLICIES), Coscheduled)
+    assert not isinstance(make_policy("credit-poll", ALL_POLICIES), Coscheduled)
     assert not isinstance(make_policy("fair"), Coscheduled)

@@ -48,7 +48,7 @@ class CountedTags(FairQueuing):
 
     def begin(self) -> None:
         self.is_counting = True
-        self._queue = SortedList([(Counted(tag), arrival, vgpu) for tag, arrival, vgpu in self._queue])
+        self._queue = SortedList([(Counted(tag), vgpu) for tag, vgpu in self._queue])
         for account in self._accounts.values():
             account.tag = Counted(account.tag)
 

@@ -7,17 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.fair import OWED_NS, PAUSE_NS, FairQueuing
+from scheduler.policy import Policy
+from tests.scheduler.choosing import Choosing
 from tests.scheduler.histories import History, play
 
 MS = 1_000_000
 LONG_NS = 100 * PAUSE_NS
 
 
-def value(policy: FairQueuing, vgpu: int) -> float:
+def value(policy: Policy, vgpu: int) -> float:
     return policy.standing(vgpu, 0)[0]
 
 
-def turn(policy: FairQueuing, used_ns: int, now_ns: int) -> int:
+def turn(policy: Choosing[FairQueuing], used_ns: int, now_ns: int) -> int:
     """One slice of whoever is picked, who then queues again."""
     choice = policy.pick(now_ns)
     assert choice is not None
@@ -27,8 +29,8 @@ def turn(policy: FairQueuing, used_ns: int, now_ns: int) -> int:
     return choice
 
 
-def backlogged_policy(weights: dict[int, int]) -> FairQueuing:
-    policy = FairQueuing()
+def backlogged_policy(weights: dict[int, int]) -> Choosing[FairQueuing]:
+    policy = Choosing(FairQueuing())
     for vgpu, weight in weights.items():
         policy.joined(vgpu, weight, 0)
         policy.backlogged(vgpu, 0)
@@ -91,7 +93,7 @@ def test_a_sleeper_gains_nothing(weights: list[int], lengths_ns: list[int], slee
 
 
 def test_one_alone_that_worked_for_long_does_not_pay_for_it() -> None:
-    policy = FairQueuing()
+    policy = Choosing(FairQueuing())
     policy.joined(1, 1, 0)
     policy.joined(2, 1, 0)
     policy.dispatched(1, 0)
@@ -172,7 +174,7 @@ def test_small_charges_add_up_without_loss() -> None:
 
 
 def test_of_equals_the_longest_waiting_is_first() -> None:
-    policy = FairQueuing()
+    policy = Choosing(FairQueuing())
     for vgpu in (3, 1, 2):
         policy.joined(vgpu, 1, 0)
     for vgpu in (2, 3, 1):

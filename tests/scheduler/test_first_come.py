@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.registry import POLICIES, UnknownPolicyError, make_policy
+from tests.scheduler.choosing import Choosing
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["joined", "left", "backlogged", "blocked", "dispatched", "charged"]), st.integers(0, 4)),
@@ -13,7 +14,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_serves_in_the_order_of_becoming_backlogged(events: list[tuple[str, int]]) -> None:
-    policy = make_policy("first-come")
+    policy = Choosing(make_policy("first-come"))
     members: set[int] = set()
     waiting: list[int] = []
     for now_ns, (event, vgpu) in enumerate(events):
@@ -39,7 +40,7 @@ def test_serves_in_the_order_of_becoming_backlogged(events: list[tuple[str, int]
 
 
 def test_weights_do_not_matter() -> None:
-    policy = make_policy("first-come")
+    policy = Choosing(make_policy("first-come"))
     policy.joined(1, 1, 0)
     policy.joined(2, 100, 0)
     policy.backlogged(1, 1)

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.policy import Policy, guest_waiting
-from scheduler.registry import DEFAULT_POLICY, POLICIES, UnknownPolicyError, make_policy
+from scheduler.policy import Policy
+from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, UnknownPolicyError, make_policy
+from scheduler.simulator.policies.extensions import guest_waiting
+from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.settings import Settings, VgpuSpec
 from scheduler.simulator.simulation import simulate
 from scheduler.simulator.workloads import find_workload
+from tests.scheduler.choosing import Choosing
 
 NAMES = ("joined", "left", "weight_changed", "backlogged", "backlogged", "blocked", "dispatched", "charged", "next")
 Event = tuple[str, int, int, int]
@@ -18,10 +21,10 @@ EVENTS = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 6), st.integers(1, 40_000_000), st.integers(0, 20_000_000)),
     max_size=80,
 )
-every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+every_policy = pytest.mark.parametrize("name", sorted(ALL_POLICIES))
 
 
-def tell(policy: Policy, event: Event, now_ns: int) -> None:
+def tell(policy: Choosing[Policy], event: Event, now_ns: int) -> None:
     """One event; "next" is the end of a slice: whoever is picked is dispatched and charged."""
     kind, vgpu, amount, _ = event
     if kind in ("joined", "weight_changed"):
@@ -63,7 +66,7 @@ class Waiting:
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: list[Event]) -> None:
-    policy, waiting, now_ns = make_policy(name), Waiting(), 0
+    policy, waiting, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Waiting(), 0
     for event in events:
         now_ns += event[3]
         choice = policy.pick(now_ns)
@@ -79,7 +82,7 @@ def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: 
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -> None:
-    policy, waiting, now_ns = make_policy(name), Waiting(), 0
+    policy, waiting, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Waiting(), 0
     for event in events:
         now_ns += event[3]
         choice = policy.pick(now_ns)
@@ -96,7 +99,7 @@ def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -
 @given(events=EVENTS)
 @settings(deadline=None)
 def test_the_same_events_give_the_same_picks(name: str, events: list[Event]) -> None:
-    one, two, now_ns = make_policy(name), make_policy(name), 0
+    one, two, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Choosing(make_policy(name, ALL_POLICIES)), 0
     for event in events:
         now_ns += event[3]
         tell(one, event, now_ns)
@@ -106,7 +109,7 @@ def test_the_same_events_give_the_same_picks(name: str, events: list[Event]) -> 
 
 @every_policy
 def test_strangers_and_repetitions_are_harmless(name: str) -> None:
-    policy = make_policy(name)
+    policy = Choosing(make_policy(name, ALL_POLICIES))
     for event in ("left", "backlogged", "blocked", "dispatched"):
         getattr(policy, event)(77, 0)
     policy.charged(77, 5, 0)
@@ -137,13 +140,17 @@ def test_nobody_starves(name: str, nr_cores: int | None) -> None:
 
 @every_policy
 def test_a_policy_says_what_it_is_called_and_how_guests_wait(name: str) -> None:
-    policy = make_policy(name)
+    policy = make_policy(name, ALL_POLICIES)
     assert policy.name == name
     assert guest_waiting(policy) == ("poll" if name in ("credit-poll", "strict") else "hybrid")
 
 
 def test_those_that_must_be_there() -> None:
-    assert {"fair", "first-come", "credit-poll", "credit-hs", "strict"} <= set(POLICIES)
+    assert {"fair", "first-come", "credit-poll", "credit-hs", "strict"} <= set(ALL_POLICIES)
     assert DEFAULT_POLICY == "fair"
     with pytest.raises(UnknownPolicyError, match=r"'fairest'.*credit-hs, credit-poll, fair, first-come, strict"):
-        make_policy("fairest")
+        make_policy("fairest", ALL_POLICIES)
+
+
+def test_those_of_the_simulator_are_known_by_name_alone() -> None:
+    assert set(SIMULATED) == set(ALL_POLICIES) - set(POLICIES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.registry import POLICIES
+from scheduler.simulator.policies.registry import ALL_POLICIES
 from scheduler.simulator.report import Report
 from scheduler.simulator.settings import PREEMPTIVE_SLICE_NS, Settings, VgpuSpec
 from scheduler.simulator.simulation import demands_alone, simulate
@@ -78,7 +78,7 @@ def accounts(report: Report) -> int:
     return sum(vgpu.gpu_ns for vgpu in report.vgpus)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", sorted(ALL_POLICIES))
 @pytest.mark.parametrize("is_preemptive", [False, True])
 def test_every_busy_moment_is_charged_to_somebody(policy: str, is_preemptive: bool) -> None:
     settings = settings_of(

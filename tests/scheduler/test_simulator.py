@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.first_come import FirstCome
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Events
+from scheduler.simulator.gpu import Gpu
 from scheduler.simulator.processor import UNBOUNDED_NS, Core
 from scheduler.simulator.report import fair_shares, min_max_ratio, percentile
+from scheduler.simulator.settings import Settings
 from scheduler.simulator.simulation import place
 from scheduler.simulator.workloads import WORKLOADS, Launch, UnknownWorkloadError, Workload, find_workload, program
 
@@ -55,6 +58,32 @@ def test_a_device_alone_and_shared() -> None:
     assert used[2] == pytest.approx(5 * MS * 100 / 92 + 41 * MS, abs=4)
     assert device.busy_ns == pytest.approx(10 * MS + 5 * MS + used[1] + used[2], abs=4)
     assert not device.is_busy(2)
+
+
+class Told(FirstCome):
+    """Keeps who was said to be backlogged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlogged_ones: list[int] = []
+
+    def backlogged(self, vgpu: int, now_ns: int) -> None:
+        self.backlogged_ones.append(vgpu)
+        super().backlogged(vgpu, now_ns)
+
+
+def test_kernels_that_end_together_queue_each_vgpu_once() -> None:
+    """vGPU 1's kernel outlives its slice, and ends at the end of vGPU 2's slice, as vGPU 2's own does."""
+    events, policy = Events(), Told()
+    settings = Settings("", (), is_preemptive=True, slice_ns=10 * MS, handover_ns=0, sharing_loss_percent=0)
+    gpu = Gpu(events, policy, settings)
+    for vgpu, kernels_ns in ((1, [15 * MS, MS]), (2, [5 * MS, MS])):
+        gpu.join(vgpu, 1, lambda: None)
+        gpu.submit(vgpu, kernels_ns)
+    events.run_until(20 * MS)
+    assert policy.backlogged_ones == [1, 2]
+    events.run_until(20 * MS + 1)
+    assert policy.backlogged_ones == [1, 2, 1, 2]
 
 
 def test_a_core_shares_by_weight() -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from softgpu.compiler.command import compile_image, llvm_text
-from softgpu.compiler.errors import (
+from softgpu.compiler.base.errors import (
     InvalidImageError,
     InvalidPtxError,
     NoBinaryForGpuError,
     UnsupportedInstruction,
     UnsupportedPtxVersionError,
 )
+from softgpu.compiler.command import compile_image, llvm_text
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule, compiled
 
 KERNEL = """.visible .entry k(.param .u64 out, .param .u64 in) {{

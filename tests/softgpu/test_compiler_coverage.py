@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from softgpu.compiler.base.errors import UnsupportedInstruction
 from softgpu.compiler.command import llvm_text
-from softgpu.compiler.errors import UnsupportedInstruction
-from softgpu.compiler.registry import LOWERINGS
+from softgpu.compiler.text.registry import LOWERINGS
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, compiled_quickly
 
 COMPILED = """

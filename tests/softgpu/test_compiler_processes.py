@@ -15,9 +15,9 @@ import pytest
 
 from cuda_api.ptx import parse
 from softgpu.compiler import command, native
+from softgpu.compiler.base.errors import UnsupportedInstruction
 from softgpu.compiler.command import compile_image
-from softgpu.compiler.errors import UnsupportedInstruction
-from softgpu.compiler.unit import Unit
+from softgpu.compiler.module.translation import Translation
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule
 
 NR_KERNELS = 6
@@ -117,7 +117,7 @@ def test_small_modules_are_not_worth_a_process(tmp_path: Path, workers: list[int
 
 
 def test_every_part_has_what_it_calls_and_nothing_twice() -> None:
-    parts = [part.text() for part in Unit(parse(_text())).parts(4)]
+    parts = [part.text() for part in Translation(parse(_text())).parts(4)]
     assert len(parts) == 4
     for number in range(NR_KERNELS):
         assert sum(f'define hidden void @"block.k{number}"' in part for part in parts) == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cuda_api.ptx import parse
-from softgpu.compiler.analysis import Traits
-from softgpu.compiler.pressure import nr_registers
-from softgpu.compiler.unit import Unit
+from softgpu.compiler.flow.analysis import Traits
+from softgpu.compiler.flow.pressure import nr_registers
+from softgpu.compiler.module.translation import Translation
 from tests.softgpu.compiler_harness import HEADER
 
 FUNCTIONS = """
@@ -54,7 +54,7 @@ GOING_ON = {
 
 
 def _traits(body: str) -> Traits:
-    return Unit(parse(HEADER + FUNCTIONS + KERNEL.format(body=body))).traits["k"]
+    return Translation(parse(HEADER + FUNCTIONS + KERNEL.format(body=body))).traits["k"]
 
 
 @pytest.mark.parametrize("body", WAITING.values(), ids=WAITING.keys())
@@ -74,5 +74,5 @@ def test_registers_are_those_alive_together() -> None:
     sums = [f"add.u32 %r9, %r9, %r{i};" for i in range(1, 9)]
     one_by_one = "".join(line + total for line, total in zip(lines, sums, strict=True))
     at_once = "".join(lines + sums)
-    flats = [Unit(parse(HEADER + KERNEL.format(body=body))).flats["k"] for body in (one_by_one, at_once)]
+    flats = [Translation(parse(HEADER + KERNEL.format(body=body))).flats["k"] for body in (one_by_one, at_once)]
     assert [nr_registers(flat) for flat in flats] == [8 + 3, 8 + 9]

@@ -11,8 +11,8 @@ import pytest
 from cuda_api.image_set import ALIGNMENT_BYTES, split
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module
+from softgpu.compiler.base.errors import DuplicateSymbolError, UndefinedSymbolError
 from softgpu.compiler.command import linked_module, modules_of
-from softgpu.compiler.errors import DuplicateSymbolError, UndefinedSymbolError
 from softgpu.compiler.link import link
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule, compiled
 

@@ -21,7 +21,7 @@ import pytest
 
 from softgpu.compiler import tiers
 from softgpu.compiler.command import compile_image
-from softgpu.compiler.pieces import Part
+from softgpu.compiler.text.pieces import Part
 from tests.programs.build import build_one
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule
 from tests.softgpu.driver_harness import TIMEOUT_S, Device, build

@@ -1,0 +1,1 @@
+"""What the rest is written in: errors, types, places of variables."""

@@ -1,0 +1,1 @@
+"""PTX instructions into LLVM text, one module for each family of them."""
