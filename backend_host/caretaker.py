@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from backend_host.device.control import ControlPageFullError
 from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
 from backend_host.window import Window
-from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
 from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, BEAT_SECONDS, Client, ClientState, HostState, Region

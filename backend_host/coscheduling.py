@@ -1,6 +1,6 @@
 """GPU-centric coscheduling of vCPU and vGPU (paper, sections 3.2.3 and 4.3), from user space on a stock kernel.
 
-Who needs it, who is boosted and for how long is decided in C, in a thread of its own (worker/boost.h); here it learns whose threads there are,
+Who needs it, who is boosted and for how long is decided in C, in a thread of its own (device/boost.h); here it learns whose threads there are,
 and with which of the kernel's means each can be boosted. A vGPU whose threads cannot be boosted works as before, and `status` says why.
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from backend_host import boost_ways
 from backend_host.boost_ways import WAYS, Boost
+from backend_host.device.control import ControlPage
 from backend_host.statistics import CoschedulingStatistics
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.worker._worker import ffi, lib
-from backend_host.worker.control import ControlPage
 
 BOOST_LIMIT_NS = 2_000_000
 """No boost lasts longer: a real-time thread keeps its CPU from all others."""

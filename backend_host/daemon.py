@@ -23,6 +23,7 @@ from pathlib import Path
 
 from backend_host.config import Config, check_region_bytes
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import ControlPage
 from backend_host.devices import DeviceLibrary, choose
 from backend_host.domains import Domains
 from backend_host.errors import FairGVError, RefusedError
@@ -33,7 +34,6 @@ from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
 from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
-from backend_host.worker.control import ControlPage
 from backend_host.workers import (
     WorkerPool,
     preemption_environment,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend_host.worker.control import ControlPage, Grant, VgpuReading, charges
+from backend_host.device.control import ControlPage, Grant, VgpuReading, charges
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 

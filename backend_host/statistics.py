@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from backend_host.worker.control import WorkerReading
+from backend_host.device.control import WorkerReading
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.devices import with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
@@ -25,7 +26,6 @@ from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.watchdog import Late
 from backend_host.window import Window, WindowPeer
-from backend_host.worker.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.workers import WorkerPool, WorkerProcess
 from ivshmem.bells import Bells
 from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from backend_host.worker.control import ControlPage, WorkerReading, WorkerState
+from backend_host.device.control import ControlPage, WorkerReading, WorkerState
 
 _LOOKS_IN_LIMIT = 20
 _LOOK_MAX_S = 1.0

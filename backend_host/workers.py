@@ -27,8 +27,8 @@ from typing import Any
 
 from backend_host import channels
 from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
+from backend_host.device.control import ControlPage, ControlPageFullError, WorkerState
 from backend_host.errors import ConfigError, WorkerFailedError
-from backend_host.worker.control import ControlPage, ControlPageFullError, WorkerState
 
 MAX_FAILURES = 3
 """Workers that end in a row, before they had a client, until none is kept warm any more."""

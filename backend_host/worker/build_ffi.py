@@ -23,25 +23,25 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 
-INCLUDES = [HERE, HERE / "generated", ROOT / "cuda_api" / "include", ROOT / "ivshmem" / "include"]
+INCLUDES = [HERE, HERE / "generated", HERE.parent, ROOT / "cuda_api" / "include", ROOT / "ivshmem" / "include"]
 WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 HIDDEN = "-fvisibility=hidden"
 """Calls between files of the module go straight, not through a table that another library could change."""
 
 HEADERS = (
-    "grantee.h",
-    "bell.h",
-    "account.h",
-    "grant.h",
-    "control.h",
-    "state.h",
-    "printing.h",
-    "attach.h",
-    "face.h",
-    "grid.h",
-    "parts_state.h",
-    "variant.h",
-    "boost.h",
+    "page/grantee.h",
+    "page/bell.h",
+    "page/account.h",
+    "page/grant.h",
+    "page/control.h",
+    "client/state.h",
+    "client/printing.h",
+    "client/attach.h",
+    "loop/face.h",
+    "parts/grid.h",
+    "parts/state.h",
+    "parts/variant.h",
+    "device/boost.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -65,15 +65,15 @@ _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
 
 
 def sources() -> list[Path]:
-    """Every C file of the worker, the generated ones, and the transport that is compiled in."""
-    folders = (HERE, HERE / "generated", ROOT / "ivshmem" / "src")
-    files = sorted(path for folder in folders for path in folder.glob("*.c"))
-    return [*files, ROOT / "cuda_api" / "generated" / "call_info.c"]
+    """Every C file of the worker, the generated ones, the booster of the daemon, and the transport that is compiled in."""
+    files = [*HERE.rglob("*.c"), *(HERE.parent / "device").glob("*.c"), *(ROOT / "ivshmem" / "src").glob("*.c")]
+    return [*sorted(files), ROOT / "cuda_api" / "generated" / "call_info.c"]
 
 
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
-    texts = [(HERE / name).read_text() for name in HEADERS]
+    paths = [next(path for folder in INCLUDES if (path := folder / name).exists()) for name in HEADERS]
+    texts = [path.read_text() for path in paths]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 
 

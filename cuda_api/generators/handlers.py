@@ -22,7 +22,7 @@ included.
 
 
 def generate(table: Table) -> str:
-    body = ["#include <string.h>", "", '#include "../serve.h"', '#include "cuda_api/driver.h"']
+    body = ["#include <string.h>", "", '#include "client/service.h"', '#include "cuda_api/driver.h"']
     body += ['#include "cuda_api/wire.h"', ""]
     for call in table.records:
         body.append(wrap(f"{_signature(call)};"))

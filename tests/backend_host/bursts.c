@@ -1,8 +1,8 @@
 /* What a worker is charged for bursts of work in its turn, for test_bursts.py: a control page, and two vGPUs on it. */
-#include "bell.h"
-#include "control.h"
-#include "track_state.h"
-#include "turn.h"
+#include "page/bell.h"
+#include "page/control.h"
+#include "track/state.h"
+#include "turn/turn.h"
 
 static struct fgv_control *control;
 static struct fgv_track track;

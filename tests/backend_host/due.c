@@ -1,7 +1,7 @@
 /* What a worker expects of the device, for test_due.py: a row of submissions that ended, and the next row. */
-#include "due.h"
+#include "track/due.h"
 
-#include "track_state.h"
+#include "track/state.h"
 
 static struct fgv_track track;
 static struct fgv_worker worker = {.track = &track};

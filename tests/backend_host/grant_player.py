@@ -11,7 +11,7 @@ import time
 
 from backend_host.worker._worker import ffi, lib
 
-from backend_host.worker.control import MAX_WORKERS, ControlPage
+from backend_host.device.control import MAX_WORKERS, ControlPage
 
 ROUNDS = MAX_WORKERS
 VIOLATIONS = ROUNDS + 4 * MAX_WORKERS

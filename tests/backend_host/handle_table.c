@@ -1,6 +1,6 @@
 /* The table of handles by itself, for test_handles.py: streams that capture, and the graphs that go with them. It is
  * included and not linked, so that numbers can be chosen by where they stand. */
-#include "handles.c"
+#include "client/handles.c"
 
 #define HOT_PLACES 4u /* at either end of the table: entries there go round its end */
 

@@ -1,15 +1,15 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
  * ring that nothing comes into. The clock is a number here, which sleeping moves on: the worker learns how late its
  * naps are, and by the machine's clock it would learn when this process had no CPU. */
-#include "bell.h"
-#include "control.h"
-#include "due.h"
-#include "grant.h"
-#include "parts_state.h"
-#include "rest.h"
-#include "running.h"
-#include "sync.h"
-#include "turn.h"
+#include "page/bell.h"
+#include "page/control.h"
+#include "track/due.h"
+#include "page/grant.h"
+#include "parts/state.h"
+#include "loop/rest.h"
+#include "track/running.h"
+#include "track/sync.h"
+#include "turn/turn.h"
 
 static struct fgv_control *control;
 static struct fgv_track track;

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Owner
+from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
-from backend_host.worker.control import ControlPageFullError
 from backend_host.workers import Assignment, WorkerPool, WorkerProcess
 from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, lib
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from backend_host.worker._worker import ffi, lib
 
-from backend_host.worker.control import (
+from backend_host.device.control import (
     MAX_VGPUS,
     MAX_WORKERS,
     ControlPage,
@@ -510,7 +510,7 @@ def test_workers_killed_anywhere_stop_nobody(control: ControlPage, control_fd: i
 
 def test_reasons_have_the_numbers_that_the_worker_counts_by() -> None:
     """Those of `enum fgv_whole` that C gives by itself."""
-    text = (Path(__file__).parents[2] / "backend_host/worker/whole.h").read_text()
+    text = (Path(__file__).parents[2] / "backend_host/worker/page/whole.h").read_text()
     numbers = {name: int(number) for name, number in re.findall(r"FGV_WHOLE_(\w+) = (\d+)", text)}
     assert numbers.pop("NOT") == 0
     names = {"HELD_UP": "HELD_UP_STREAM"}

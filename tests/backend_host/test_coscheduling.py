@@ -18,8 +18,8 @@ from backend_host.worker._worker import ffi, lib
 from backend_host import coscheduling
 from backend_host.boost_ways import WAYS, Boost, Way, choose
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import ControlPage
 from backend_host.vm.vcpus import QemuThreads, find_vcpus, vcpu_threads
-from backend_host.worker.control import ControlPage
 from tests.end_to_end.host import wait_until
 
 SLICE_NS = 6_000_000

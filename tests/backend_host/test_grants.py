@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from backend_host.worker._worker import ffi, lib
 
+from backend_host.device.control import ControlPage
 from backend_host.grants import GrantKeeper
-from backend_host.worker.control import ControlPage
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy

@@ -10,11 +10,11 @@ import pytest
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import MAX_VGPUS, ControlPage
 from backend_host.devices import probe, with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
-from backend_host.worker.control import MAX_VGPUS, ControlPage
 from backend_host.workers import WorkerPool
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
 from scheduler.first_come import FirstCome

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend_host.device.control import ControlPage, WorkerReading, WorkerState
 from backend_host.watchdog import Watchdog
-from backend_host.worker.control import ControlPage, WorkerReading, WorkerState
 
 S = 1_000_000_000
 LIMIT_NS = 10 * S

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend_host.worker.control import WorkerReading
+from backend_host.device.control import WorkerReading
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import NS_PER_S, Kernels
 from tests.backend_host.worker_harness import NO_CHUNK, SOFTGPU, Guest, Host, Served, make_region

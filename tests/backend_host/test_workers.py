@@ -15,8 +15,8 @@ import pytest
 from backend_host import workers
 from backend_host.channels import LIBRARY
 from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.device.control import MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.errors import ConfigError, WorkerFailedError
-from backend_host.worker.control import MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.workers import MAX_FAILURES, Assignment, WorkerPool, WorkerProcess
 
 MakePool = Callable[..., WorkerPool]

@@ -23,7 +23,7 @@ from typing import Any
 
 from cffi import FFI
 
-from backend_host.worker.control import ControlPage
+from backend_host.device.control import ControlPage
 from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
 
 ROOT = Path(__file__).resolve().parents[2]

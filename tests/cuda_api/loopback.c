@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_host/worker/serve.h"
+#include "backend_host/worker/client/service.h"
 #include "frontend_guest/call.h"
 
 struct fgv_worker {

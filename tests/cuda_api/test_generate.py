@@ -20,7 +20,7 @@ from cuda_api.prototype import Parameter
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-fPIC", f"-I{ROOT}"]
-FLAGS += [f"-I{ROOT}/cuda_api/include", f"-I{ROOT}/ivshmem/include"]
+FLAGS += [f"-I{ROOT}/{folder}" for folder in ("cuda_api/include", "ivshmem/include", "backend_host/worker")]
 
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, INVALID_DEVICE, NOT_SUPPORTED = 1, 201, 400, 101, 801
 OUT = 0x11223344
@@ -93,7 +93,9 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def loopback(device: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("loopback")
     calls = table.read()
-    text = '#include "backend_host/worker/serve.h"\n#include "frontend_guest/generated/hooks.h"\n\nint hooks;\n\n'
+    text = (
+        '#include "backend_host/worker/client/service.h"\n#include "frontend_guest/generated/hooks.h"\n\nint hooks;\n\n'
+    )
     parameters = "struct fgv_worker *worker, const struct fgv_request *request, void *reply"
     for call in calls.records:
         if not call.has_handler:

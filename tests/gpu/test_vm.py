@@ -13,6 +13,7 @@ from backend_host.worker._worker import lib
 
 from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import ControlPage
 from backend_host.devices import choose
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry
@@ -20,7 +21,6 @@ from backend_host.vm.accelerator import find_emulator
 from backend_host.vm.guest_output import GuestOutput
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_image
 from backend_host.vm.region_file import prepare_region_file, remove_region_file
-from backend_host.worker.control import ControlPage
 from backend_host.workers import WorkerPool, worker_identity
 from benchmarks.nvcc import find_nvcc
 from scheduler.registry import make_policy

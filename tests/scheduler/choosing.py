@@ -1,5 +1,7 @@
-"""Who is granted the GPU next under a policy, chosen by standing as workers (backend_host/worker/grant.c) and the simulator do. Test code of
-several files."""
+"""Who is granted the GPU next under a policy, chosen by standing as workers (backend_host/worker/page/grant.c) and the simulator do.
+
+Test code of several files.
+"""
 
 import math
 from typing import Generic, TypeVar

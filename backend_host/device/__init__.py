@@ -1,0 +1,1 @@
+"""A device of the host as the daemon serves it."""

@@ -1,0 +1,187 @@
+/*
+ * Arrays and mipmapped arrays. What the driver really takes for one is known to the driver alone; the quota is charged
+ * what its texels take in whole tiles, before the driver is asked.
+ *
+ * Wrong when: a guest makes very many very small arrays, each of which takes a driver more than its tile.
+ */
+#include "calls/array.h"
+
+#include <stdlib.h>
+
+#include "base/count.h"
+#include "client/handles.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "cuda_api/array_format.h"
+#include "page/account.h"
+#include "page/layout.h"
+
+#define SERVED_FLAGS                                                                                                   \
+    (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |           \
+     CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT)
+
+#define KNOWN_FLAGS                                                                                                    \
+    (SERVED_FLAGS | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) /* without memory of their own: not served */
+
+/* An array that was paid for, or the error; `object` is the caller's. */
+static CUresult array_new(struct fgv_worker *worker, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels,
+                          struct fgv_array **object)
+{
+    uint64_t bytes;
+    if ((descriptor->Flags & ~SERVED_FLAGS) != 0) {
+        return (descriptor->Flags & ~KNOWN_FLAGS) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (nr_levels == 0 || nr_levels > fgv_array_max_levels(descriptor) ||
+        !fgv_array_bytes(descriptor, nr_levels, &bytes)) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct fgv_array *array = calloc(1, sizeof(*array));
+    if (!array || !fgv_quota_take(&worker->grantee, bytes)) {
+        free(array);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    array->descriptor = *descriptor;
+    array->quota_bytes = bytes;
+    array->nr_levels = nr_levels;
+    fgv_array_box_of(descriptor, 0, &array->box);
+    *object = array;
+    return CUDA_SUCCESS;
+}
+
+static void array_delete(struct fgv_worker *worker, struct fgv_array *array)
+{
+    if (array && array->quota_bytes != 0) {
+        fgv_quota_give(&worker->grantee, array->quota_bytes);
+    }
+    free(array);
+}
+
+void fgv_array_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    array_delete(worker, handle->object);
+}
+
+static void attach(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, struct fgv_array *array)
+{
+    fgv_handle_find(worker, kind, number)->object = array;
+}
+
+static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
+                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels, void **native)
+{
+    if (kind == FGV_HANDLE_ARRAY) {
+        return driver->cuArray3DCreate_v2 ? driver->cuArray3DCreate_v2((CUarray *)native, descriptor)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return driver->cuMipmappedArrayCreate
+               ? driver->cuMipmappedArrayCreate((CUmipmappedArray *)native, descriptor, nr_levels)
+               : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number,
+                       CUDA_ARRAY3D_DESCRIPTOR descriptor, uint32_t nr_levels)
+{
+    struct fgv_array *array;
+    void *native;
+    CUresult result = fgv_worker_can_bind(worker, kind, number);
+    if (result == CUDA_SUCCESS) {
+        result = array_new(worker, &descriptor, nr_levels, &array);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = create_native(&worker->driver, kind, &descriptor, nr_levels, &native);
+    if (result != CUDA_SUCCESS) {
+        array_delete(worker, array);
+        return result;
+    }
+    fgv_worker_bind(worker, kind, number, native);
+    attach(worker, kind, number, array);
+    return CUDA_SUCCESS;
+}
+
+#define DESCRIPTOR(request)                                                                                            \
+    ((CUDA_ARRAY3D_DESCRIPTOR){.Width = (request)->width,                                                              \
+                               .Height = (request)->height,                                                            \
+                               .Depth = (request)->depth,                                                              \
+                               .Format = (CUarray_format)(request)->format,                                            \
+                               .NumChannels = (request)->nr_channels,                                                  \
+                               .Flags = (request)->flags})
+
+CUresult fgv_serve_cuArray3DCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuArray3DCreate_v2 *fixed = request->fixed;
+    (void)reply;
+    return create(worker, FGV_HANDLE_ARRAY, fixed->handle, DESCRIPTOR(fixed), 1);
+}
+
+CUresult fgv_serve_cuMipmappedArrayCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMipmappedArrayCreate *fixed = request->fixed;
+    (void)reply;
+    return create(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle, DESCRIPTOR(fixed), fixed->nr_levels);
+}
+
+CUresult fgv_serve_cuArrayDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuArrayDestroy *fixed = request->fixed;
+    (void)reply;
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ARRAY, fixed->handle);
+    if (!handle || ((const struct fgv_array *)handle->object)->is_level) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    CUresult result =
+        worker->driver.cuArrayDestroy ? worker->driver.cuArrayDestroy(handle->native) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        fgv_worker_unbind(worker, FGV_HANDLE_ARRAY, fixed->handle);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMipmappedArrayGetLevel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMipmappedArrayGetLevel *fixed = request->fixed;
+    (void)reply;
+    struct fgv_handle *mipmap = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    if (!mipmap || !worker->driver.cuMipmappedArrayGetLevel) {
+        return mipmap ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    }
+    const struct fgv_array *whole = mipmap->object;
+    if (fixed->level >= whole->nr_levels) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUarray native;
+    struct fgv_array *level = calloc(1, sizeof(*level));
+    CUresult result = level ? fgv_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        mipmap = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
+        result = worker->driver.cuMipmappedArrayGetLevel(&native, mipmap->native, fixed->level);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(level);
+        return result;
+    }
+    level->descriptor = whole->descriptor;
+    level->is_level = true;
+    fgv_array_box_of(&whole->descriptor, fixed->level, &level->box);
+    fgv_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    attach(worker, FGV_HANDLE_ARRAY, fixed->handle, level);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_cuMipmappedArrayDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMipmappedArrayDestroy *fixed = request->fixed;
+    (void)reply;
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
+    if (!handle) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    CUresult result = worker->driver.cuMipmappedArrayDestroy ? worker->driver.cuMipmappedArrayDestroy(handle->native)
+                                                             : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        fgv_worker_unbind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
+    }
+    return result;
+}

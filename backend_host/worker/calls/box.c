@@ -1,0 +1,194 @@
+/*
+ * Copies of boxes: rows and slices between the arena, the heap, the device and arrays.
+ *
+ * The driver gets nothing that was not bounded here: extents and pitches whose ends are numbers, arena and heap that
+ * are this client's from the first byte to the last, places in arrays that are inside them.
+ */
+#include "calls/box.h"
+
+#include "base/count.h"
+#include "calls/array.h"
+#include "calls/memory.h"
+#include "client/arena.h"
+#include "client/handles.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "ivshmem/response.h"
+#include "page/layout.h"
+
+enum { PLACE_ARENA = 1, PLACE_HEAP = 2, PLACE_DEVICE = 3, PLACE_ARRAY = 4 };
+
+/* One side of a request. */
+struct side {
+    uint32_t place;
+    uint64_t address, pitch_bytes, slice_rows;
+    uint64_t x_bytes, y, z;
+};
+
+/* The same, as the driver takes it. */
+struct native_side {
+    CUmemorytype type;
+    void *host;
+    CUdeviceptr device;
+    CUarray array;
+    uint64_t pitch_bytes, slice_rows;
+    uint64_t x_bytes, y, z;
+};
+
+struct extent {
+    uint64_t width_bytes, height, depth, bytes;
+};
+
+static bool fits(uint64_t at, uint64_t extent, uint64_t end)
+{
+    return at <= end && extent <= end - at;
+}
+
+/* From the first byte to the last; false when rows overlap, or when that is no number. */
+static bool span_of(const struct side *side, const struct extent *extent, uint64_t *bytes)
+{
+    uint64_t rows, row_bytes;
+    if (extent->height > 1 && side->pitch_bytes < extent->width_bytes) {
+        return false;
+    }
+    if (extent->depth > 1 && (side->slice_rows < extent->height || side->pitch_bytes < extent->width_bytes)) {
+        return false;
+    }
+    return !__builtin_mul_overflow(extent->depth - 1, side->slice_rows, &rows) &&
+           !__builtin_add_overflow(rows, extent->height - 1, &rows) &&
+           !__builtin_mul_overflow(rows, side->pitch_bytes, &row_bytes) &&
+           !__builtin_add_overflow(row_bytes, extent->width_bytes, bytes);
+}
+
+static bool array_side(struct fgv_worker *worker, const struct side *side, const struct extent *extent,
+                       struct native_side *native)
+{
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
+    const struct fgv_array *array = handle ? handle->object : NULL;
+    if (!array || !fits(side->x_bytes, extent->width_bytes, array->box.row_bytes) ||
+        !fits(side->y, extent->height, array->box.rows) || !fits(side->z, extent->depth, array->box.slices)) {
+        return false;
+    }
+    *native = (struct native_side){
+        .type = CU_MEMORYTYPE_ARRAY, .array = handle->native, .x_bytes = side->x_bytes, .y = side->y, .z = side->z};
+    return true;
+}
+
+/* False: out of bounds, or a place that is none. */
+static bool check_side(struct fgv_worker *worker, const struct side *side, const struct extent *extent,
+                       struct native_side *native)
+{
+    uint64_t bytes, end;
+    if (side->place == PLACE_ARRAY) {
+        return array_side(worker, side, extent, native);
+    }
+    if (side->place == PLACE_ARENA) {
+        *native = (struct native_side){.type = CU_MEMORYTYPE_HOST,
+                                       .host = fgv_arena_at(worker, side->address, extent->bytes),
+                                       .pitch_bytes = extent->width_bytes,
+                                       .slice_rows = extent->height};
+        return native->host != NULL;
+    }
+    if (!span_of(side, extent, &bytes) || __builtin_add_overflow(side->address, bytes, &end)) {
+        return false;
+    }
+    *native = (struct native_side){.pitch_bytes = side->pitch_bytes, .slice_rows = side->slice_rows};
+    if (extent->height == 1 && extent->depth == 1) {
+        native->pitch_bytes = extent->width_bytes;
+    }
+    if (extent->depth == 1) {
+        native->slice_rows = extent->height;
+    }
+    if (side->place == PLACE_HEAP && fgv_memory_is_own_heap(worker, side->address, bytes)) {
+        native->type = CU_MEMORYTYPE_HOST;
+        native->host = (void *)(uintptr_t)side->address;
+        return true;
+    }
+    native->type = CU_MEMORYTYPE_DEVICE;
+    native->device = side->address;
+    return side->place == PLACE_DEVICE;
+}
+
+static bool read_extent(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed, struct extent *extent)
+{
+    *extent = (struct extent){.width_bytes = fixed->width_bytes, .height = fixed->height, .depth = fixed->depth};
+    return extent->width_bytes != 0 && extent->height != 0 && extent->depth != 0 &&
+           !__builtin_mul_overflow(extent->width_bytes, extent->height, &extent->bytes) &&
+           !__builtin_mul_overflow(extent->bytes, extent->depth, &extent->bytes);
+}
+
+static CUDA_MEMCPY3D native_copy(const struct native_side *to, const struct native_side *from,
+                                 const struct extent *extent)
+{
+    return (CUDA_MEMCPY3D){
+        .srcXInBytes = from->x_bytes,
+        .srcY = from->y,
+        .srcZ = from->z,
+        .srcMemoryType = from->type,
+        .srcHost = from->host,
+        .srcDevice = from->device,
+        .srcArray = from->array,
+        .srcPitch = from->pitch_bytes,
+        .srcHeight = from->slice_rows,
+        .dstXInBytes = to->x_bytes,
+        .dstY = to->y,
+        .dstZ = to->z,
+        .dstMemoryType = to->type,
+        .dstHost = to->host,
+        .dstDevice = to->device,
+        .dstArray = to->array,
+        .dstPitch = to->pitch_bytes,
+        .dstHeight = to->slice_rows,
+        .WidthInBytes = extent->width_bytes,
+        .Height = extent->height,
+        .Depth = extent->depth,
+    };
+}
+
+CUresult fgv_serve_cuMemcpy3DAsync_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemcpy3DAsync_v2 *fixed = request->fixed;
+    (void)reply;
+    const struct side to = {.place = fixed->to_place,
+                            .address = fixed->to_address,
+                            .pitch_bytes = fixed->to_pitch_bytes,
+                            .slice_rows = fixed->to_slice_rows,
+                            .x_bytes = fixed->to_x_bytes,
+                            .y = fixed->to_y,
+                            .z = fixed->to_z};
+    const struct side from = {.place = fixed->from_place,
+                              .address = fixed->from_address,
+                              .pitch_bytes = fixed->from_pitch_bytes,
+                              .slice_rows = fixed->from_slice_rows,
+                              .x_bytes = fixed->from_x_bytes,
+                              .y = fixed->from_y,
+                              .z = fixed->from_z};
+    struct native_side native_to, native_from;
+    struct extent extent;
+    void *stream;
+    if (!worker->driver.cuMemcpy3DAsync_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!read_extent(fixed, &extent) || !check_side(worker, &to, &extent, &native_to) ||
+        !check_side(worker, &from, &extent, &native_from)) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    if (result == CUDA_SUCCESS) {
+        const CUDA_MEMCPY3D copy = native_copy(&native_to, &native_from, &extent);
+        result = worker->driver.cuMemcpy3DAsync_v2(&copy, stream);
+    }
+    if (result == CUDA_SUCCESS && native_from.type == CU_MEMORYTYPE_HOST) {
+        fgv_count(&worker->slot->to_device_bytes, extent.bytes);
+    }
+    if (result == CUDA_SUCCESS && native_to.type == CU_MEMORYTYPE_HOST) {
+        fgv_count(&worker->slot->from_device_bytes, extent.bytes);
+    }
+    return result;
+}
+
+uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed)
+{
+    return fixed->to_place == PLACE_ARENA || fixed->from_place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+}

@@ -1,0 +1,222 @@
+/* Memory that graphs allocate: see graph_memory.h. */
+#include "calls/graph_memory.h"
+
+#include <stdlib.h>
+
+#include "calls/pool.h"
+#include "calls/state.h"
+#include "client/handles.h"
+#include "client/state.h"
+#include "page/account.h"
+
+/* Hangs on the handle of a graph with allocations. */
+struct sum {
+    uint64_t bytes; /* that launches have yet to take: a device library may have taken some with the node */
+    uint32_t nr_allocations, nr_frees;
+};
+
+/* What was instantiated of such a graph. */
+struct fgv_graph_need {
+    struct fgv_graph_need *next;
+    CUgraphExec exec;
+    uint64_t bytes;
+    uint64_t nr_trims; /* when it was launched last, 0: never */
+};
+
+static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
+
+static uint64_t held_bytes(struct fgv_worker *worker)
+{
+    cuuint64_t value = 0;
+    CUresult result =
+        real.cuDeviceGetGraphMemAttribute
+            ? real.cuDeviceGetGraphMemAttribute(worker->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value)
+            : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_SUCCESS ? value : 0;
+}
+
+/* Charges what graphs hold now; false when it is more than the quota has left: then less is charged. */
+static bool charge(struct fgv_worker *worker)
+{
+    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
+    const uint64_t due_bytes = held_bytes(worker);
+    if (due_bytes <= memory->charged_bytes) {
+        fgv_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
+    } else if (!fgv_quota_take(&worker->grantee, due_bytes - memory->charged_bytes)) {
+        return false;
+    }
+    memory->charged_bytes = due_bytes;
+    return true;
+}
+
+void fgv_graph_memory_trim(struct fgv_worker *worker)
+{
+    if (worker->calls->graph_memory.charged_bytes == 0 || !real.cuDeviceGraphMemTrim) {
+        return;
+    }
+    real.cuDeviceGraphMemTrim(worker->device);
+    worker->calls->graph_memory.nr_trims++;
+    charge(worker);
+}
+
+static struct fgv_graph_need **find(struct fgv_worker *worker, CUgraphExec exec)
+{
+    struct fgv_graph_need **link = &worker->calls->graph_memory.needs;
+    while (*link && (*link)->exec != exec) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* Whether the quota has room for all of it. */
+static bool fits(struct fgv_worker *worker, uint64_t bytes)
+{
+    if (!fgv_quota_take(&worker->grantee, bytes)) {
+        return false;
+    }
+    fgv_quota_give(&worker->grantee, bytes);
+    return true;
+}
+
+static bool may_run(struct fgv_worker *worker, const struct fgv_graph_need *need)
+{
+    if (charge(worker) && need->nr_trims == worker->calls->graph_memory.nr_trims + 1) {
+        return true;
+    }
+    if (fits(worker, need->bytes)) {
+        return true;
+    }
+    fgv_pools_trim(worker);
+    fgv_graph_memory_trim(worker);
+    return charge(worker) && fits(worker, need->bytes);
+}
+
+static CUresult run(CUresult (*call)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    struct fgv_graph_need *need = *find(worker, exec);
+    if (!need) {
+        return call(exec, stream);
+    }
+    if (!may_run(worker, need)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = call(exec, stream);
+    charge(worker);
+    if (result == CUDA_SUCCESS) {
+        need->nr_trims = worker->calls->graph_memory.nr_trims + 1;
+    }
+    return result;
+}
+
+static CUresult launch(CUgraphExec exec, CUstream stream)
+{
+    return run(real.cuGraphLaunch, exec, stream);
+}
+
+static CUresult upload(CUgraphExec exec, CUstream stream)
+{
+    return run(real.cuGraphUpload, exec, stream);
+}
+
+/* Its nodes may have held memory. */
+static CUresult destroy_graph(CUgraph graph)
+{
+    CUresult result = real.cuGraphDestroy(graph);
+    if (fgv_the_worker->calls->graph_memory.charged_bytes != 0) {
+        charge(fgv_the_worker);
+    }
+    return result;
+}
+
+static CUresult destroy(CUgraphExec exec)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    struct fgv_graph_need **link = find(worker, exec), *need = *link;
+    CUresult result = real.cuGraphExecDestroy(exec);
+    if (result == CUDA_SUCCESS && need) {
+        *link = need->next;
+        free(need);
+        charge(worker);
+    }
+    return result;
+}
+
+static CUresult trim(CUdevice device)
+{
+    CUresult result = real.cuDeviceGraphMemTrim(device);
+    fgv_the_worker->calls->graph_memory.nr_trims++;
+    charge(fgv_the_worker);
+    return result;
+}
+
+void fgv_graph_memory_wrap(struct fgv_driver *driver)
+{
+    real = *driver;
+    driver->cuGraphLaunch = real.cuGraphLaunch ? launch : NULL;
+    driver->cuGraphUpload = real.cuGraphUpload ? upload : NULL;
+    driver->cuGraphDestroy = real.cuGraphDestroy ? destroy_graph : NULL;
+    driver->cuGraphExecDestroy = real.cuGraphExecDestroy ? destroy : NULL;
+    driver->cuDeviceGraphMemTrim = real.cuDeviceGraphMemTrim ? trim : NULL;
+}
+
+CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes)
+{
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    if (!handle || handle->parent != 0 || !real.cuDeviceGetGraphMemAttribute) {
+        return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!handle->object && !(handle->object = calloc(1, sizeof(struct sum)))) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return charge(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes)
+{
+    struct sum *sum = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
+    const uint64_t before_bytes = worker->calls->graph_memory.charged_bytes;
+    charge(worker);
+    const uint64_t taken_bytes = worker->calls->graph_memory.charged_bytes - before_bytes;
+    const uint64_t left_bytes = bytes > taken_bytes ? bytes - taken_bytes : 0;
+    sum->nr_allocations++;
+    sum->bytes = left_bytes > UINT64_MAX - sum->bytes ? UINT64_MAX : sum->bytes + left_bytes;
+}
+
+void fgv_graph_memory_add_free(struct fgv_worker *worker, uint64_t graph)
+{
+    const struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    struct sum *sum = handle ? handle->object : NULL;
+    if (sum) {
+        sum->nr_frees++;
+    }
+}
+
+CUresult fgv_graph_memory_instantiated(struct fgv_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps)
+{
+    const struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    const struct sum *sum = handle->object;
+    *keeps = sum && sum->nr_frees < sum->nr_allocations;
+    if (!sum || sum->nr_allocations == 0) {
+        return CUDA_SUCCESS;
+    }
+    struct fgv_graph_need *need = calloc(1, sizeof(*need));
+    if (!need) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *need = (struct fgv_graph_need){.next = worker->calls->graph_memory.needs, .exec = exec, .bytes = sum->bytes};
+    worker->calls->graph_memory.needs = need;
+    return CUDA_SUCCESS;
+}
+
+void fgv_graph_memory_drop(struct fgv_worker *worker)
+{
+    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
+    while (memory->needs) {
+        struct fgv_graph_need *need = memory->needs;
+        memory->needs = need->next;
+        free(need);
+    }
+    fgv_quota_give(&worker->grantee, memory->charged_bytes);
+    memory->charged_bytes = 0;
+}

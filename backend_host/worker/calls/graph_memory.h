@@ -1,0 +1,31 @@
+/*
+ * Memory that graphs allocate, under the vGPU's quota.
+ *
+ * The driver takes it when a graph is first launched, or uploaded, keeps it for later launches and other graphs, and
+ * gives it back when it is told to trim. So what counts is what the driver says that graphs hold, looked at after each
+ * such call. Before a graph that has never run, or not since a trim, there must be room for the sum of its allocations:
+ * more than it takes where some of them follow each other.
+ *
+ * Wrong when: a graph ran, another got its memory, and it runs again: that is charged a moment after it was taken, and
+ * past the quota no graph with allocations runs before what is held fits.
+ */
+#ifndef BACKEND_HOST_GRAPH_MEMORY_H
+#define BACKEND_HOST_GRAPH_MEMORY_H
+
+#include "calls/graph.h"
+
+/* Puts the quota in front of the driver's launches. */
+void fgv_graph_memory_wrap(struct fgv_driver *driver);
+/* Before and after the graph of this number has one more allocation. CUDA_ERROR_NOT_SUPPORTED: it is inside another. */
+CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes);
+void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes);
+/* The graph of this number has one more free. */
+void fgv_graph_memory_add_free(struct fgv_worker *worker, uint64_t graph);
+/* The graph was instantiated. *keeps: a launch may leave something allocated. */
+CUresult fgv_graph_memory_instantiated(struct fgv_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps);
+/* What no launch uses is given back. */
+void fgv_graph_memory_trim(struct fgv_worker *worker);
+/* The client has ended. */
+void fgv_graph_memory_drop(struct fgv_worker *worker);
+
+#endif

@@ -1,0 +1,221 @@
+/* Nodes' parameters on their way back to the guest, with numbers for handles and no pointers of the driver's. */
+#include <string.h>
+
+#include "calls/graph.h"
+#include "calls/host_function.h"
+#include "client/arena.h"
+#include "client/handles.h"
+#include "client/kernel.h"
+#include "client/service.h"
+#include "client/state.h"
+
+/* Whether the kernel of a library is behind this function: launches of it may show up in nodes as that. */
+static bool is_function_of(const struct fgv_worker *worker, const struct fgv_handle *handle, const void *function)
+{
+    CUfunction derived;
+    return handle->kind == FGV_HANDLE_KERNEL && worker->driver.cuKernelGetFunction &&
+           worker->driver.cuKernelGetFunction(&derived, handle->native) == CUDA_SUCCESS && derived == function;
+}
+
+static struct fgv_handle *find_code(struct fgv_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    struct fgv_handle *found = params->func ? fgv_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func) : NULL;
+    if (!found && params->kern) {
+        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->kern);
+    }
+    if (!found && params->func) {
+        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
+    }
+    for (uint32_t i = 0; !found && i <= worker->handles.mask; i++) {
+        struct fgv_handle *handle = &worker->handles.places[i];
+        found = handle->number != 0 && is_function_of(worker, handle, params->func) ? handle : NULL;
+    }
+    return found;
+}
+
+/* The driver has them as single values or as one buffer. */
+static bool parameters_out(struct fgv_worker *worker, const struct fgv_handle *handle,
+                           const CUDA_KERNEL_NODE_PARAMS *params, const struct fgv_kernel *kernel, uint8_t *to)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    for (void **extra = params->kernelParams ? NULL : params->extra; extra && *extra != CU_LAUNCH_PARAM_END;
+         extra += 2) {
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            memcpy(to, extra[1], kernel->parameter_bytes);
+        }
+    }
+    for (uint32_t i = 0; params->kernelParams && i < kernel->nr_parameters; i++) {
+        size_t offset;
+        size_t bytes;
+        CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+        if (handle->kind == FGV_HANDLE_KERNEL && driver->cuKernelGetParamInfo) {
+            result = driver->cuKernelGetParamInfo(handle->native, i, &offset, &bytes);
+        } else if (handle->kind == FGV_HANDLE_FUNCTION && driver->cuFuncGetParamInfo) {
+            result = driver->cuFuncGetParamInfo(handle->native, i, &offset, &bytes);
+        }
+        if (result != CUDA_SUCCESS || offset + bytes > kernel->parameter_bytes) {
+            return false;
+        }
+        memcpy(to + offset, params->kernelParams[i], bytes);
+    }
+    return true;
+}
+
+static CUresult kernel_out(struct fgv_worker *worker, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *to,
+                           struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
+{
+    CUDA_KERNEL_NODE_PARAMS params = {0};
+    const struct fgv_kernel *kernel;
+    if (!worker->driver.cuGraphKernelNodeGetParams_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = worker->driver.cuGraphKernelNodeGetParams_v2(node, &params);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct fgv_handle *handle = find_code(worker, &params);
+    result = handle ? fgv_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (kernel->parameter_bytes > FGV_MAX_PARAMETER_BYTES ||
+        !parameters_out(worker, handle, &params, kernel, parameters)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    answer->is_kernel = handle->kind == FGV_HANDLE_KERNEL;
+    answer->nr_parameter_bytes = kernel->parameter_bytes;
+    *to = params;
+    to->func = (CUfunction)(uintptr_t)handle->number;
+    to->kern = NULL;
+    to->ctx = NULL;
+    to->kernelParams = NULL;
+    to->extra = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult child_out(struct fgv_worker *worker, CUgraphNode node, uint64_t number, CUgraph *to)
+{
+    CUgraph graph;
+    uint64_t child;
+    if (!worker->driver.cuGraphChildGraphNodeGetGraph) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = worker->driver.cuGraphChildGraphNodeGetGraph(node, &graph);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_GRAPH_NODE, number, &child);
+        *to = result == CUDA_SUCCESS ? (CUgraph)(uintptr_t)child : NULL;
+    }
+    return result;
+}
+
+static CUresult event_out(struct fgv_worker *worker, CUresult (*get)(CUgraphNode, CUevent *), CUgraphNode node,
+                          CUevent *to)
+{
+    CUevent event;
+    CUresult result = get ? get(node, &event) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct fgv_handle *handle = fgv_handle_of_native(worker, FGV_HANDLE_EVENT, event);
+    *to = handle ? (CUevent)(uintptr_t)handle->number : NULL;
+    return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult copy_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
+{
+    CUresult result = worker->driver.cuGraphMemcpyNodeGetParams ? worker->driver.cuGraphMemcpyNodeGetParams(node, to)
+                                                                : CUDA_ERROR_NOT_SUPPORTED;
+    to->srcArray = NULL;
+    to->dstArray = NULL;
+    return result;
+}
+
+static CUresult host_out(struct fgv_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)
+{
+    CUDA_HOST_NODE_PARAMS host;
+    CUresult result = worker->driver.cuGraphHostNodeGetParams ? worker->driver.cuGraphHostNodeGetParams(node, &host)
+                                                              : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS && !fgv_host_node_is_guests(&host)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    to->userData = result == CUDA_SUCCESS ? host.userData : NULL;
+    return result;
+}
+
+static CUresult allocation_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *to)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS made;
+    CUresult result = worker->driver.cuGraphMemAllocNodeGetParams
+                          ? worker->driver.cuGraphMemAllocNodeGetParams(node, &made)
+                          : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        *to = (CUDA_MEM_ALLOC_NODE_PARAMS){
+            .poolProps = {.allocType = made.poolProps.allocType, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+            .bytesize = made.bytesize,
+            .dptr = made.dptr};
+    }
+    return result;
+}
+
+static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *handle, CUgraphNodeType type,
+                           CUgraphNodeParams *params, struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
+{
+    CUgraphNode node = handle->native;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUresult result;
+    params->type = type;
+    switch (type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return kernel_out(worker, node, &params->kernel, answer, parameters);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return copy_out(worker, node, &params->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        result = worker->driver.cuGraphMemsetNodeGetParams ? worker->driver.cuGraphMemsetNodeGetParams(node, &set)
+                                                           : CUDA_ERROR_NOT_SUPPORTED;
+        if (result == CUDA_SUCCESS) {
+            memcpy(&params->memset, &set, sizeof(set));
+        }
+        return result;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return host_out(worker, node, &params->host);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        return child_out(worker, node, handle->number, &params->graph.graph);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return allocation_out(worker, node, &params->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return worker->driver.cuGraphMemFreeNodeGetParams
+                   ? worker->driver.cuGraphMemFreeNodeGetParams(node, &params->free.dptr)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        return event_out(worker, worker->driver.cuGraphEventWaitNodeGetEvent, node, &params->eventWait.event);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return event_out(worker, worker->driver.cuGraphEventRecordNodeGetEvent, node, &params->eventRecord.event);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_graph_get_node *fixed = request->fixed;
+    struct fgv_reply_graph_get_node *answer = reply;
+    struct fgv_handle *found = fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    uint8_t *chunk = fgv_arena_chunk(worker, fixed->chunk);
+    CUgraphNodeType type;
+    if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGV_MAX_PARAMETER_BYTES) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const struct fgv_handle handle = *found; /* places move when a child graph is numbered */
+    if (!worker->driver.cuGraphNodeGetType) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = worker->driver.cuGraphNodeGetType(handle.native, &type);
+    if (result != CUDA_SUCCESS || (uint32_t)type != fixed->type) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    CUgraphNodeParams params = {0};
+    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, handle.number);
+    result = params_out(worker, &handle, type, &params, answer, chunk + sizeof(params));
+    memcpy(chunk, &params, sizeof(params));
+    return result;
+}

@@ -1,0 +1,312 @@
+/* Host functions of the guest: see host_function.h. What runs on the driver's threads comes first. */
+#define _GNU_SOURCE
+#include "calls/host_function.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "calls/state.h"
+#include "client/handles.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "client/stream.h"
+#include "ivshmem/response.h"
+#include "page/bell.h"
+#include "page/layout.h"
+#include "track/hold.h"
+#include "track/state.h"
+#include "track/sync.h"
+#include "turn/turn.h"
+
+#define SPIN_NS     UINT64_C(20000)
+#define NAP_MIN_NS  UINT64_C(20000)
+#define NAP_MAX_NS  UINT64_C(1000000)
+#define TURN_NAP_NS UINT64_C(5000000)
+#define STUCK_NAPS  4u /* the worker's loop has not moved for so many: it is in a call of the driver */
+
+/* The payload of the mailbox. */
+struct post {
+    uint64_t function;
+    uint32_t status; /* CUresult of the stream */
+    uint32_t reserved;
+};
+
+static bool is_over(struct fgv_worker *worker, struct fgv_host *host)
+{
+    return atomic_load_explicit(&worker->calls->hosts.is_ending, memory_order_acquire) ||
+           atomic_load_explicit(host ? &host->is_let_go : &worker->calls->hosts.are_nodes_let_go, memory_order_acquire);
+}
+
+static void word_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t nap_ns, bool is_shared)
+{
+    const struct timespec nap = {.tv_nsec = (long)nap_ns};
+    syscall(SYS_futex, word, is_shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen, &nap, NULL, 0);
+}
+
+/* Waits until the guest's thread waits at the mailbox. A futex of a VM is not ours: there the timeout is the nap. */
+static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomic uint32_t *state)
+{
+    uint64_t nap_ns = NAP_MIN_NS;
+    const uint64_t begun_ns = fgv_clock_ns();
+    for (;;) {
+        /* acquire: pairs with the guest's release when its function has returned */
+        uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
+        if (seen == FGV_SLOT_WAITING || seen == FGV_SLOT_PARKED) {
+            return true;
+        }
+        if (is_over(worker, host)) {
+            return false;
+        }
+        if (fgv_clock_ns() - begun_ns < SPIN_NS) {
+            __builtin_ia32_pause();
+            continue;
+        }
+        word_wait(state, seen, nap_ns, true);
+        nap_ns = nap_ns * 2 < NAP_MAX_NS ? nap_ns * 2 : NAP_MAX_NS;
+    }
+}
+
+static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t function, CUresult status)
+{
+    struct fgv_hosts *hosts = &worker->calls->hosts;
+    const struct post post = {.function = function, .status = (uint32_t)status};
+    pthread_mutex_lock(&hosts->posting);
+    int32_t slot = atomic_load(&hosts->mailbox);
+    if (slot >= 0) {
+        struct fgv_response *slots = (struct fgv_response *)(worker->region.base + worker->layout.responses.offset);
+        _Atomic uint32_t *state = &slots[slot].state;
+        if (guest_await(worker, host, state) &&
+            fgv_respond(&worker->region, &worker->layout, (uint32_t)slot, CUDA_SUCCESS, &post, sizeof(post))) {
+            guest_await(worker, host, state);
+        }
+    }
+    pthread_mutex_unlock(&hosts->posting);
+}
+
+/* What stands behind the function begins when the driver's thread leaves: not before the worker has the grant for it.
+ */
+static void turn_await(struct fgv_worker *worker, struct fgv_host *host)
+{
+    unsigned int seen_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
+    unsigned int nr_still = 0;
+    while (atomic_load_explicit(&host->state, memory_order_acquire) == FGV_HOST_RETURNED && !is_over(worker, host)) {
+        word_wait(&host->state, FGV_HOST_RETURNED, TURN_NAP_NS, false);
+        unsigned int nr_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
+        nr_still = nr_rounds == seen_rounds ? nr_still + 1 : 0;
+        seen_rounds = nr_rounds;
+        if (nr_still >= STUCK_NAPS) {
+            return;
+        }
+    }
+}
+
+static void run(struct fgv_host *host, CUresult status)
+{
+    struct fgv_worker *worker = fgv_the_worker;
+    atomic_store(&host->state, FGV_HOST_RUNNING);
+    if (!is_over(worker, host)) {
+        guest_run(worker, host, host->function, status);
+        atomic_store(&host->state, FGV_HOST_RETURNED);
+        if (atomic_load(&host->hold->is_followed)) {
+            turn_await(worker, host);
+        }
+    }
+    atomic_store(&host->state, FGV_HOST_FINISHED);
+}
+
+static void run_function(void *data)
+{
+    run(data, CUDA_SUCCESS);
+}
+
+static void run_callback(CUstream stream, CUresult status, void *data)
+{
+    (void)stream;
+    run(data, status);
+}
+
+/* Of a node. */
+static void run_number(void *number)
+{
+    guest_run(fgv_the_worker, NULL, (uint64_t)(uintptr_t)number, CUDA_SUCCESS);
+}
+
+/* ---- what follows runs on the worker's thread ---- */
+
+void fgv_host_init(struct fgv_worker *worker)
+{
+    pthread_mutex_init(&worker->calls->hosts.posting, NULL);
+    atomic_store(&worker->calls->hosts.mailbox, -1);
+}
+
+void fgv_host_round(struct fgv_worker *worker)
+{
+    unsigned int nr = atomic_load_explicit(&worker->calls->hosts.nr_rounds, memory_order_relaxed);
+    atomic_store_explicit(&worker->calls->hosts.nr_rounds, nr + 1, memory_order_relaxed); /* one writer */
+}
+
+bool fgv_host_is_launch(uint16_t call)
+{
+    return call == FGV_CALL_cuLaunchHostFunc || call == FGV_CALL_cuStreamAddCallback;
+}
+
+bool fgv_host_has_room(const struct fgv_worker *worker)
+{
+    return worker->track->holds.nr < FGV_MAX_HOLDS;
+}
+
+static bool poll_one(struct fgv_worker *worker, struct fgv_host *host, bool *wants_turn)
+{
+    uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
+    if (state == FGV_HOST_RETURNED && host->hold->order != 0) {
+        if (atomic_load(&host->hold->is_followed) && !fgv_turn_begin(worker)) {
+            *wants_turn = true;
+            return false;
+        }
+        fgv_hold_release(worker, host->hold);
+        if (atomic_compare_exchange_strong(&host->state, &state, FGV_HOST_RELEASED)) {
+            syscall(SYS_futex, &host->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        }
+        return true;
+    }
+    if (state == FGV_HOST_FINISHED) {
+        fgv_hold_close(worker, host->hold);
+        atomic_store(&host->state, FGV_HOST_FREE);
+        return true;
+    }
+    return false;
+}
+
+bool fgv_host_poll(struct fgv_worker *worker)
+{
+    bool is_progress = false;
+    bool wants_turn = false;
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        is_progress |= poll_one(worker, &worker->calls->hosts.items[i], &wants_turn);
+    }
+    fgv_turn_set_wanted_behind(worker, wants_turn);
+    return is_progress;
+}
+
+void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context)
+{
+    atomic_store(&worker->calls->hosts.are_nodes_let_go, true);
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        struct fgv_host *host = &worker->calls->hosts.items[i];
+        if (atomic_load(&host->state) != FGV_HOST_FREE && host->context == context) {
+            atomic_store(&host->is_let_go, true);
+        }
+    }
+}
+
+/* The driver runs nothing of a context that is gone: what it had not begun it never will. */
+void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
+{
+    atomic_store(&worker->calls->hosts.are_nodes_let_go, false);
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        struct fgv_host *host = &worker->calls->hosts.items[i];
+        uint32_t submitted = FGV_HOST_SUBMITTED;
+        if (host->context == context) {
+            atomic_compare_exchange_strong(&host->state, &submitted, FGV_HOST_FINISHED);
+            host->context = NULL;
+        }
+    }
+    fgv_host_poll(worker);
+}
+
+void fgv_host_end(struct fgv_worker *worker)
+{
+    atomic_store_explicit(&worker->calls->hosts.is_ending, true, memory_order_release);
+}
+
+static struct fgv_host *host_new(struct fgv_worker *worker, struct fgv_context *context, uint64_t function)
+{
+    struct fgv_hosts *hosts = &worker->calls->hosts;
+    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+        struct fgv_host *host = &hosts->items[i];
+        if (atomic_load(&host->state) == FGV_HOST_FREE) {
+            host->function = function;
+            host->hold = fgv_hold_open(worker, i);
+            host->context = context;
+            atomic_store(&host->is_let_go, false);
+            atomic_store(&host->state, FGV_HOST_SUBMITTED);
+            return host;
+        }
+    }
+    return NULL;
+}
+
+void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
+{
+    *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
+    fgv_hold_note_node(worker);
+}
+
+bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
+{
+    return params->fn == run_number;
+}
+
+static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    struct fgv_stream *stream = fgv_stream_find(worker, stream_number);
+    if (!stream) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (is_callback ? !driver->cuStreamAddCallback : !driver->cuLaunchHostFunc) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (stream != &stream->context->legacy && fgv_stream_is_captured(worker, stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a graph would run it again, which this one is not for */
+    }
+    if (atomic_load(&worker->calls->hosts.mailbox) < 0) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->nr_unmarked != 0) {
+        fgv_stream_mark(worker, stream); /* what stands before it ends for itself */
+    }
+    struct fgv_host *host = host_new(worker, stream->context, function);
+    if (!host) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = is_callback ? driver->cuStreamAddCallback(stream->native, run_callback, host, 0)
+                                  : driver->cuLaunchHostFunc(stream->native, run_function, host);
+    if (result != CUDA_SUCCESS) {
+        atomic_store(&host->state, FGV_HOST_FINISHED);
+        return result;
+    }
+    fgv_hold_stream(worker, stream, host->hold->order);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_cuLaunchHostFunc(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLaunchHostFunc *fixed = request->fixed;
+    (void)reply;
+    return launch(worker, fixed->stream, fixed->function, false);
+}
+
+CUresult fgv_serve_cuStreamAddCallback(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuStreamAddCallback *fixed = request->fixed;
+    (void)reply;
+    return launch(worker, fixed->stream, fixed->function, true);
+}
+
+CUresult fgv_serve_host_mailbox(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_host_mailbox *fixed = request->fixed;
+    (void)reply;
+    if (fixed->slot >= worker->layout.nr_responses) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    atomic_store(&worker->calls->hosts.mailbox, (int32_t)fixed->slot);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,38 @@
+/*
+ * Host functions: what a guest put into a stream to be called on its own CPU (cuLaunchHostFunc, cuStreamAddCallback).
+ *
+ * The driver's stream gets a native host function that stands for the guest's. When the stream comes to it, one of the
+ * driver's threads posts the guest's number in the mailbox, which is a response slot that a thread of the guest's
+ * library waits at, and waits until the guest has set the slot to WAITING again. The worker's own thread is not needed
+ * for that: it may be in a call of the driver that waits for the device, and so for the function.
+ *
+ * What stands behind the function is held (hold.h). It begins when the function has returned, so the driver's thread
+ * then waits until the worker has the grant.
+ *
+ * Wrong when: the worker's thread is in a long call of the driver. What was held then begins without the grant.
+ */
+#ifndef BACKEND_HOST_HOST_FUNCTION_H
+#define BACKEND_HOST_HOST_FUNCTION_H
+
+#include "calls/state.h"
+
+void fgv_host_init(struct fgv_worker *worker);
+/* The worker's loop moves on. */
+void fgv_host_round(struct fgv_worker *worker);
+bool fgv_host_is_launch(uint16_t call);
+bool fgv_host_has_room(const struct fgv_worker *worker);
+
+/* Lets go on what has returned, as the grant allows, and forgets what has finished. True when there was any. */
+bool fgv_host_poll(struct fgv_worker *worker);
+
+/* The context is about to be destroyed, and was destroyed. */
+void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context);
+void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context);
+/* Nobody waits for the guest any more. */
+void fgv_host_end(struct fgv_worker *worker);
+
+/* Parameters of a node that has the guest run its function of this number. What of the graph runs meanwhile cannot be
+ * told, so a launch of it uses the device from its begin to its end. */
+void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params);
+bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params);
+#endif

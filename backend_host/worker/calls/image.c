@@ -1,0 +1,266 @@
+/*
+ * Images on their way from the guest to the driver.
+ *
+ * An image arrives in pieces and is gathered in private memory of bounded size before the driver sees it: the driver
+ * reads as far as the image says, so the image is measured first. It is freed after the load; drivers keep what they
+ * need. Whether it prints, and its PTX for variants, is looked up in the same place.
+ */
+#include "calls/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/count.h"
+#include "calls/jit.h"
+#include "calls/state.h"
+#include "client/arena.h"
+#include "client/printing.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "cuda_api/fatbin.h"
+#include "ivshmem/response.h"
+#include "page/layout.h"
+#include "parts/variant.h"
+
+_Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fgv_request_cuLibraryLoadData) &&
+                   sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData),
+               "one shape for both");
+
+static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->calls->blobs[i].bytes && worker->calls->blobs[i].number == number) {
+            return &worker->calls->blobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
+{
+    free(blob->bytes);
+    worker->calls->blob_bytes -= blob->size_bytes;
+    *blob = (struct fgv_blob){0};
+}
+
+void fgv_blobs_free(struct fgv_worker *worker)
+{
+    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+        if (worker->calls->blobs[i].bytes) {
+            free_blob(worker, &worker->calls->blobs[i]);
+        }
+    }
+}
+
+CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_begin *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *old = find_blob(worker, fixed->blob);
+    if (old) {
+        free_blob(worker, old);
+    }
+    uint32_t place = 0;
+    while (place < FGV_MAX_BLOBS && worker->calls->blobs[place].bytes) {
+        place++;
+    }
+    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->calls->blob_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
+    if (!bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    bytes[fixed->bytes] = 0;
+    worker->calls->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
+    worker->calls->blob_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_blob_append *fixed = request->fixed;
+    (void)reply;
+    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    const uint8_t *source = NULL;
+    if (fixed->place == 0 && fixed->bytes == request->payload_bytes) {
+        source = request->payload;
+    } else if (fixed->place == 1) {
+        source = fgv_arena_at(worker, fixed->source, fixed->bytes);
+    }
+    if (!blob || !source || fixed->offset != blob->filled_bytes ||
+        fixed->bytes > blob->size_bytes - blob->filled_bytes) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(blob->bytes + fixed->offset, source, fixed->bytes);
+    blob->filled_bytes += fixed->bytes;
+    return CUDA_SUCCESS;
+}
+
+struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
+{
+    struct fgv_blob *blob = find_blob(worker, number);
+    return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
+}
+
+CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind)
+{
+    size_t image_bytes = 0;
+    CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, kind);
+    return result == CUDA_SUCCESS && image_bytes > blob->size_bytes + 1 ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* An image that the driver may read: of a known kind, no longer than what came, and no wrapper, which would be a
+ * pointer of the guest's. */
+static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
+{
+    enum fgv_image_kind kind;
+    CUresult result = fgv_blob_measure(blob, &kind);
+    if (result == CUDA_SUCCESS) {
+        fgv_printing_note_image(worker, blob->bytes, blob->size_bytes);
+    }
+    return result;
+}
+
+/* The wrapper that a program of separately compiled files registers, rebuilt around fat binaries in the blob. */
+struct rebuilt {
+    struct fgv_fatbin_wrapper wrapper;
+    const void *images[FGV_MAX_PRELINKED + 2]; /* the linked one, those it was linked from, NULL */
+};
+
+/* CUDA_SUCCESS when the blob is as many fat binaries as the guest says, one behind the other, and nothing else. */
+static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+                        struct rebuilt *rebuilt)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i <= nr_prelinked; i++) {
+        uint64_t offset = fgv_set_offset(end);
+        size_t bytes;
+        enum fgv_image_kind kind;
+        if (offset >= blob->size_bytes ||
+            fgv_image_measure(blob->bytes + offset, blob->size_bytes - offset, &bytes, &kind) != CUDA_SUCCESS ||
+            kind != FGV_IMAGE_FATBIN) {
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
+        fgv_printing_note_image(worker, blob->bytes + offset, bytes);
+        rebuilt->images[i] = blob->bytes + offset;
+        end = offset + bytes;
+    }
+    rebuilt->wrapper = (struct fgv_fatbin_wrapper){.magic = FGV_FATBIN_WRAPPER_MAGIC,
+                                                   .version = 2,
+                                                   .data = rebuilt->images[0],
+                                                   .filename_or_prelinked = &rebuilt->images[1]};
+    return end == blob->size_bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* What the driver is given for a blob: the bytes themselves, or a wrapper, which the caller frees, around a set. */
+static CUresult image_of(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+                         struct rebuilt **wrapper, const void **image)
+{
+    *wrapper = NULL;
+    if (!blob || nr_prelinked > FGV_MAX_PRELINKED) {
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    *image = blob->bytes;
+    if (nr_prelinked == 0) {
+        return check_image(worker, blob);
+    }
+    *wrapper = calloc(1, sizeof(**wrapper));
+    *image = *wrapper;
+    return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
+{
+    struct fgv_blob *blob = find_blob(worker, number);
+    if (blob) {
+        free_blob(worker, blob);
+    }
+}
+
+/* For variants of its kernels. Of a set there is nothing to keep: its PTX is that of single files. */
+static void keep_image(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
+                       uint32_t nr_prelinked)
+{
+    const struct fgv_blob *blob = fgv_blob_whole(worker, number);
+    fgv_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
+}
+
+static CUresult load_module(struct fgv_worker *worker, uint64_t number, const void *image,
+                            struct fgv_jit_options *options)
+{
+    CUmodule module = NULL;
+    CUresult result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, number)
+                                                        : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuModuleLoadDataEx(&module, image, options->nr, options->options, options->values);
+    }
+    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_MODULE, number, module) : result;
+}
+
+static CUresult load_library(struct fgv_worker *worker, uint64_t number, const void *image,
+                             struct fgv_jit_options *options)
+{
+    CUlibrary library = NULL;
+    CUresult result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, number)
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuLibraryLoadData(&library, image, options->options, options->values, options->nr, NULL,
+                                                  NULL, 0);
+    }
+    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, number, library) : result;
+}
+
+typedef CUresult (*load_call)(struct fgv_worker *, uint64_t, const void *, struct fgv_jit_options *);
+
+/* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
+static CUresult load(struct fgv_worker *worker, const struct fgv_request *request,
+                     struct fgv_reply_cuModuleLoadDataEx *answer, enum fgv_handle_kind kind, load_call call)
+{
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
+    struct rebuilt *wrapper = NULL;
+    const void *image;
+    struct fgv_jit *jit = calloc(1, fgv_jit_bytes(&sizes));
+    if (!jit || !fgv_jit_init(jit, &sizes, request) ||
+        request->payload_bytes != fixed->nr_options * 2 * sizeof(uint64_t)) {
+        free(jit);
+        return jit ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    if (result == CUDA_SUCCESS) {
+        result = call(worker, fixed->handle, image, &jit->options);
+    }
+    if (result == CUDA_SUCCESS) {
+        keep_image(worker, kind, fixed->handle, fixed->blob, fixed->prelinked);
+    }
+    free(wrapper);
+    if (fixed->chunk != FGV_NO_CHUNK) {
+        const struct fgv_jit_said said = fgv_jit_tell(worker, jit, fixed->chunk);
+        *answer = (struct fgv_reply_cuModuleLoadDataEx){.verdict = result,
+                                                        .info_bytes = said.info_bytes,
+                                                        .error_bytes = said.error_bytes,
+                                                        .threads_per_block = said.threads_per_block,
+                                                        .wall_time = said.wall_time};
+        result = CUDA_SUCCESS;
+    }
+    free(jit);
+    return result;
+}
+
+CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    CUresult result = load(worker, request, reply, FGV_HANDLE_MODULE, load_module);
+    fgv_blob_drop(worker, fixed->blob);
+    return result;
+}
+
+CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
+    CUresult result = load(worker, request, reply, FGV_HANDLE_LIBRARY, load_library);
+    fgv_blob_drop(worker, fixed->blob);
+    return result;
+}

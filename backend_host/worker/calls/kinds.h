@@ -1,0 +1,9 @@
+/* What is done for each kind of handle when its number goes. */
+#ifndef BACKEND_HOST_KINDS_H
+#define BACKEND_HOST_KINDS_H
+
+#include "client/handles.h"
+
+extern const fgv_release fgv_releases[FGV_HANDLE_KINDS];
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * cuLink. The driver keeps pointers to options, their values and the logs for as long as a link lives: they lie in one
+ * record that hangs on the handle and is freed with it. Their text goes back after each call.
+ */
+#include "calls/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls/image.h"
+#include "calls/jit.h"
+#include "calls/state.h"
+#include "client/arena.h"
+#include "client/handles.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "cuda_api/fatbin.h"
+
+#define MAX_NAME_BYTES  4096u
+#define MAX_INPUT_BYTES FGV_BLOB_BYTES /* of one link: the driver keeps copies */
+
+_Static_assert(offsetof(struct fgv_reply_cuLinkAddData_v2, reserved) ==
+                   offsetof(struct fgv_reply_cuLinkComplete, reserved),
+               "both begin with what the driver said");
+
+struct link {
+    struct fgv_jit *jit;
+    uint64_t input_bytes;
+    const uint8_t *image; /* the driver's, once complete */
+    uint64_t image_bytes;
+};
+
+/* The record that hangs on a link's handle is freed as one: the options lie behind it. */
+static struct link *new_link(const struct fgv_request *request, const struct fgv_request_cuLinkCreate_v2 *fixed)
+{
+    const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
+    struct link *link = calloc(1, sizeof(*link) + fgv_jit_bytes(&sizes));
+    if (!link) {
+        return NULL;
+    }
+    link->jit = (struct fgv_jit *)(link + 1);
+    if (!fgv_jit_init(link->jit, &sizes, request)) {
+        free(link);
+        return NULL;
+    }
+    return link;
+}
+
+void fgv_link_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+{
+    worker->calls->nr_links--;
+    free(handle->object);
+}
+
+CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLinkCreate_v2 *fixed = request->fixed;
+    (void)reply;
+    CUlinkState native = NULL;
+    if (!worker->driver.cuLinkCreate_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_LINK, fixed->link);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (worker->calls->nr_links == FGV_MAX_LINKS) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct link *link = new_link(request, fixed);
+    if (!link) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = worker->driver.cuLinkCreate_v2(link->jit->options.nr, link->jit->options.options,
+                                            link->jit->options.values, &native);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_LINK, fixed->link, native);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(link);
+        return result;
+    }
+    fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link)->object = link;
+    worker->calls->nr_links++;
+    return CUDA_SUCCESS;
+}
+
+/* What the driver said. */
+static void tell(struct fgv_worker *worker, const struct link *link, CUresult result, uint32_t chunk,
+                 struct fgv_reply_cuLinkAddData_v2 *answer)
+{
+    const struct fgv_jit_said said = fgv_jit_tell(worker, link->jit, chunk);
+    *answer = (struct fgv_reply_cuLinkAddData_v2){.verdict = result,
+                                                  .info_bytes = said.info_bytes,
+                                                  .error_bytes = said.error_bytes,
+                                                  .threads_per_block = said.threads_per_block,
+                                                  .wall_time = said.wall_time};
+}
+
+/* An input that the driver may read. Of host objects, archives and NVVM code only the driver knows the form; it is told
+ * how long they are. */
+static CUresult check_input(const struct link *link, const struct fgv_blob *blob, uint32_t type)
+{
+    static const enum fgv_image_kind kinds[] = {
+        [CU_JIT_INPUT_CUBIN] = FGV_IMAGE_ELF,
+        [CU_JIT_INPUT_PTX] = FGV_IMAGE_PTX,
+        [CU_JIT_INPUT_FATBINARY] = FGV_IMAGE_FATBIN,
+    };
+    enum fgv_image_kind kind;
+    if (!blob || type >= CU_JIT_NUM_INPUT_TYPES || link->image) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (blob->size_bytes > MAX_INPUT_BYTES - link->input_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (type > CU_JIT_INPUT_FATBINARY) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = fgv_blob_measure(blob, &kind);
+    return result == CUDA_SUCCESS && kind != kinds[type] ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* Adds a blob to a link, once name, options and bytes are found fit. */
+static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
+    const struct fgv_blob *blob = fgv_blob_whole(worker, fixed->blob);
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    struct fgv_jit_options options = {0};
+    char name[MAX_NAME_BYTES + 1] = {0};
+    if (!handle) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!fgv_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > MAX_NAME_BYTES ||
+        fixed->nr_options * 2 * sizeof(uint64_t) + fixed->name_bytes != request->payload_bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(name, request->payload + request->payload_bytes - fixed->name_bytes, fixed->name_bytes);
+    struct link *link = handle->object;
+    CUresult result = check_input(link, blob, fixed->type);
+    if (result == CUDA_ERROR_INVALID_IMAGE) {
+        fgv_jit_note_refusal(link->jit, name);
+        tell(worker, link, result, fixed->chunk, reply);
+        return CUDA_SUCCESS;
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!worker->driver.cuLinkAddData_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    result = worker->driver.cuLinkAddData_v2(handle->native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
+                                             name, options.nr, options.options, options.values);
+    link->input_bytes += blob->size_bytes;
+    tell(worker, link, result, fixed->chunk, reply);
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_cuLinkAddData_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
+    CUresult result = add_data(worker, request, reply);
+    fgv_blob_drop(worker, fixed->blob);
+    return result;
+}
+
+CUresult fgv_serve_cuLinkComplete(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuLinkComplete *fixed = request->fixed;
+    struct fgv_reply_cuLinkComplete *answer = reply;
+    struct fgv_reply_cuLinkAddData_v2 said;
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    void *image = NULL;
+    size_t image_bytes = 0;
+    if (!handle) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    struct link *link = handle->object;
+    if (link->image || !worker->driver.cuLinkComplete) {
+        return link->image ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = worker->driver.cuLinkComplete(handle->native, &image, &image_bytes);
+    if (result == CUDA_SUCCESS) {
+        link->image = image;
+        link->image_bytes = image_bytes;
+    }
+    tell(worker, link, result, fixed->chunk, &said);
+    memcpy(answer, &said, offsetof(struct fgv_reply_cuLinkComplete, reserved));
+    answer->image_bytes = link->image_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_serve_link_read(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_link_read *fixed = request->fixed;
+    (void)reply;
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    uint8_t *memory = fgv_arena_chunk(worker, fixed->chunk);
+    if (!handle) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    const struct link *link = handle->object;
+    if (!memory || fixed->bytes > worker->layout.chunk_bytes || fixed->offset > link->image_bytes ||
+        fixed->bytes > link->image_bytes - fixed->offset) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(memory, link->image + fixed->offset, fixed->bytes);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,48 @@
+/*
+ * What kernels print. The driver writes it to this process's standard output, so descriptor 1 of a worker is an
+ * anonymous file: the driver never blocks on it, whatever the guest does. After each synchronisation the worker looks
+ * whether the file has grown and tells the guest, whose library fetches the text and prints it there.
+ *
+ * Wrong when: a guest prints without ever fetching. What is beyond the limit is then dropped.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "client/arena.h"
+#include "client/printing.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "page/layout.h"
+
+CUresult fgv_serve_output_fetch(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_output_fetch *fixed = request->fixed;
+    struct fgv_reply_output_fetch *answer = reply;
+    struct stat status;
+    uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
+    if (!to) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fflush(stdout);
+    if (worker->printing.file < 0 || fstat(worker->printing.file, &status) != 0) {
+        return CUDA_SUCCESS;
+    }
+    uint64_t size_bytes = (uint64_t)status.st_size;
+    uint64_t left_bytes = size_bytes > worker->printing.read_bytes ? size_bytes - worker->printing.read_bytes : 0;
+    uint64_t room_bytes = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;
+    ssize_t got = pread(worker->printing.file, to, left_bytes < room_bytes ? left_bytes : room_bytes,
+                        (off_t)worker->printing.read_bytes);
+    if (got > 0) {
+        left_bytes -= (uint64_t)got;
+        answer->bytes = (uint32_t)got;
+    }
+    answer->more = left_bytes < UINT32_MAX ? (uint32_t)left_bytes : UINT32_MAX;
+    fgv_printing_fetched(worker, got > 0 ? (uint64_t)got : 0, left_bytes == 0);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,423 @@
+/*
+ * Stream-ordered memory under the vGPU's quota.
+ *
+ * A pool keeps memory that was freed, and the device may still be busy with that, so a quota on what is allocated would
+ * bound nothing. What counts is the larger of what the client has allocated and what the driver says that the pool
+ * holds, less one step of the driver's growth, which is the host's affair as any rounding is. Both are looked at after
+ * each allocation and each free: in between a pool only shrinks.
+ *
+ * Whether an allocation makes a pool grow is known afterwards. Where the pool says that it has room, the driver is
+ * asked first; growth past the quota is then undone, and nothing is asked of this pool again before it has shrunk. So a
+ * pool is never further past its quota than by one allocation that it had room for.
+ *
+ * In a stream that is captured an allocation is none of a pool's: graph_memory.h.
+ */
+#include "calls/pool.h"
+
+#include <stdlib.h>
+
+#include "calls/graph.h"
+#include "calls/graph_memory.h"
+#include "calls/memory.h"
+#include "calls/state.h"
+#include "client/handles.h"
+#include "client/ranges.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "client/stream.h"
+#include "page/account.h"
+#include "track/state.h"
+
+#define FGV_MAX_POOLS       32u                  /* each may hold one step unseen */
+#define FGV_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */
+
+static uint64_t attribute(struct fgv_worker *worker, const struct fgv_memory_pool *pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    if (!worker->driver.cuMemPoolGetAttribute ||
+        worker->driver.cuMemPoolGetAttribute(pool->native, which, &value) != CUDA_SUCCESS) {
+        return 0;
+    }
+    return value;
+}
+
+static uint64_t less_a_step(uint64_t reserved_bytes)
+{
+    return reserved_bytes > FGV_POOL_STEP_BYTES ? reserved_bytes - FGV_POOL_STEP_BYTES : 0;
+}
+
+/* Charges what the pool holds now; false when it is more than the quota has left: then less is charged. */
+static bool charge(struct fgv_worker *worker, struct fgv_memory_pool *pool)
+{
+    uint64_t held = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    uint64_t due_bytes = held > pool->live_bytes ? held : pool->live_bytes;
+    if (due_bytes <= pool->charged_bytes) {
+        fgv_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
+    } else if (!fgv_quota_take(&worker->grantee, due_bytes - pool->charged_bytes)) {
+        return false;
+    }
+    pool->charged_bytes = due_bytes;
+    return true;
+}
+
+static void free_pool(struct fgv_worker *worker, struct fgv_memory_pool *pool)
+{
+    struct fgv_memory_pool **link = &worker->calls->pools.first;
+    while (*link != pool) {
+        link = &(*link)->next;
+    }
+    *link = pool->next;
+    worker->calls->pools.nr--;
+    fgv_quota_give(&worker->grantee, pool->charged_bytes);
+    free(pool);
+}
+
+static struct fgv_memory_pool *new_pool(struct fgv_worker *worker, CUmemoryPool native)
+{
+    struct fgv_memory_pool *pool = worker->calls->pools.nr < FGV_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
+    if (pool) {
+        pool->native = native;
+        pool->next = worker->calls->pools.first;
+        worker->calls->pools.first = pool;
+        worker->calls->pools.nr++;
+    }
+    return pool;
+}
+
+void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes)
+{
+    pool->live_bytes -= bytes;
+    pool->nr_live--;
+    if (pool->is_destroyed && pool->nr_live == 0) {
+        free_pool(worker, pool);
+    } else if (!pool->is_destroyed) {
+        charge(worker, pool);
+    }
+}
+
+void fgv_pools_trim(struct fgv_worker *worker)
+{
+    for (struct fgv_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+        if (!pool->is_destroyed && worker->driver.cuMemPoolTrimTo) {
+            worker->driver.cuMemPoolTrimTo(pool->native, 0);
+            charge(worker, pool);
+        }
+    }
+}
+
+void fgv_pools_drop(struct fgv_worker *worker)
+{
+    while (worker->calls->pools.first) {
+        free_pool(worker, worker->calls->pools.first);
+    }
+    worker->calls->pools.by_default = NULL;
+}
+
+/* 0: the device's own. */
+static CUresult find_pool(struct fgv_worker *worker, uint64_t number, struct fgv_memory_pool **pool)
+{
+    CUmemoryPool native;
+    if (number != 0) {
+        void *found;
+        CUresult result = fgv_worker_find(worker, FGV_HANDLE_MEMORY_POOL, number, &found);
+        *pool = found;
+        return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!worker->calls->pools.by_default) {
+        if (!worker->driver.cuDeviceGetDefaultMemPool) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        CUresult result = worker->driver.cuDeviceGetDefaultMemPool(&native, worker->device);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        worker->calls->pools.by_default = new_pool(worker, native);
+    }
+    *pool = worker->calls->pools.by_default;
+    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Makes sure of quota for one allocation before the driver is asked. */
+static bool take_ahead(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes)
+{
+    if (bytes > UINT64_MAX / 4) {
+        return false;
+    }
+    uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t held = less_a_step(reserved_bytes);
+    uint64_t used_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    bool has_room = held <= pool->charged_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
+    uint64_t wanted_bytes = pool->live_bytes + bytes;
+    if (!has_room && held + bytes > wanted_bytes && held != 0) {
+        wanted_bytes = held + bytes;
+    }
+    if (wanted_bytes > pool->charged_bytes) {
+        if (!fgv_quota_take(&worker->grantee, wanted_bytes - pool->charged_bytes)) {
+            return false;
+        }
+        pool->charged_bytes = wanted_bytes;
+    }
+    return true;
+}
+
+static CUresult undo(struct fgv_worker *worker, struct fgv_memory_pool *pool, CUdeviceptr address, uint64_t bytes,
+                     CUstream stream)
+{
+    worker->driver.cuMemFreeAsync(address, stream);
+    pool->live_bytes -= bytes;
+    pool->nr_live--;
+    charge(worker, pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes, CUstream stream,
+                         uint64_t *address)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    CUdeviceptr made = 0;
+    if (!driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!fgv_ranges_make_room(&worker->calls->allocated, FGV_MAX_DEVICE_RANGES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!take_ahead(worker, pool, bytes)) {
+        fgv_pools_trim(worker);
+        if (!take_ahead(worker, pool, bytes)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    CUresult result = driver->cuMemAllocFromPoolAsync(&made, bytes, pool->native, stream);
+    if (result == CUDA_SUCCESS) {
+        pool->live_bytes += bytes;
+        pool->nr_live++;
+    }
+    if (!charge(worker, pool) && result == CUDA_SUCCESS) {
+        return undo(worker, pool, made, bytes, stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        fgv_ranges_insert(
+            &worker->calls->allocated,
+            (struct fgv_range){.address = made, .bytes = bytes, .context = worker->current, .pool = pool});
+        *address = made;
+    }
+    return result;
+}
+
+/* A node of the graph that is captured. */
+static CUresult capture(struct fgv_worker *worker, const struct fgv_memory_pool *pool, uint64_t bytes, CUstream stream,
+                        uint64_t *address)
+{
+    CUdeviceptr made = 0;
+    uint64_t graph;
+    CUresult result = fgv_capture_graph(worker, stream, &graph);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_graph_memory_may_add(worker, graph, bytes);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuMemAllocFromPoolAsync
+                     ? worker->driver.cuMemAllocFromPoolAsync(&made, bytes, pool->native, stream)
+                     : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        fgv_graph_memory_add(worker, graph, bytes);
+        *address = made;
+    }
+    return result;
+}
+
+static CUresult serve_allocation(struct fgv_worker *worker, uint64_t pool_number, uint64_t stream_number,
+                                 uint64_t bytes, uint64_t *address)
+{
+    struct fgv_memory_pool *pool;
+    struct fgv_stream *stream = fgv_stream_find(worker, stream_number);
+    if (!stream) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = find_pool(worker, pool_number, &pool);
+    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream)) {
+        return capture(worker, pool, bytes, stream->native, address);
+    }
+    return result == CUDA_SUCCESS ? allocate(worker, pool, bytes, stream->native, address) : result;
+}
+
+CUresult fgv_serve_cuMemAllocFromPoolAsync(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemAllocFromPoolAsync *fixed = request->fixed;
+    struct fgv_reply_cuMemAllocFromPoolAsync *answer = reply;
+    return serve_allocation(worker, fixed->pool, fixed->stream, fixed->bytes, &answer->address);
+}
+
+/* All work is done, frees included: what pools keep can go. */
+CUresult fgv_serve_pool_allocate_in_order(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_pool_allocate_in_order *fixed = request->fixed;
+    struct fgv_reply_pool_allocate_in_order *answer = reply;
+    fgv_pools_trim(worker);
+    return serve_allocation(worker, fixed->pool, fixed->stream, fixed->bytes, &answer->address);
+}
+
+/* Of pools and graphs only: when the device is done with other memory, nobody tells, and until then it is not the
+ * quota's again. What is none of ours may be a graph's, which the driver knows.
+ */
+CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemFreeAsync *fixed = request->fixed;
+    (void)reply;
+    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
+    struct fgv_range *range = fgv_ranges_find(&worker->calls->allocated, fixed->address);
+    if (!stream) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (range && !range->pool) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!worker->driver.cuMemFreeAsync) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = worker->driver.cuMemFreeAsync(fixed->address, stream->native);
+    if (result == CUDA_SUCCESS && range) {
+        fgv_memory_forget(worker, range);
+    }
+    uint64_t graph;
+    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream) &&
+        fgv_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
+        fgv_graph_memory_add_free(worker, graph);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemPoolCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemPoolCreate *fixed = request->fixed;
+    (void)reply;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
+                                 .maxSize = fixed->max_bytes};
+    CUmemoryPool native;
+    if (!worker->driver.cuMemPoolCreate || !worker->driver.cuMemPoolDestroy) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (worker->calls->pools.nr >= FGV_MAX_POOLS) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = worker->driver.cuMemPoolCreate(&native, &properties);
+    struct fgv_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
+    if (pool) {
+        return fgv_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
+    }
+    if (result == CUDA_SUCCESS) {
+        worker->driver.cuMemPoolDestroy(native);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemPoolDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemPoolDestroy *fixed = request->fixed;
+    (void)reply;
+    struct fgv_memory_pool *pool;
+    CUresult result = fixed->pool == 0 ? CUDA_ERROR_INVALID_VALUE : find_pool(worker, fixed->pool, &pool);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = worker->driver.cuMemPoolDestroy(pool->native);
+    if (result == CUDA_SUCCESS) {
+        fgv_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
+        pool->is_destroyed = true; /* and from now on counts for what it was charged last */
+        if (pool->nr_live == 0) {
+            free_pool(worker, pool);
+        }
+    }
+    return result;
+}
+
+/* Whether a synchronisation would return at once. */
+static bool is_idle(const struct fgv_worker *worker)
+{
+    if (worker->nr_captures != 0 || worker->track->holds.nr != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        const struct fgv_context *context = worker->contexts[i];
+        for (const struct fgv_stream *stream = context ? context->streams : NULL; stream; stream = stream->next) {
+            if (stream->last_seq > stream->done_seq) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+CUresult fgv_serve_cuMemPoolTrimTo(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemPoolTrimTo *fixed = request->fixed;
+    (void)reply;
+    struct fgv_memory_pool *pool;
+    CUresult result = find_pool(worker, fixed->pool, &pool);
+    if (worker->current && is_idle(worker)) {
+        worker->driver.cuCtxSynchronize(); /* what was freed counts as free once that was seen to be over */
+    }
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuMemPoolTrimTo ? worker->driver.cuMemPoolTrimTo(pool->native, fixed->keep_bytes)
+                                                : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (result == CUDA_SUCCESS) {
+        charge(worker, pool);
+    }
+    return result;
+}
+
+static bool is_attribute(uint32_t which)
+{
+    return which >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES && which <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+}
+
+static bool is_int(uint32_t which)
+{
+    return which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+CUresult fgv_serve_cuMemPoolSetAttribute(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemPoolSetAttribute *fixed = request->fixed;
+    (void)reply;
+    struct fgv_memory_pool *pool;
+    cuuint64_t value = fixed->value;
+    int small_value = (int)fixed->value;
+    if (!is_attribute(fixed->attribute)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = find_pool(worker, fixed->pool, &pool);
+    if (result != CUDA_SUCCESS || !worker->driver.cuMemPoolSetAttribute) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
+    }
+    return worker->driver.cuMemPoolSetAttribute(pool->native, (CUmemPool_attribute)fixed->attribute,
+                                                is_int(fixed->attribute) ? (void *)&small_value : (void *)&value);
+}
+
+CUresult fgv_serve_cuMemPoolGetAttribute(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemPoolGetAttribute *fixed = request->fixed;
+    struct fgv_reply_cuMemPoolGetAttribute *answer = reply;
+    struct fgv_memory_pool *pool;
+    cuuint64_t value = 0;
+    if (!is_attribute(fixed->attribute)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = find_pool(worker, fixed->pool, &pool);
+    if (result != CUDA_SUCCESS || !worker->driver.cuMemPoolGetAttribute) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
+    }
+    result = worker->driver.cuMemPoolGetAttribute(pool->native, (CUmemPool_attribute)fixed->attribute, &value);
+    answer->value = value;
+    return result;
+}

@@ -1,0 +1,46 @@
+/* Batches of waits for values and of writes of values in a stream. What a wait holds up is gate.c's affair. */
+#include <string.h>
+
+#include "client/service.h"
+#include "client/state.h"
+
+#define FGV_MAX_OPERATIONS 256u
+
+static bool is_operation(const CUstreamBatchMemOpParams *one)
+{
+    switch (one->operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return one->waitValue.flags <= CU_STREAM_WAIT_VALUE_NOR;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return one->writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT;
+    case CU_STREAM_MEM_OP_BARRIER:
+        return one->memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
+    default:
+        return false;
+    }
+}
+
+CUresult fgv_serve_cuStreamBatchMemOp_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuStreamBatchMemOp_v2 *fixed = request->fixed;
+    (void)reply;
+    CUstreamBatchMemOpParams operations[FGV_MAX_OPERATIONS];
+    void *stream;
+    if (fixed->count == 0 || fixed->count > FGV_MAX_OPERATIONS ||
+        request->payload_bytes != fixed->count * sizeof(*operations)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(operations, request->payload, request->payload_bytes);
+    for (uint32_t i = 0; i < fixed->count; i++) {
+        if (!is_operation(&operations[i])) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    if (!worker->driver.cuStreamBatchMemOp_v2) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    return result == CUDA_SUCCESS ? worker->driver.cuStreamBatchMemOp_v2(stream, fixed->count, operations, 0) : result;
+}

@@ -1,0 +1,208 @@
+/*
+ * Texture and surface objects. Their values are the driver's: a kernel takes one as a parameter, and the guest passes
+ * it on without being asked. Only a value that this client was given can be destroyed by it.
+ */
+#include "base/count.h"
+#include "calls/memory.h"
+#include "client/handles.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "cuda_api/array_format.h"
+#include "page/layout.h"
+
+/* A driver counts its objects from 1, and small numbers are those of default streams in the table of handles. */
+#define NUMBER_OF(object) ((object) + 16u)
+
+#define KNOWN_FLAGS                                                                                                    \
+    (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |                                         \
+     CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP)
+
+#define MAX_EXTENT (UINT64_C(1) << 32) /* of a texture, along any side: no device has one that large */
+
+/* Whether a texture may read these bytes: memory of the client's, or a variable of its modules. */
+static bool may_read(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+{
+    CUdeviceptr start = 0;
+    size_t whole_bytes = 0;
+    if (bytes == 0 || fgv_memory_is_own_heap(worker, address, bytes)) {
+        return bytes != 0;
+    }
+    return worker->driver.cuMemGetAddressRange_v2 &&
+           worker->driver.cuMemGetAddressRange_v2(&start, &whole_bytes, address) == CUDA_SUCCESS && address >= start &&
+           address - start <= whole_bytes && bytes <= whole_bytes - (address - start);
+}
+
+static CUresult native_array(struct fgv_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
+{
+    void *native;
+    CUresult result = fgv_worker_find(worker, FGV_HANDLE_ARRAY, number, &native);
+    if (result == CUDA_SUCCESS) {
+        *resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY};
+        resource->res.array.hArray = native;
+    }
+    return result;
+}
+
+static bool native_linear(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+                          CUDA_RESOURCE_DESC *resource)
+{
+    resource->res.linear.devPtr = fixed->address;
+    resource->res.linear.format = (CUarray_format)fixed->format;
+    resource->res.linear.numChannels = fixed->nr_channels;
+    resource->res.linear.sizeInBytes = fixed->width;
+    return may_read(worker, fixed->address, fixed->width);
+}
+
+static bool native_pitch(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+                         const struct fgv_texel *texel, CUDA_RESOURCE_DESC *resource)
+{
+    uint64_t bytes;
+    if (fixed->width == 0 || fixed->width > MAX_EXTENT || fixed->height == 0 || fixed->height > MAX_EXTENT ||
+        fixed->pitch_bytes < fixed->width * texel->bytes ||
+        __builtin_mul_overflow(fixed->pitch_bytes, fixed->height - 1, &bytes) ||
+        __builtin_add_overflow(bytes, fixed->width * texel->bytes, &bytes)) {
+        return false;
+    }
+    resource->res.pitch2D.devPtr = fixed->address;
+    resource->res.pitch2D.format = (CUarray_format)fixed->format;
+    resource->res.pitch2D.numChannels = fixed->nr_channels;
+    resource->res.pitch2D.width = fixed->width;
+    resource->res.pitch2D.height = fixed->height;
+    resource->res.pitch2D.pitchInBytes = fixed->pitch_bytes;
+    return may_read(worker, fixed->address, bytes);
+}
+
+static CUresult native_resource(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+                                CUDA_RESOURCE_DESC *resource)
+{
+    struct fgv_texel texel;
+    void *native;
+    if (fixed->type == CU_RESOURCE_TYPE_ARRAY) {
+        return native_array(worker, fixed->address, resource);
+    }
+    *resource = (CUDA_RESOURCE_DESC){.resType = (CUresourcetype)fixed->type};
+    if (fixed->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+        CUresult result = fgv_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->address, &native);
+        resource->res.mipmap.hMipmappedArray = result == CUDA_SUCCESS ? native : NULL;
+        return result;
+    }
+    bool is_format = fgv_texel_of((CUarray_format)fixed->format, fixed->nr_channels, &texel) && texel.edge == 1;
+    if ((fixed->type == CU_RESOURCE_TYPE_LINEAR && is_format && native_linear(worker, fixed, resource)) ||
+        (fixed->type == CU_RESOURCE_TYPE_PITCH2D && is_format && native_pitch(worker, fixed, &texel, resource))) {
+        return CUDA_SUCCESS;
+    }
+    fgv_count(&worker->slot->nr_refused, 1);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool native_texture(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_TEXTURE_DESC *texture)
+{
+    *texture = (CUDA_TEXTURE_DESC){.filterMode = (CUfilter_mode)fixed->filter_mode,
+                                   .flags = fixed->flags,
+                                   .maxAnisotropy = fixed->max_anisotropy,
+                                   .mipmapFilterMode = (CUfilter_mode)fixed->mipmap_filter_mode,
+                                   .mipmapLevelBias = fixed->mipmap_level_bias,
+                                   .minMipmapLevelClamp = fixed->min_mipmap_level_clamp,
+                                   .maxMipmapLevelClamp = fixed->max_mipmap_level_clamp};
+    bool is_good = fixed->filter_mode <= CU_TR_FILTER_MODE_LINEAR &&
+                   fixed->mipmap_filter_mode <= CU_TR_FILTER_MODE_LINEAR && (fixed->flags & ~KNOWN_FLAGS) == 0;
+    for (int axis = 0; axis < 3; axis++) {
+        texture->addressMode[axis] = (CUaddress_mode)fixed->address_mode[axis];
+        is_good = is_good && fixed->address_mode[axis] <= CU_TR_ADDRESS_MODE_BORDER;
+    }
+    for (int channel = 0; channel < 4; channel++) {
+        texture->borderColor[channel] = fixed->border_color[channel];
+    }
+    return is_good;
+}
+
+static bool native_view(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_RESOURCE_VIEW_DESC *view)
+{
+    *view = (CUDA_RESOURCE_VIEW_DESC){.format = (CUresourceViewFormat)fixed->view_format,
+                                      .width = fixed->view_width,
+                                      .height = fixed->view_height,
+                                      .depth = fixed->view_depth,
+                                      .firstMipmapLevel = fixed->first_level,
+                                      .lastMipmapLevel = fixed->last_level,
+                                      .firstLayer = fixed->first_layer,
+                                      .lastLayer = fixed->last_layer};
+    return fixed->view_format <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7 && fixed->view_width <= MAX_EXTENT &&
+           fixed->view_height <= MAX_EXTENT && fixed->view_depth <= MAX_EXTENT &&
+           fixed->first_level <= fixed->last_level && fixed->first_layer <= fixed->last_layer;
+}
+
+CUresult fgv_serve_cuTexObjectCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuTexObjectCreate *fixed = request->fixed;
+    struct fgv_reply_cuTexObjectCreate *answer = reply;
+    CUDA_RESOURCE_DESC resource;
+    CUDA_TEXTURE_DESC texture;
+    CUDA_RESOURCE_VIEW_DESC view;
+    CUtexObject object;
+    if (!worker->driver.cuTexObjectCreate || !worker->driver.cuTexObjectDestroy) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!native_texture(fixed, &texture) || (fixed->has_view && !native_view(fixed, &view))) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = native_resource(worker, fixed, &resource);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuTexObjectCreate(&object, &resource, &texture, fixed->has_view ? &view : NULL);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_OWN_TEXTURE, NUMBER_OF(object), NULL);
+        if (result != CUDA_SUCCESS) {
+            worker->driver.cuTexObjectDestroy(object);
+        }
+    }
+    answer->object = result == CUDA_SUCCESS ? object : 0;
+    return result;
+}
+
+CUresult fgv_serve_cuTexObjectDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuTexObjectDestroy *fixed = request->fixed;
+    (void)reply;
+    if (!fgv_handle_find(worker, FGV_OWN_TEXTURE, NUMBER_OF(fixed->object))) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fgv_worker_unbind(worker, FGV_OWN_TEXTURE, NUMBER_OF(fixed->object));
+    return worker->driver.cuTexObjectDestroy(fixed->object);
+}
+
+CUresult fgv_serve_cuSurfObjectCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuSurfObjectCreate *fixed = request->fixed;
+    struct fgv_reply_cuSurfObjectCreate *answer = reply;
+    CUDA_RESOURCE_DESC resource;
+    CUsurfObject object;
+    if (!worker->driver.cuSurfObjectCreate || !worker->driver.cuSurfObjectDestroy) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = native_array(worker, fixed->array, &resource);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuSurfObjectCreate(&object, &resource);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_OWN_SURFACE, NUMBER_OF(object), NULL);
+        if (result != CUDA_SUCCESS) {
+            worker->driver.cuSurfObjectDestroy(object);
+        }
+    }
+    answer->object = result == CUDA_SUCCESS ? object : 0;
+    return result;
+}
+
+CUresult fgv_serve_cuSurfObjectDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuSurfObjectDestroy *fixed = request->fixed;
+    (void)reply;
+    if (!fgv_handle_find(worker, FGV_OWN_SURFACE, NUMBER_OF(fixed->object))) {
+        fgv_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fgv_worker_unbind(worker, FGV_OWN_SURFACE, NUMBER_OF(fixed->object));
+    return worker->driver.cuSurfObjectDestroy(fixed->object);
+}

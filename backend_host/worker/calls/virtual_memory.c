@@ -1,0 +1,261 @@
+/*
+ * Virtual memory of the client: addresses that it reserved, physical memory that it made, and which of it is mapped
+ * where. All three are kept here, in private memory, and every request is held against them before the driver hears of
+ * it: a client reaches no address that it did not reserve.
+ *
+ * Physical memory counts against the quota from its making until it is neither held by a handle nor mapped. The
+ * driver's handle is kept as long, so that a mapping can always be asked for it.
+ */
+#include "calls/virtual_memory.h"
+
+#include <stdlib.h>
+
+#include "calls/memory.h"
+#include "calls/state.h"
+#include "client/handles.h"
+#include "client/ranges.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "page/account.h"
+
+/* Hangs on the client's number of it. */
+struct fgv_physical {
+    CUmemGenericAllocationHandle native;
+    uint64_t bytes;
+    uint32_t nr_retained; /* by the client: the number is good for mapping while this is not 0 */
+    uint32_t nr_mapped;
+};
+
+static struct fgv_physical *find_physical(struct fgv_worker *worker, uint64_t number)
+{
+    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ALLOCATION, number);
+    return handle ? handle->object : NULL;
+}
+
+static CUmemAllocationProp properties(const struct fgv_worker *worker, uint32_t compression, uint32_t rdma)
+{
+    CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}};
+    property.allocFlags.compressionType = compression != 0;
+    property.allocFlags.gpuDirectRDMACapable = rdma != 0;
+    return property;
+}
+
+CUresult fgv_serve_cuMemAddressReserve(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemAddressReserve *fixed = request->fixed;
+    struct fgv_reply_cuMemAddressReserve *answer = reply;
+    CUdeviceptr address = 0;
+    if (!worker->driver.cuMemAddressReserve) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (fixed->bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fixed->bytes > FGV_ADDRESS_BYTES - worker->calls->reserved_bytes ||
+        !fgv_ranges_make_room(&worker->calls->reserved, FGV_MAX_RESERVATIONS)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = worker->driver.cuMemAddressReserve(&address, fixed->bytes, fixed->alignment, fixed->address, 0);
+    if (result == CUDA_SUCCESS) {
+        fgv_ranges_insert(&worker->calls->reserved, (struct fgv_range){.address = address, .bytes = fixed->bytes});
+        worker->calls->reserved_bytes += fixed->bytes;
+        answer->address = address;
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemAddressFree(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemAddressFree *fixed = request->fixed;
+    (void)reply;
+    struct fgv_range *range = fgv_ranges_find(&worker->calls->reserved, fixed->address);
+    if (!range || range->bytes != fixed->bytes ||
+        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = worker->driver.cuMemAddressFree(fixed->address, fixed->bytes);
+    if (result == CUDA_SUCCESS) {
+        worker->calls->reserved_bytes -= fixed->bytes;
+        fgv_ranges_erase(&worker->calls->reserved, range);
+    }
+    return result;
+}
+
+static CUresult create(struct fgv_worker *worker, const struct fgv_request_cuMemCreate *fixed,
+                       struct fgv_physical *physical)
+{
+    const CUmemAllocationProp property = properties(worker, fixed->compression, fixed->rdma);
+    CUresult result = worker->driver.cuMemCreate(&physical->native, fixed->bytes, &property, 0);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_worker_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle, NULL);
+        if (result != CUDA_SUCCESS) {
+            worker->driver.cuMemRelease(physical->native);
+        }
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemCreate *fixed = request->fixed;
+    (void)reply;
+    if (!worker->driver.cuMemCreate || !worker->driver.cuMemRelease) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!fgv_memory_take(worker, fixed->bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct fgv_physical *physical = calloc(1, sizeof(*physical));
+    result = physical ? create(worker, fixed, physical) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(physical);
+        fgv_quota_give(&worker->grantee, fixed->bytes);
+        return result;
+    }
+    physical->bytes = fixed->bytes;
+    physical->nr_retained = 1;
+    fgv_handle_find(worker, FGV_HANDLE_ALLOCATION, fixed->handle)->object = physical;
+    return CUDA_SUCCESS;
+}
+
+static CUresult drop_if_unused(struct fgv_worker *worker, uint64_t number, const struct fgv_physical *physical)
+{
+    if (physical->nr_retained != 0 || physical->nr_mapped != 0) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = worker->driver.cuMemRelease(physical->native);
+    fgv_quota_give(&worker->grantee, physical->bytes);
+    fgv_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number); /* frees what hangs on it */
+    return result;
+}
+
+CUresult fgv_serve_cuMemRelease(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemRelease *fixed = request->fixed;
+    (void)reply;
+    struct fgv_physical *physical = find_physical(worker, fixed->handle);
+    if (!physical || physical->nr_retained == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    physical->nr_retained--;
+    return drop_if_unused(worker, fixed->handle, physical);
+}
+
+CUresult fgv_serve_cuMemMap(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemMap *fixed = request->fixed;
+    (void)reply;
+    struct fgv_physical *physical = find_physical(worker, fixed->handle);
+    if (!physical || physical->nr_retained == 0 || fixed->bytes == 0 || fixed->offset > physical->bytes ||
+        fixed->bytes > physical->bytes - fixed->offset ||
+        !fgv_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
+        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!worker->driver.cuMemMap) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!fgv_ranges_make_room(&worker->calls->mapped, FGV_MAX_DEVICE_RANGES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = worker->driver.cuMemMap(fixed->address, fixed->bytes, fixed->offset, physical->native, 0);
+    if (result == CUDA_SUCCESS) {
+        physical->nr_mapped++;
+        fgv_ranges_insert(&worker->calls->mapped,
+                          (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle});
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemUnmap(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemUnmap *fixed = request->fixed;
+    (void)reply;
+    if (fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
+    for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {
+        struct fgv_range *range = fgv_ranges_find(&worker->calls->mapped, fixed->address + done);
+        struct fgv_physical *physical = find_physical(worker, range->owner);
+        uint64_t number = range->owner;
+        done += range->bytes;
+        fgv_ranges_erase(&worker->calls->mapped, range);
+        physical->nr_mapped--;
+        drop_if_unused(worker, number, physical);
+    }
+    return result;
+}
+
+CUresult fgv_serve_cuMemSetAccess(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+{
+    const struct fgv_request_cuMemSetAccess *fixed = request->fixed;
+    (void)reply;
+    const bool is_access = fixed->access == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                           fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+                           fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (!is_access || fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
+                                    .flags = (CUmemAccess_flags)fixed->access};
+    return worker->driver.cuMemSetAccess ? worker->driver.cuMemSetAccess(fixed->address, fixed->bytes, &access, 1)
+                                         : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult fgv_serve_cuMemGetAllocationGranularity(struct fgv_worker *worker, const struct fgv_request *request,
+                                                 void *reply)
+{
+    const struct fgv_request_cuMemGetAllocationGranularity *fixed = request->fixed;
+    struct fgv_reply_cuMemGetAllocationGranularity *answer = reply;
+    size_t bytes = 0;
+    if (!worker->driver.cuMemGetAllocationGranularity) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (fixed->option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUmemAllocationProp property = properties(worker, fixed->compression, fixed->rdma);
+    CUresult result = worker->driver.cuMemGetAllocationGranularity(&bytes, &property,
+                                                                   (CUmemAllocationGranularity_flags)fixed->option);
+    answer->bytes = bytes;
+    return result;
+}
+
+CUresult fgv_serve_cuMemRetainAllocationHandle(struct fgv_worker *worker, const struct fgv_request *request,
+                                               void *reply)
+{
+    const struct fgv_request_cuMemRetainAllocationHandle *fixed = request->fixed;
+    struct fgv_reply_cuMemRetainAllocationHandle *answer = reply;
+    const struct fgv_range *range = fgv_ranges_around(&worker->calls->mapped, fixed->address, 1);
+    if (!range) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct fgv_physical *physical = find_physical(worker, range->owner);
+    if (physical->nr_retained == UINT32_MAX) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    physical->nr_retained++;
+    answer->handle = range->owner;
+    return CUDA_SUCCESS;
+}
+
+void fgv_virtual_memory_drop(struct fgv_worker *worker)
+{
+    const struct fgv_handles *handles = &worker->handles;
+    for (uint32_t i = 0; i <= handles->mask; i++) {
+        const struct fgv_handle *handle = &handles->places[i];
+        if (handle->number != 0 && handle->kind == FGV_HANDLE_ALLOCATION && handle->object) {
+            fgv_quota_give(&worker->grantee, ((const struct fgv_physical *)handle->object)->bytes);
+        }
+    }
+    free(worker->calls->reserved.items);
+    free(worker->calls->mapped.items);
+    worker->calls->reserved = (struct fgv_ranges){0};
+    worker->calls->mapped = (struct fgv_ranges){0};
+}

@@ -1,0 +1,21 @@
+/* Where the bytes of a copy are, and the chunks of the client's arena. */
+#ifndef BACKEND_HOST_ARENA_H
+#define BACKEND_HOST_ARENA_H
+
+#include "client/service.h"
+#include "client/state.h"
+
+enum { FGV_PLACE_PAYLOAD = 0, FGV_PLACE_ARENA = 1, FGV_PLACE_HEAP = 2 };
+
+#define FGV_BULK_BYTES (64u * 1024u) /* smaller copies to the device take its engine for kernels */
+
+/* Where the guest may point into its arena; NULL when out of bounds. */
+uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes);
+uint8_t *fgv_arena_chunk(const struct fgv_worker *worker, uint32_t chunk);
+void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult result);
+/* Of a copy between host and device; 0 for all else. */
+uint64_t fgv_copy_bytes(const struct fgv_request *request);
+/* Of such a copy: whether no CPU stages it. */
+bool fgv_copy_is_pinned(const struct fgv_request *request);
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * Opening the device library, and taking a client: its region, its bells, its vGPU.
+ */
+#define _GNU_SOURCE
+#include "client/attach.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/current.h"
+#include "client/printing.h"
+#include "client/state.h"
+#include "ivshmem/bell.h"
+#include "ivshmem/region.h"
+#include "page/grant.h"
+#include "page/layout.h"
+
+int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes)
+{
+    void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) {
+        snprintf(error, error_bytes, "cannot open the device library: %s", dlerror());
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    fgv_driver_load(driver, opened);
+    if (!driver->cuInit || !driver->cuDeviceGet || !driver->cuDeviceGetCount || !driver->cuDriverGetVersion ||
+        !driver->cuDeviceGetName || !driver->cuDeviceGetPCIBusId || !driver->cuDeviceTotalMem_v2 ||
+        !driver->cuDeviceGetAttribute || !driver->cuDevicePrimaryCtxRetain || !driver->cuDevicePrimaryCtxRelease_v2 ||
+        !driver->cuCtxCreate_v2 || !driver->cuCtxDestroy_v2 || !driver->cuCtxPopCurrent_v2 ||
+        !driver->cuCtxSetCurrent || !driver->cuEventCreate || !driver->cuEventRecord || !driver->cuEventQuery ||
+        !driver->cuEventDestroy_v2 || !driver->cuStreamSynchronize) {
+        snprintf(error, error_bytes, "%s is no CUDA driver library: calls are missing that every driver has", library);
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    CUresult result = driver->cuInit(0);
+    if (result != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "%s: cuInit gives CUDA error %d", library, (int)result);
+    }
+    return (int)result;
+}
+
+/* Maps the region where the guest program has it, after a first look at where that is. */
+static CUresult map_region(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+                           uint32_t error_bytes)
+{
+    uint64_t bytes = assignment->region_bytes;
+    struct stat status;
+    if (fstat(assignment->region_fd, &status) != 0 || (uint64_t)status.st_size < bytes) {
+        snprintf(error, error_bytes, "the region is shorter than %llu bytes", (unsigned long long)bytes);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    uint8_t *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, assignment->region_fd, 0);
+    if (base == MAP_FAILED) {
+        snprintf(error, error_bytes, "cannot map the region: %s", strerror(errno));
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    enum fgv_region_status found = fgv_region_check(base, bytes, assignment->table_hash, &worker->region);
+    if (found != FGV_REGION_OK) {
+        snprintf(error, error_bytes, "%s", fgv_region_status_text(found));
+        munmap(base, bytes);
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    }
+    worker->client = &worker->region.clients[assignment->client];
+    if (!fgv_client_read_layout(&worker->region, assignment->client, &worker->layout)) {
+        snprintf(error, error_bytes, "client %u: its entry does not make sense", assignment->client);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    void *wanted = (void *)(uintptr_t)worker->layout.address;
+    void *placed =
+        mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, assignment->region_fd, 0);
+    if (placed != wanted) {
+        snprintf(error, error_bytes, "client %u: address %p is taken in the worker", assignment->client, wanted);
+        if (placed != MAP_FAILED) {
+            munmap(placed, bytes);
+        }
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    munmap(base, bytes);
+    found = fgv_region_check(placed, bytes, assignment->table_hash, &worker->region);
+    worker->client = &worker->region.clients[assignment->client];
+    return found == FGV_REGION_OK ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+}
+
+_Static_assert(sizeof(((struct fgv_assignment *)NULL)->guest_bells) == FGV_NR_GUEST_VECTORS * sizeof(int), "bells");
+
+/* From here on the region's way of waking is this client's. One whose guest has no bell is served as under POLL. */
+static CUresult take_bells(struct fgv_worker *worker, const struct fgv_assignment *assignment)
+{
+    if (worker->region.wake != FGV_WAKE_BELL) {
+        return CUDA_SUCCESS;
+    }
+    uint32_t vector = worker->layout.bell_vector;
+    if (!worker->layout.has_bell || assignment->nr_guest_bells > FGV_NR_GUEST_VECTORS ||
+        vector >= assignment->nr_guest_bells) {
+        worker->region.wake = FGV_WAKE_POLL;
+        return CUDA_SUCCESS;
+    }
+    int guest = fcntl(assignment->guest_bells[vector], F_DUPFD_CLOEXEC, 3);
+    worker->region.host_bell = &worker->bell;
+    return guest >= 0 && fgv_host_bell_open(&worker->bell, guest, assignment->own_bell) ? CUDA_SUCCESS
+                                                                                        : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* Tells a guest that waits for its state to change. */
+void fgv_client_announce(struct fgv_worker *worker, uint32_t from, uint32_t to)
+{
+    atomic_compare_exchange_strong(&worker->client->state, &from, to);
+    fgv_announce(&worker->region);
+    syscall(SYS_futex, &worker->client->state, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void refuse_client(struct fgv_worker *worker, CUresult result)
+{
+    if (worker->client) {
+        atomic_store(&worker->client->refusal, (uint32_t)result);
+        fgv_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_REFUSED);
+    }
+}
+
+/* The warm context is of the device that the worker was opened for. */
+static CUresult take_device(struct fgv_worker *worker, int ordinal)
+{
+    CUdevice device = worker->device;
+    CUresult result = worker->driver.cuDeviceGet(&device, ordinal);
+    if (result == CUDA_SUCCESS && device != worker->device) {
+        fgv_context_cool(worker);
+        worker->device = device;
+        result = fgv_context_warm(worker);
+    }
+    return result;
+}
+
+static CUresult take_client(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+                            uint32_t error_bytes)
+{
+    CUresult result = map_region(worker, assignment, error, error_bytes);
+    if (result == CUDA_SUCCESS && (result = take_bells(worker, assignment)) != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "client %u: no bell: %s", assignment->client, strerror(errno));
+    }
+    if (result == CUDA_SUCCESS) {
+        result = take_device(worker, assignment->device);
+    }
+    if (result == CUDA_SUCCESS &&
+        !fgv_grantee_attach(&worker->grantee, assignment->control, assignment->vgpu, assignment->slot)) {
+        snprintf(error, error_bytes, "vGPU %u is not there", assignment->vgpu);
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return result;
+}
+
+CUresult fgv_client_take(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+                         uint32_t error_bytes)
+{
+    if (assignment->client >= FGV_NR_CLIENTS || (size_t)assignment->slot >= FGV_MAX_WORKERS ||
+        assignment->table_hash != FGV_TABLE_HASH) {
+        snprintf(error, error_bytes,
+                 "the worker was built for another table of calls, or was given a number out of range");
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    }
+    const CUresult result = take_client(worker, assignment, error, error_bytes);
+    if (result != CUDA_SUCCESS) {
+        refuse_client(worker, result);
+        return result;
+    }
+    worker->slot = worker->grantee.slot;
+    worker->grantee.client = worker->client;
+    atomic_store(&worker->slot->client, assignment->client);
+    atomic_store(&worker->slot->pid, (uint32_t)getpid());
+    memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_client_open(struct fgv_worker *worker, const char *library, int ordinal, char *error, uint32_t error_bytes)
+{
+    if (!fgv_printing_open(worker)) {
+        snprintf(error, error_bytes, "no file for what kernels print: %s", strerror(errno));
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    CUresult result = (CUresult)fgv_worker_load(library, &worker->driver, error, error_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = worker->driver.cuDeviceGet(&worker->device, ordinal);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_context_warm(worker);
+    }
+    if (result != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "device %d: CUDA error %d", ordinal, (int)result);
+    }
+    return result;
+}

@@ -1,0 +1,41 @@
+/* Opening the device library, and taking a client: see attach.c. */
+#ifndef BACKEND_HOST_ATTACH_H
+#define BACKEND_HOST_ATTACH_H
+
+#include "client/current.h"
+#include "client/state.h"
+
+/* cffi: begin */
+/* What a worker is to serve; descriptors are the caller's, and may be closed afterwards. */
+struct fgv_assignment {
+    int region_fd;
+    uint64_t region_bytes;
+    uint64_t table_hash;
+    uint32_t client;
+    uint32_t vgpu;
+    uint32_t slot;
+    int32_t device;
+    int daemon; /* the socket on which pieces of the window come, see window.c; it must stay open */
+    struct fgv_control *control;
+    /* Eventfds, where the VM has bells (ivshmem/bell.h): the one that the guest rings for this worker, and those that
+     * interrupt the guest, by vector. */
+    int own_bell;
+    uint32_t nr_guest_bells; /* 0: no bells */
+    int guest_bells[16];
+};
+/* cffi: end */
+
+/* Opens a device library for this process and fills the table of its calls, cuInit included. A CUresult; `error` is one
+ * line for a person. */
+int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes);
+/* Loads the library and retains the primary context of this device of it. */
+CUresult fgv_client_open(struct fgv_worker *worker, const char *library, int ordinal, char *error,
+                         uint32_t error_bytes);
+/* Maps the region, checks the client and makes the worker one of its vGPU's. A client that is not to be had is refused.
+ */
+CUresult fgv_client_take(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+                         uint32_t error_bytes);
+/* Tells a guest that waits for its state to change. */
+void fgv_client_announce(struct fgv_worker *worker, uint32_t from, uint32_t to);
+
+#endif

@@ -1,0 +1,84 @@
+#include "client/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/current.h"
+#include "client/state.h"
+
+#define FGV_MAX_PARAMETERS 8192u
+
+static CUresult ask_parameter(struct fgv_worker *worker, const struct fgv_handle *handle, size_t index, size_t *offset,
+                              size_t *bytes)
+{
+    if (handle->kind == FGV_HANDLE_KERNEL) {
+        return worker->driver.cuKernelGetParamInfo
+                   ? worker->driver.cuKernelGetParamInfo(handle->native, index, offset, bytes)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return worker->driver.cuFuncGetParamInfo ? worker->driver.cuFuncGetParamInfo(handle->native, index, offset, bytes)
+                                             : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* NVIDIA's driver answers no question about a kernel while no context is current, and CUDA lets a program take kernels
+ * from a library before it has one: it is lent the primary context, which costs nothing, being warm. */
+CUresult fgv_kernel_lend_context(struct fgv_worker *worker)
+{
+    if (worker->current) {
+        return CUDA_SUCCESS;
+    }
+    const CUresult result = fgv_context_warm(worker);
+    return result == CUDA_SUCCESS ? worker->driver.cuCtxSetCurrent(worker->warm) : result;
+}
+
+/* An error that is not the end of the parameters is one: a guest that took it for the end would pack none. */
+CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
+                         uint8_t *pairs, uint32_t room)
+{
+    *kernel = (struct fgv_kernel){0};
+    CUresult result = fgv_kernel_lend_context(worker);
+    for (uint32_t i = 0; i < FGV_MAX_PARAMETERS && result == CUDA_SUCCESS; i++) {
+        size_t offset = 0;
+        size_t bytes = 0;
+        result = ask_parameter(worker, handle, i, &offset, &bytes);
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        uint32_t pair[2] = {(uint32_t)offset, (uint32_t)bytes};
+        if (i < room) {
+            memcpy(pairs + i * sizeof(pair), pair, sizeof(pair));
+        }
+        kernel->nr_parameters = i + 1;
+        if (offset + bytes > kernel->parameter_bytes) {
+            kernel->parameter_bytes = (uint32_t)(offset + bytes);
+        }
+    }
+    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+}
+
+CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout)
+{
+    if (!handle->object) {
+        struct fgv_kernel *kernel = malloc(sizeof(*kernel));
+        CUresult result = kernel ? fgv_kernel_walk(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result != CUDA_SUCCESS) {
+            free(kernel);
+            return result;
+        }
+        handle->object = kernel;
+    }
+    *layout = handle->object;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+                           CUdeviceptr *address, size_t *bytes)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    if (owner_kind == FGV_HANDLE_LIBRARY) {
+        return driver->cuLibraryGetGlobal ? driver->cuLibraryGetGlobal(address, bytes, owner, name)
+                                          : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return driver->cuModuleGetGlobal_v2 ? driver->cuModuleGetGlobal_v2(address, bytes, owner, name)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+}

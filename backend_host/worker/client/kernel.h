@@ -1,0 +1,31 @@
+/* What is known of a kernel, on its handle: how its parameters lie, and its variant for parts of a grid. */
+#ifndef BACKEND_HOST_KERNEL_H
+#define BACKEND_HOST_KERNEL_H
+
+#include "client/handles.h"
+#include "client/state.h"
+#include "page/whole.h"
+
+#define FGV_MAX_PARAMETER_BYTES 32764u
+
+struct fgv_variant;
+
+struct fgv_kernel {
+    uint32_t nr_parameters;
+    uint32_t parameter_bytes;
+    struct fgv_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
+    enum fgv_whole why_whole;
+};
+
+/* What hangs on the handle of a kernel or function, made when it is first asked for. */
+CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+/* Walks the parameters; pairs of offset and size (uint32_t both) go to `pairs`, at most `room` of them. */
+CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
+                         uint8_t *pairs, uint32_t room);
+/* Before a question about a kernel: some context is current afterwards. */
+CUresult fgv_kernel_lend_context(struct fgv_worker *worker);
+/* A variable of a module or a library, in the current context. */
+CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+                           CUdeviceptr *address, size_t *bytes);
+
+#endif

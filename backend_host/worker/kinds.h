@@ -1,9 +1,0 @@
-/* What is done for each kind of handle when its number goes. */
-#ifndef BACKEND_HOST_KINDS_H
-#define BACKEND_HOST_KINDS_H
-
-#include "handles.h"
-
-extern const fgv_release fgv_releases[FGV_HANDLE_KINDS];
-
-#endif

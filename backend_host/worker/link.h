@@ -1,9 +1,0 @@
-/* Links of the client: see link.c. */
-#ifndef BACKEND_HOST_LINK_H
-#define BACKEND_HOST_LINK_H
-
-#include "handles.h"
-
-void fgv_link_release(struct fgv_worker *worker, const struct fgv_handle *handle);
-
-#endif

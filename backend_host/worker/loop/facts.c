@@ -1,0 +1,146 @@
+/*
+ * Asks the device library everything that a guest may know without asking: see cuda_api/facts.h. Done once by a process
+ * of its own, so that the daemon itself never opens a driver.
+ */
+#include "cuda_api/facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "loop/face.h"
+
+#define COVERED_VERSION 13000 /* the newest CUDA that our table of calls describes */
+
+/* "... Kernel Module  580.65.06  ..." */
+static uint32_t kernel_driver_version(void)
+{
+    char text[256] = "";
+    unsigned int parts[3] = {0, 0, 0};
+    FILE *file = fopen("/proc/driver/nvidia/version", "r");
+    if (!file) {
+        return 0;
+    }
+    size_t length = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    for (const char *at = text; *at; at++) {
+        if (at[0] == ' ' && sscanf(at, " %u.%u.%u", &parts[0], &parts[1], &parts[2]) >= 2) {
+            break;
+        }
+    }
+    return parts[0] < 42000 && parts[1] < 1000 && parts[2] < 100 ? parts[0] * 100000 + parts[1] * 100 + parts[2] : 0;
+}
+
+static void ask_attributes(const struct fgv_driver *driver, CUdevice device, struct fgv_device_facts *facts)
+{
+    for (uint32_t i = 0; i < FGV_FACTS_NR_ATTRIBUTES; i++) {
+        int value = 0;
+        bool is_known = i != 0 && driver->cuDeviceGetAttribute(&value, (CUdevice_attribute)i, device) == CUDA_SUCCESS;
+        facts->attributes[i] = is_known ? value : FGV_FACTS_NO_VALUE;
+    }
+}
+
+/* What only a context can tell. */
+static CUresult ask_context(const struct fgv_driver *driver, CUdevice device, struct fgv_device_facts *facts)
+{
+    CUcontext context = NULL;
+    CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = driver->cuCtxSetCurrent(context);
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < FGV_FACTS_NR_LIMITS; i++) {
+        size_t value = 0;
+        bool is_known = driver->cuCtxGetLimit && driver->cuCtxGetLimit(&value, (CUlimit)i) == CUDA_SUCCESS;
+        facts->limits[i] = is_known ? value : UINT64_MAX;
+    }
+    int least = 0;
+    int greatest = 0;
+    unsigned int version = 0;
+    if (result == CUDA_SUCCESS && driver->cuCtxGetStreamPriorityRange) {
+        driver->cuCtxGetStreamPriorityRange(&least, &greatest);
+    }
+    if (result == CUDA_SUCCESS && driver->cuCtxGetApiVersion) {
+        driver->cuCtxGetApiVersion(context, &version);
+    }
+    facts->least_priority = least;
+    facts->greatest_priority = greatest;
+    facts->context_api_version = version;
+    driver->cuCtxSetCurrent(NULL);
+    driver->cuDevicePrimaryCtxRelease_v2(device);
+    return result;
+}
+
+static CUresult ask_device(const struct fgv_driver *driver, int ordinal, struct fgv_device_facts *facts)
+{
+    CUdevice device;
+    CUresult result = driver->cuDeviceGet(&device, ordinal);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    size_t total_bytes = 0;
+    CUuuid uuid = {{0}};
+    driver->cuDeviceGetName(facts->name, (int)sizeof(facts->name) - 1, device);
+    if (driver->cuDeviceGetUuid_v2) {
+        driver->cuDeviceGetUuid_v2(&uuid, device);
+    }
+    driver->cuDeviceGetPCIBusId(facts->pci_bus_id, (int)sizeof(facts->pci_bus_id), device);
+    driver->cuDeviceTotalMem_v2(&total_bytes, device);
+    memcpy(facts->uuid, uuid.bytes, sizeof(facts->uuid));
+    facts->total_bytes = total_bytes;
+    ask_attributes(driver, device, facts);
+    return ask_context(driver, device, facts);
+}
+
+int fgv_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes)
+{
+    struct fgv_driver driver;
+    int nr_devices = 0;
+    int version = 0;
+    memset(facts, 0, sizeof(*facts));
+    CUresult result = (CUresult)fgv_worker_load(library, &driver, error, error_bytes);
+    if (result != CUDA_SUCCESS) {
+        return (int)result;
+    }
+    result = driver.cuDeviceGetCount(&nr_devices);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuDriverGetVersion(&version);
+    }
+    facts->version = FGV_FACTS_VERSION;
+    facts->kernel_driver = kernel_driver_version();
+    facts->driver_version = version < COVERED_VERSION ? version : COVERED_VERSION;
+    for (int ordinal = 0; result == CUDA_SUCCESS && ordinal < nr_devices && facts->nr_devices < FGV_FACTS_MAX_DEVICES;
+         ordinal++) {
+        if (only < 0 || only == ordinal) {
+            result = ask_device(&driver, ordinal, &facts->devices[facts->nr_devices++]);
+        }
+    }
+    if (result == CUDA_SUCCESS && facts->nr_devices == 0) {
+        result = CUDA_ERROR_NO_DEVICE;
+    }
+    if (result != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "%s: CUDA error %d while asking for its devices", library, (int)result);
+    }
+    return (int)result;
+}
+
+int fgv_worker_probe_block(const char *library, int only, struct fgv_facts_block *block, char *error,
+                           uint32_t error_bytes)
+{
+    struct fgv_facts facts;
+    int result = fgv_worker_probe(library, only, &facts, error, error_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const struct fgv_device_facts *first = &facts.devices[0];
+    block->nr_bytes = (uint32_t)sizeof(facts);
+    memcpy(block->bytes, &facts, block->nr_bytes);
+    memcpy(block->name, first->name, sizeof(block->name) - 1);
+    block->nr_devices = facts.nr_devices;
+    block->memory_bytes = first->total_bytes;
+    block->capability_major = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
+    block->capability_minor = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+    block->driver_version = facts.driver_version;
+    block->preempts = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] == 1;
+    return CUDA_SUCCESS;
+}

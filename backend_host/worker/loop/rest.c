@@ -1,0 +1,259 @@
+/*
+ * What the worker does while there is nothing to do: it spins for as long as spinning has paid lately, then it parks on
+ * the ring, and, while its vGPU waits for the GPU, on that bell as well.
+ */
+#define _GNU_SOURCE
+#include "loop/rest.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "client/state.h"
+#include "ivshmem/habit.h"
+#include "ivshmem/region.h"
+#include "ivshmem/ring.h"
+#include "loop/state.h"
+#include "page/bell.h"
+#include "page/grant.h"
+#include "page/layout.h"
+#include "parts/parts.h"
+#include "parts/state.h"
+#include "track/due.h"
+#include "track/state.h"
+#include "track/sync.h"
+#include "turn/state.h"
+#include "turn/turn.h"
+
+/* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
+ * hundred, while the driver is left alone for most of the time. */
+#define POLL_PART        128
+#define RING_LOOKS       4u
+#define SPIN_NS          UINT64_C(20000)
+#define SPIN_MIN_NS      UINT64_C(5000)
+#define SPIN_MAX_NS      UINT64_C(200000)
+#define YIELD_AFTER_NS   UINT64_C(20000)
+#define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
+#define CROWDED_CPUS     4
+#define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
+/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain. */
+#define OVERSLEEP_NS          UINT64_C(60000) /* until it is known */
+#define WATCH_MOST_NS         UINT64_C(500000)
+#define WATCH_MOST_CROWDED_NS UINT64_C(60000)
+#define EARLY_PART            16
+#define BUSY_NAP_MIN_NS       UINT64_C(5000)
+#define BUSY_NAP_MAX_NS       UINT64_C(500000)
+/* Nothing arrived for so long: the end of what was submitted is worth an event. */
+#define MARK_AFTER_NS UINT64_C(5000)
+/* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
+#define POLL_NAP_PART   32
+#define POLL_NAP_MIN_NS UINT64_C(50000)
+#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
+#define POLL_NAP_MAX_NS UINT64_C(5000000)
+#define BELL_WORTH_NS   UINT64_C(100000)
+#define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
+#define PARK_NS         UINT64_C(100000000)
+#define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
+
+void fgv_rest_init(struct fgv_worker *worker)
+{
+    worker->loop->spin_ns = SPIN_NS;
+    const bool is_crowded = sysconf(_SC_NPROCESSORS_ONLN) <= CROWDED_CPUS;
+    worker->loop->yield_after_ns = is_crowded ? YIELD_CROWDED_NS : YIELD_AFTER_NS;
+    worker->loop->watch_most_ns = is_crowded ? WATCH_MOST_CROWDED_NS : WATCH_MOST_NS;
+}
+
+static uint64_t watch_ns(const struct fgv_worker *worker)
+{
+    const uint64_t late_ns =
+        fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->track->due.error, 0);
+    return late_ns < worker->loop->watch_most_ns ? late_ns : worker->loop->watch_most_ns;
+}
+
+static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t now_ns)
+{
+    const uint64_t margin_ns = watch_ns(worker);
+    if (fgv_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + worker->loop->watch_most_ns) {
+        return true;
+    }
+    return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
+}
+
+uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgv_due_mark_ns(worker), now_ns)) {
+        return 0;
+    }
+    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_PART;
+}
+
+static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
+{
+    return value < low ? low : value < high ? value : high;
+}
+
+/* How long to sleep at most so as to be awake when the grant is to go on; 0: that is near, UINT64_MAX: not expected. */
+static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const uint64_t way_ns = fgv_turn_way_ns(worker);
+    const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS);
+    if (way_ns <= now_ns) {
+        return UINT64_MAX;
+    }
+    return way_ns > awake_ns + BUSY_NAP_MIN_NS ? way_ns - awake_ns : 0;
+}
+
+/* How long to leave the device alone while it works; 0: something is due. */
+static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
+{
+    uint64_t due_ns = fgv_due_mark_ns(worker);
+    uint64_t most_ns = nap_before_way_ns(worker, now_ns);
+    if (most_ns == 0 || is_due(worker, due_ns, now_ns)) {
+        return 0;
+    }
+    most_ns = most_ns < BUSY_NAP_MAX_NS ? most_ns : BUSY_NAP_MAX_NS;
+    if (due_ns > now_ns) {
+        uint64_t before_ns = due_ns - watch_ns(worker) - now_ns;
+        uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
+        return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, most_ns);
+    }
+    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, most_ns);
+}
+
+/* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
+ * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
+static bool is_kicked(const struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
+{
+    switch (worker->region.wake) {
+    case FGV_WAKE_FUTEX:
+        return true;
+    case FGV_WAKE_BELL:
+        return !is_held_up && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
+               atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
+    default:
+        return false;
+    }
+}
+
+/* How long to sleep when spinning is over; 0: not now. */
+static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
+{
+    if (fgv_turn_may_change(worker)) {
+        return 0; /* about to give the grant back */
+    }
+    if (fgv_turn_is_off(worker)) {
+        return BELL_NS;
+    }
+    uint64_t poll_ns = PARK_NS;
+    if (!is_kicked(worker, poll_ns, is_held_up)) {
+        poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
+    }
+    if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
+        worker->loop->first_waiter || is_held_up || worker->turn->is_gated) {
+        uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
+        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+            busy_ns = STOP_NAP_NS;
+        }
+        return busy_ns < poll_ns ? busy_ns : poll_ns;
+    }
+    if (worker->grantee.is_waiting) {
+        return BELL_NS < poll_ns ? BELL_NS : poll_ns;
+    }
+    return poll_ns;
+}
+
+static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
+{
+    uint32_t bell = fgv_grant_bell(&worker->grantee);
+    if (worker->grantee.is_waiting && fgv_grant_enter(&worker->grantee, fgv_clock_ns())) {
+        return; /* it came before we knew the bell */
+    }
+    /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
+    const bool is_parked =
+        !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
+    if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
+        return;
+    }
+    if (worker->grantee.is_waiting || !is_parked) {
+        worker->loop->consumer.nr_parks++;
+        void *kick =
+            is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->loop->consumer.control->parked : NULL;
+        fgv_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
+        fgv_consumer_park_cancel(&worker->loop->consumer);
+    } else {
+        fgv_consumer_park_sleep(&worker->loop->consumer, timeout_ns);
+    }
+    atomic_store_explicit(&worker->slot->nr_parks, worker->loop->consumer.nr_parks, memory_order_relaxed);
+}
+
+/* A moment of spinning. At first without the kernel's help; then whoever is ready to run on this core, the device
+ * library's own threads say, goes first. With nothing else to look at, the ring is looked at more often than the clock
+ * and all that goes with it. */
+static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns, bool has_more_to_watch)
+{
+    if (quiet_ns >= worker->loop->yield_after_ns) {
+        sched_yield();
+        return;
+    }
+    uint32_t nr_looks = has_more_to_watch ? 1 : RING_LOOKS;
+    do {
+        __builtin_ia32_pause();
+    } while (--nr_looks != 0 && !fgv_consumer_has(&worker->loop->consumer));
+}
+
+/* The GPU is about to be handed over to our vGPU, which waits for it. */
+static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint32_t bell = fgv_grant_bell(&worker->grantee);
+    if (bell != worker->loop->bell_seen) {
+        worker->loop->bell_seen = bell;
+        worker->loop->alerted_ns = now_ns;
+    }
+    return worker->grantee.is_waiting && now_ns - worker->loop->alerted_ns < ALERT_NS;
+}
+
+/* One round without news: spin, or sleep. */
+void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
+{
+    if (worker->loop->quiet_since_ns == 0) {
+        worker->loop->quiet_since_ns = now_ns;
+    }
+    uint64_t quiet_ns = now_ns - worker->loop->quiet_since_ns;
+    if (is_alerted(worker, now_ns)) {
+        pass_time(worker, quiet_ns, true);
+        return;
+    }
+    bool is_busy = !fgv_turn_is_off(worker) &&
+                   (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->loop->first_waiter);
+    if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
+        fgv_sync_mark_all(worker);
+    }
+    uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
+    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
+    if (timeout_ns == 0) {
+        pass_time(worker, quiet_ns,
+                  is_busy || is_held_up || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
+        return;
+    }
+    uint64_t begun_ns = fgv_clock_ns();
+    park(worker, timeout_ns, is_held_up);
+    uint64_t slept_ns = fgv_clock_ns() - begun_ns;
+    if (slept_ns > timeout_ns) {
+        fgv_habit_note(&worker->loop->oversleep, slept_ns - timeout_ns);
+    }
+}
+
+/* The spin adapts to the gaps between what the guest sends: after a gap that spinning can bridge, it will next time,
+ * and a guest that fills chunks need not pay for waking us with each; after a longer one, it is given up sooner. */
+void fgv_rest_end(struct fgv_worker *worker)
+{
+    if (worker->loop->quiet_since_ns == 0) {
+        return;
+    }
+    uint64_t gap_ns = fgv_clock_ns() - worker->loop->quiet_since_ns;
+    uint64_t wanted_ns = gap_ns < SPIN_MAX_NS / 2 ? gap_ns * 2 : worker->loop->spin_ns / 2;
+    if (gap_ns >= SPIN_MAX_NS / 2 || wanted_ns > worker->loop->spin_ns) {
+        worker->loop->spin_ns = bounded(wanted_ns, SPIN_MIN_NS, SPIN_MAX_NS);
+    }
+    worker->loop->quiet_since_ns = 0;
+    worker->loop->next_poll_ns = 0;
+}

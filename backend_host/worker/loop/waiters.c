@@ -1,0 +1,346 @@
+/*
+ * Requests that wait for GPU work. The worker does not make the call until what it waits for is done, so that the call
+ * is short; meanwhile it serves others. What "done" means is read off the numbers that sync.c keeps for each stream.
+ */
+#include "loop/waiters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/current.h"
+#include "client/handles.h"
+#include "client/printing.h"
+#include "client/service.h"
+#include "client/state.h"
+#include "client/stream.h"
+#include "ivshmem/response.h"
+#include "loop/serve.h"
+#include "loop/state.h"
+#include "track/state.h"
+#include "track/sync.h"
+
+#define FGV_MAX_WAITERS 2048u
+
+/* A request that waits for GPU work. */
+struct fgv_waiter {
+    struct fgv_waiter *next;
+    const struct fgv_service *service;
+    struct fgv_stream *stream;   /* of FGV_WAITS_STREAM, else NULL */
+    struct fgv_context *context; /* of FGV_WAITS_CONTEXT: this one, or NULL for all */
+    uint64_t event;              /* the guest's number, of FGV_WAITS_EVENT */
+    uint64_t seq;
+    struct fgv_wire_header header;
+    uint16_t response;
+    _Alignas(8) uint8_t fixed[FGV_MAX_REQUEST_BYTES];
+};
+
+static bool is_stream_done(const struct fgv_stream *stream, uint64_t seq)
+{
+    return stream->context->fault != CUDA_SUCCESS || stream->last_seq <= stream->done_seq || stream->done_seq >= seq;
+}
+
+static bool is_context_done(const struct fgv_context *context, uint64_t seq)
+{
+    for (const struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+        if (!is_stream_done(stream, seq)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_satisfied(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    void *event;
+    switch (waiter->service->waits) {
+    case FGV_WAITS_STREAM:
+        return is_stream_done(waiter->stream, waiter->seq);
+    case FGV_WAITS_EVENT: /* looked up each time: another thread of the guest may destroy it */
+        return fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS ||
+               worker->driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+    default:
+        if (waiter->context) {
+            return is_context_done(waiter->context, waiter->seq);
+        }
+        for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+            if (worker->contexts[i] && !is_context_done(worker->contexts[i], waiter->seq)) {
+                return false;
+            }
+        }
+        return true;
+    }
+}
+
+static uint64_t number_at(const struct fgv_request *request, uint16_t offset)
+{
+    uint64_t number = 0;
+    if (offset != FGV_NO_HANDLE) {
+        memcpy(&number, (const uint8_t *)request->fixed + offset, sizeof(number));
+    }
+    return number;
+}
+
+/* Which context a request waits for: false when there is none; NULL for all, where what it frees may be in use by any.
+ */
+static bool context_of(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_context **context)
+{
+    uint64_t number = 0;
+    switch (request->header->call) {
+    case FGV_CALL_cuCtxSynchronize:
+    case FGV_CALL_cuTexObjectDestroy: /* only kernels of its own context read it */
+    case FGV_CALL_cuSurfObjectDestroy:
+        *context = worker->current;
+        return true;
+    case FGV_CALL_cuCtxSynchronize_v2:
+        number = ((const struct fgv_request_cuCtxSynchronize_v2 *)request->fixed)->ctx;
+        break;
+    case FGV_CALL_context_destroy:
+        number = ((const struct fgv_request_context_destroy *)request->fixed)->handle;
+        break;
+    default:
+        *context = NULL;
+        return true;
+    }
+    *context = number == 0 ? worker->current : fgv_context_find(worker, number);
+    return *context != NULL;
+}
+
+/* Marks what the waiter waits for. False: something there cannot be marked, the driver is to answer. */
+static bool mark_for(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    bool is_marked = true;
+    if (waiter->stream) {
+        return fgv_stream_mark(worker, waiter->stream);
+    }
+    if (waiter->service->waits == FGV_WAITS_EVENT) {
+        return true; /* it is its own mark */
+    }
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        struct fgv_context *context = worker->contexts[i];
+        bool is_waited_for = context && (!waiter->context || waiter->context == context);
+        for (struct fgv_stream *stream = is_waited_for ? context->streams : NULL; stream; stream = stream->next) {
+            if (stream->last_seq > stream->marked_seq) {
+                is_marked &= fgv_stream_mark(worker, stream);
+            }
+        }
+    }
+    return is_marked;
+}
+
+/* The legacy stream is done when the blocking streams before it are: an empty look at it would miss them. */
+static void involve_legacy(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    if (stream != &stream->context->legacy) {
+        return;
+    }
+    for (const struct fgv_stream *other = stream->context->streams; other; other = other->next) {
+        if (other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
+            fgv_stream_touch(worker, stream);
+            return;
+        }
+    }
+}
+
+/*
+ * A synchronisation of which nothing is open: the marks said all that the driver could say, and asking it costs about
+ * 2 us. It is asked all the same when kernels may have printed, because that comes out then, and about what is
+ * captured, because that is an error.
+ */
+static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    void *event;
+    if (fgv_may_print()) {
+        return false;
+    }
+    switch (waiter->service->number) {
+    case FGV_CALL_cuStreamSynchronize:
+        return waiter->stream->context->fault == CUDA_SUCCESS && !fgv_stream_is_captured(worker, waiter->stream);
+    case FGV_CALL_cuCtxSynchronize:
+    case FGV_CALL_cuCtxSynchronize_v2:
+        return waiter->context && waiter->context->fault == CUDA_SUCCESS && worker->nr_captures == 0;
+    case FGV_CALL_cuEventSynchronize:
+        return fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) == CUDA_SUCCESS &&
+               worker->driver.cuEventQuery(event) == CUDA_SUCCESS;
+    default:
+        return false;
+    }
+}
+
+/* What the driver says of an event that is no answer to wait for. Asking may change it: a capture that the event is
+ * part of is over then, and a second question gets another error. */
+static CUresult event_error(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    void *event;
+    if (waiter->service->number != FGV_CALL_cuEventSynchronize || worker->nr_captures == 0 ||
+        fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = worker->driver.cuEventQuery(event);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+                     uint16_t response)
+{
+    struct fgv_waiter probe = {.service = service, .header = *request->header, .response = response};
+    if (service->waits == FGV_WAITS_STREAM) {
+        probe.stream = fgv_stream_find(worker, number_at(request, service->stream_offset));
+        if (!probe.stream) {
+            return false; /* the handler says that the handle is bad */
+        }
+        involve_legacy(worker, probe.stream);
+    } else if (service->waits == FGV_WAITS_EVENT) {
+        probe.event = number_at(request, service->event_offset);
+        CUresult result = event_error(worker, &probe);
+        if (result != CUDA_SUCCESS) {
+            fgv_answer(worker, service, response, result, NULL);
+            return true;
+        }
+    } else if (!context_of(worker, request, &probe.context)) {
+        return false;
+    }
+    probe.seq = worker->track->seq;
+    if (is_satisfied(worker, &probe)) {
+        if (is_known(worker, &probe)) {
+            fgv_answer(worker, service, response, CUDA_SUCCESS, NULL);
+            return true;
+        }
+        return false;
+    }
+    if (worker->loop->nr_waiters >= FGV_MAX_WAITERS || !mark_for(worker, &probe)) {
+        return false;
+    }
+    struct fgv_waiter *waiter = malloc(sizeof(*waiter));
+    if (!waiter) {
+        return false;
+    }
+    memcpy(waiter, &probe, offsetof(struct fgv_waiter, fixed));
+    memcpy(waiter->fixed, request->fixed, service->request_bytes);
+    if (waiter->stream) {
+        waiter->stream->nr_waiters++;
+    }
+    if (worker->loop->last_waiter) {
+        worker->loop->last_waiter->next = waiter;
+    } else {
+        worker->loop->first_waiter = waiter;
+    }
+    worker->loop->last_waiter = waiter;
+    worker->loop->nr_waiters++;
+    return true;
+}
+
+static void unlink_waiter(struct fgv_worker *worker, struct fgv_waiter **link, struct fgv_waiter *before)
+{
+    struct fgv_waiter *waiter = *link;
+    *link = waiter->next;
+    if (worker->loop->last_waiter == waiter) {
+        worker->loop->last_waiter = before;
+    }
+    worker->loop->nr_waiters--;
+    if (waiter->stream) {
+        waiter->stream->nr_waiters--;
+        fgv_stream_free_if_unused(waiter->stream);
+    }
+}
+
+/* A synchronisation whose part is done while later work of other threads runs: making the call would wait for that too.
+ */
+static bool is_overtaken(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+{
+    switch (waiter->service->number) {
+    case FGV_CALL_cuStreamSynchronize:
+        return waiter->stream->is_gone || !is_stream_done(waiter->stream, worker->track->seq);
+    case FGV_CALL_cuCtxSynchronize:
+    case FGV_CALL_cuCtxSynchronize_v2:
+        return waiter->context && !is_context_done(waiter->context, worker->track->seq);
+    default:
+        return false;
+    }
+}
+
+static void run_waiter(struct fgv_worker *worker, struct fgv_waiter *waiter, bool is_answered)
+{
+    struct fgv_request request = {.header = &waiter->header, .fixed = waiter->fixed};
+    CUresult result = is_answered ? CUDA_SUCCESS : fgv_context_enter(worker, waiter->header.context);
+    if (!waiter->service->needs_context && waiter->header.context == 0) {
+        result = CUDA_SUCCESS;
+    }
+    if (is_answered || result != CUDA_SUCCESS) {
+        fgv_answer(worker, waiter->service, waiter->response, result, NULL);
+    } else {
+        fgv_serve_now(worker, waiter->service, &request, waiter->response);
+    }
+    free(waiter);
+}
+
+static bool run(struct fgv_worker *worker, bool only_answers)
+{
+    bool is_progress = false;
+    struct fgv_waiter **link = &worker->loop->first_waiter;
+    struct fgv_waiter *before = NULL;
+    while (*link) {
+        struct fgv_waiter *waiter = *link;
+        const bool is_over = is_satisfied(worker, waiter);
+        const bool is_answered = is_over && (is_overtaken(worker, waiter) || is_known(worker, waiter));
+        if (!is_over || (only_answers && !is_answered)) {
+            before = waiter;
+            link = &waiter->next;
+            continue;
+        }
+        is_progress = true;
+        unlink_waiter(worker, link, before);
+        run_waiter(worker, waiter, is_answered);
+        link = &worker->loop->first_waiter; /* a handler may have answered others: context_destroy */
+        before = NULL;
+    }
+    return is_progress;
+}
+
+bool fgv_waiters_run(struct fgv_worker *worker)
+{
+    return run(worker, false);
+}
+
+void fgv_waiters_answer(struct fgv_worker *worker)
+{
+    run(worker, true);
+}
+
+void fgv_waiters_rouse(struct fgv_worker *worker)
+{
+    for (const struct fgv_waiter *waiter = worker->loop->first_waiter; waiter; waiter = waiter->next) {
+        fgv_respond_soon(&worker->region, &worker->layout, waiter->response);
+    }
+    for (const struct fgv_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
+        if (stream->first_due) {
+            fgv_chunk_complete_soon(&worker->region, &worker->layout, stream->first_due->chunk);
+        }
+    }
+}
+
+void fgv_waiters_drop(struct fgv_worker *worker)
+{
+    while (worker->loop->first_waiter) {
+        struct fgv_waiter *waiter = worker->loop->first_waiter;
+        unlink_waiter(worker, &worker->loop->first_waiter, NULL);
+        free(waiter);
+    }
+}
+
+void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context)
+{
+    struct fgv_waiter **link = &worker->loop->first_waiter;
+    struct fgv_waiter *before = NULL;
+    while (*link) {
+        struct fgv_waiter *waiter = *link;
+        bool is_its = waiter->context == context || (waiter->stream && waiter->stream->context == context);
+        if (!is_its) {
+            before = waiter;
+            link = &waiter->next;
+            continue;
+        }
+        unlink_waiter(worker, link, before);
+        fgv_answer(worker, waiter->service, waiter->response, CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
+        free(waiter);
+    }
+}

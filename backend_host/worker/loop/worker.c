@@ -1,0 +1,309 @@
+/*
+ * The worker's life: it opens the device library, takes a client, serves its ring until the client ends, and takes
+ * everything down.
+ *
+ * The loop never sleeps in the driver; what it does while there is nothing to do is in rest.c. The client is looked
+ * after in between: a guest that closes, or whose beat has stood still, ends the worker, and so does the daemon's word.
+ *
+ * Wrong when: a call of the driver takes seconds (a large PTX image is compiled). Other threads of the same program
+ * wait for it.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "calls/context.h"
+#include "calls/graph_memory.h"
+#include "calls/host_function.h"
+#include "calls/image.h"
+#include "calls/kinds.h"
+#include "calls/memory.h"
+#include "calls/pool.h"
+#include "calls/state.h"
+#include "calls/virtual_memory.h"
+#include "client/attach.h"
+#include "client/current.h"
+#include "client/handles.h"
+#include "client/state.h"
+#include "ivshmem/region.h"
+#include "ivshmem/ring.h"
+#include "loop/face.h"
+#include "loop/rest.h"
+#include "loop/serve.h"
+#include "loop/state.h"
+#include "loop/waiters.h"
+#include "page/bell.h"
+#include "page/grant.h"
+#include "page/layout.h"
+#include "parts/parts.h"
+#include "parts/state.h"
+#include "track/state.h"
+#include "track/sync.h"
+#include "turn/beside.h"
+#include "turn/state.h"
+#include "turn/turn.h"
+#include "turn/withdraw.h"
+
+#define RECORDS_PER_ROUND 64
+#define ROUNDS_UNWATCHED  16
+#define LOOK_NS           UINT64_C(50000000)
+#define SHOW_NS           UINT64_C(1000000000)
+#define END_SECONDS       10 /* a device library that takes longer to let go is left behind */
+
+/* All floors of the one worker of this process. */
+struct house {
+    struct fgv_worker worker;
+    struct fgv_track track;
+    struct fgv_turn turn;
+    struct fgv_slicing slicing;
+    struct fgv_calls calls;
+    struct fgv_loop loop;
+};
+
+static const struct fgv_track_listener track_listener = {
+    .started = fgv_turn_started,
+    .finished = fgv_turn_finished,
+    .copied = fgv_beside_submitted,
+    .progressed = fgv_waiters_answer,
+    .dropped = fgv_waiters_drop_context,
+};
+
+static const struct fgv_turn_above turn_above = {
+    .is_in_parts = fgv_parts_is_one,
+    .stop = fgv_parts_stop_once,
+    .rouse = fgv_waiters_rouse,
+};
+
+static struct fgv_worker *build(void)
+{
+    struct house *house = calloc(1, sizeof(*house));
+    uint8_t *backlog = malloc(FGV_BACKLOG_BYTES);
+    if (!house || !backlog) {
+        free(house);
+        free(backlog);
+        return NULL;
+    }
+    struct fgv_worker *worker = &house->worker;
+    worker->track = &house->track;
+    worker->turn = &house->turn;
+    worker->slicing = &house->slicing;
+    worker->calls = &house->calls;
+    worker->loop = &house->loop;
+    house->track.listener = &track_listener;
+    house->turn.above = &turn_above;
+    house->loop.backlog.bytes = backlog;
+    house->loop.daemon = -1;
+    return worker;
+}
+
+struct fgv_worker *fgv_worker_open(const char *library, int device, char *error, uint32_t error_bytes)
+{
+    struct fgv_worker *worker = build();
+    if (!worker || !fgv_handles_init(worker, fgv_releases)) {
+        snprintf(error, error_bytes, "no memory");
+        return NULL;
+    }
+    fgv_rest_init(worker);
+    fgv_track_mark_every(worker, FGV_MARK_INTERVAL);
+    fgv_host_init(worker);
+    if (fgv_client_open(worker, library, device, error, error_bytes) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    fgv_memory_wrap(&worker->driver);
+    fgv_graph_memory_wrap(&worker->driver);
+    fgv_the_worker = worker;
+    return worker;
+}
+
+int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+                      uint32_t error_bytes)
+{
+    struct fgv_loop *loop = worker->loop;
+    const CUresult result = fgv_client_take(worker, assignment, error, error_bytes);
+    if (result != CUDA_SUCCESS) {
+        return (int)result;
+    }
+    if (assignment->control->is_preemptive) {
+        fgv_withdraw_init(worker);
+        fgv_beside_init(worker);
+    }
+    loop->daemon = assignment->daemon;
+    fgv_consumer_init(&loop->consumer, worker->region.base + worker->layout.ring.offset, worker->layout.ring_bytes,
+                      worker->layout.commit_key, worker->region.wake);
+    loop->consumer.bell = worker->region.host_bell;
+    atomic_store(&worker->slot->state, FGV_WORKER_SERVING);
+    fgv_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
+    return CUDA_SUCCESS;
+}
+
+/* Tells the guest how much of the last second its work was on the device. */
+static void show_use(struct fgv_worker *worker, uint64_t now_ns)
+{
+    uint64_t passed_ns = now_ns - worker->loop->shown_ns;
+    if (passed_ns < SHOW_NS) {
+        return;
+    }
+    uint64_t gpu_ns = atomic_load_explicit(&worker->slot->gpu_ns, memory_order_relaxed);
+    uint64_t permille = worker->loop->shown_ns == 0 ? 0 : (gpu_ns - worker->loop->shown_gpu_ns) * 1000 / passed_ns;
+    atomic_store_explicit(&worker->client->gpu_permille, permille < 1000 ? (uint32_t)permille : 1000,
+                          memory_order_relaxed);
+    worker->loop->shown_ns = now_ns;
+    worker->loop->shown_gpu_ns = gpu_ns;
+}
+
+/* Whether there is still somebody to serve; looked at now and then. */
+static void look_after_client(struct fgv_worker *worker, uint64_t now_ns)
+{
+    worker->loop->looked_ns = now_ns;
+    uint32_t state = atomic_load_explicit(&worker->client->state, memory_order_acquire);
+    uint32_t order = atomic_load_explicit(&worker->slot->order, memory_order_relaxed);
+    uint64_t beat = atomic_load_explicit(&worker->client->beat, memory_order_relaxed);
+    if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || order == FGV_WORKER_PATIENT) {
+        worker->loop->beat = beat;
+        worker->loop->beat_changed_ns = now_ns;
+    }
+    if (state != FGV_CLIENT_READY) {
+        fgv_worker_end(worker, "the client closed");
+    } else if (order == FGV_WORKER_END) {
+        fgv_worker_end(worker, "the daemon said so");
+    } else if (now_ns - worker->loop->beat_changed_ns > FGV_BEAT_LOST_NS) {
+        fgv_worker_end(worker, "the client's beat was lost");
+    }
+}
+
+/* Takes records off the ring. True when there were any; `is_held_up`: the backlog has no room for the next. */
+static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
+{
+    for (int i = 0; i < RECORDS_PER_ROUND; i++) {
+        struct fgv_consumed record;
+        enum fgv_consume_status status = fgv_consumer_peek(&worker->loop->consumer, &record);
+        if (status == FGV_CONSUME_EMPTY) {
+            return i != 0;
+        }
+        if (status == FGV_CONSUME_HOSTILE) {
+            fgv_count(&worker->slot->nr_refused, 1);
+            fgv_worker_end(worker, "the client's ring holds what no honest client writes");
+            return false;
+        }
+        if (fgv_serve_record(worker, &record) == FGV_SERVE_LATER) {
+            *is_held_up = true;
+            return i != 0;
+        }
+        fgv_consumer_release(&worker->loop->consumer);
+    }
+    return true;
+}
+
+static void look_around(struct fgv_worker *worker, uint64_t now_ns)
+{
+    if (now_ns - worker->loop->looked_ns > LOOK_NS) {
+        look_after_client(worker, now_ns);
+        show_use(worker, now_ns);
+    }
+}
+
+/* A round while this worker's work is off the device. */
+static void stand_by(struct fgv_worker *worker)
+{
+    const uint64_t now_ns = fgv_clock_ns();
+    fgv_turn_poll(worker, now_ns);
+    look_around(worker, now_ns);
+    if (!fgv_turn_is_off(worker)) {
+        fgv_rest_end(worker);
+        worker->loop->next_poll_ns = 0;
+    } else if (!worker->ended) {
+        fgv_rest(worker, now_ns, true);
+    }
+}
+
+static void loop(struct fgv_worker *worker)
+{
+    uint32_t nr_hurried = 0;
+    while (!worker->ended) {
+        if (fgv_turn_is_off(worker)) {
+            stand_by(worker);
+            continue;
+        }
+        bool is_held_up = false;
+        bool is_news = fgv_loop_has_backlog(worker) && fgv_serve_backlog(worker);
+        bool is_record = serve_ring(worker, &is_held_up);
+        is_news |= is_record;
+        fgv_host_round(worker);
+        if (is_record && !worker->track->busy && !worker->loop->first_waiter && !worker->grantee.is_waiting &&
+            worker->track->holds.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
+            fgv_rest_end(worker);
+            continue; /* nothing to watch: on to the next record without reading the clock */
+        }
+        nr_hurried = 0;
+        uint64_t now_ns = fgv_clock_ns();
+        if ((worker->track->busy || worker->loop->first_waiter) && now_ns >= worker->loop->next_poll_ns) {
+            is_news |= fgv_sync_poll(worker, now_ns);
+            is_news |= fgv_waiters_run(worker);
+            worker->loop->next_poll_ns = fgv_rest_next_poll_ns(worker, now_ns);
+        }
+        if (worker->track->holds.nr != 0) {
+            is_news |= fgv_host_poll(worker);
+        }
+        fgv_turn_poll(worker, now_ns);
+        fgv_parts_poll(worker);
+        look_around(worker, now_ns);
+        if (is_news) {
+            fgv_rest_end(worker);
+        } else if (!worker->ended) {
+            fgv_rest(worker, now_ns, is_held_up);
+        }
+    }
+}
+
+/* The device library does not let go: whatever it still holds, the kernel takes. */
+static void leave_at_once(int signal_number)
+{
+    (void)signal_number;
+    fgv_turn_end(fgv_the_worker);
+    _exit(70);
+}
+
+static void take_down(struct fgv_worker *worker)
+{
+    fgv_turn_end_begin(worker);
+    signal(SIGALRM, leave_at_once);
+    alarm(END_SECONDS);
+    fgv_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    fgv_parts_stop(worker);
+    fgv_waiters_drop(worker);
+    fgv_host_end(worker);
+    fgv_sync_poll(worker, fgv_clock_ns());
+    if (worker->track->nr_gates != 0) {
+        leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */
+    }
+    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        if (worker->contexts[i]) {
+            fgv_context_destroy(worker, worker->contexts[i]);
+        }
+    }
+    fgv_memory_drop_context(worker, NULL);
+    fgv_pools_drop(worker);
+    fgv_graph_memory_drop(worker);
+    fgv_virtual_memory_drop(worker);
+    fgv_blobs_free(worker);
+    fgv_handles_end(worker);
+    free(worker->loop->backlog.bytes);
+    fgv_context_cool(worker);
+    fgv_turn_end(worker);
+    fgv_grantee_detach(&worker->grantee);
+    atomic_store(&worker->slot->state, FGV_WORKER_ENDED);
+    alarm(0);
+}
+
+const char *fgv_worker_run(struct fgv_worker *worker)
+{
+    loop(worker);
+    const char *ended = worker->ended;
+    take_down(worker);
+    fgv_the_worker = NULL;
+    free(worker);
+    return ended;
+}

@@ -1,0 +1,117 @@
+/*
+ * What a vGPU used: GPU time, and device memory against its quota.
+ *
+ * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
+ * GPU time of workers of one vGPU may overlap; a common mark, up to where the vGPU has been charged, keeps the overlap
+ * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
+ * parts, which is how such a device gives its time.
+ */
+#include "page/account.h"
+
+#include "ivshmem/region.h"
+#include "page/sets.h"
+
+/* How many vGPUs have work on the device now, this one included. */
+static uint32_t nr_sharing(const struct fgv_grantee *grantee)
+{
+    const struct fgv_control *control = grantee->control;
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+        uint64_t running = atomic_load_explicit(&control->running.words[i], memory_order_relaxed);
+        others |= running & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed);
+    }
+    uint32_t nr = 1;
+    for (uint32_t index = 0; others != 0 && control->is_preemptive && index < FGV_MAX_VGPUS; index++) {
+        const struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
+        nr += vgpu != grantee->vgpu && fgv_set_nr_common(&vgpu->members, &control->running) != 0;
+    }
+    return nr;
+}
+
+/* Charges one part in `nr_parts` of the time that is not charged yet. */
+static void charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
+{
+    uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
+    uint64_t start_ns;
+    do {
+        start_ns = from_ns > until_ns ? from_ns : until_ns;
+        if (start_ns >= to_ns) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
+    uint64_t used_ns = (to_ns - start_ns) / nr_parts;
+    atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
+}
+
+void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    charge(grantee, from_ns, to_ns, nr_sharing(grantee));
+}
+
+void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    charge(grantee, from_ns, to_ns, 2);
+}
+
+void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns)
+{
+    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    const uint32_t number = FGV_GRANT_HOLDER(word);
+    if (number == FGV_NOBODY || number > FGV_MAX_VGPUS || number == grantee->number) {
+        return;
+    }
+    struct fgv_vgpu_slot *holder = &grantee->control->vgpus[number - 1];
+    uint64_t charged_ns = atomic_load_explicit(&holder->charged_until_ns, memory_order_relaxed);
+    while (charged_ns < until_ns && !atomic_compare_exchange_weak(&holder->charged_until_ns, &charged_ns, until_ns)) {
+    }
+}
+
+void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)
+{
+    atomic_fetch_add_explicit(&grantee->vgpu->held_ns, held_ns, memory_order_relaxed);
+    grantee->turn_held_ns += held_ns;
+}
+
+uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes)
+{
+    uint64_t used_bytes = 0;
+    for (uint32_t slot = 0; slot < FGV_MAX_WORKERS; slot++) {
+        if (fgv_set_has(&grantee->vgpu->members, slot)) {
+            uint64_t bytes = atomic_load(&grantee->control->workers[slot].memory_bytes);
+            used_bytes = bytes > UINT64_MAX - used_bytes ? UINT64_MAX : used_bytes + bytes;
+        }
+    }
+    *quota_bytes = atomic_load(&grantee->vgpu->quota_bytes);
+    return used_bytes;
+}
+
+static void count_memory(struct fgv_grantee *grantee, uint64_t more_bytes)
+{
+    uint64_t bytes = atomic_fetch_add(&grantee->slot->memory_bytes, more_bytes) + more_bytes;
+    if (grantee->client) {
+        atomic_store_explicit(&grantee->client->memory_bytes, bytes, memory_order_relaxed);
+    }
+}
+
+bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
+{
+    uint64_t quota_bytes;
+    if (bytes > UINT64_MAX / 2) {
+        return false;
+    }
+    /* Counted first and looked at afterwards: of two workers that ask for the last bytes at once, both may be refused
+     * but never both served. */
+    count_memory(grantee, bytes);
+    uint64_t used_bytes = fgv_quota_used(grantee, &quota_bytes);
+    if (quota_bytes != 0 && used_bytes > quota_bytes) {
+        count_memory(grantee, 0 - bytes);
+        return false;
+    }
+    return true;
+}
+
+void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes)
+{
+    count_memory(grantee, 0 - bytes);
+}

@@ -1,0 +1,80 @@
+/* What the daemon does with the control page besides moving the grant; see control.c. Indices are the caller's to
+ * bound. */
+#ifndef BACKEND_HOST_CONTROL_H
+#define BACKEND_HOST_CONTROL_H
+
+#include "page/grant.h"
+
+/* A multiple of the page, as mmap and memfd want it. */
+#define FGV_CONTROL_BYTES ((sizeof(struct fgv_control) + 4095u) / 4096u * 4096u)
+
+/* cffi: begin */
+struct fgv_vgpu_reading {
+    uint64_t used_ns;
+    uint64_t held_ns;
+    uint64_t charged_until_ns;
+    uint64_t nr_grants;
+    uint64_t memory_bytes;
+    uint64_t quota_bytes;
+    uint64_t waiting_since_ns;
+    uint32_t nr_workers;
+    uint32_t nr_waiting;
+};
+
+struct fgv_worker_reading {
+    uint32_t state;
+    uint32_t pid;
+    uint32_t vgpu;
+    uint32_t client;
+    uint32_t is_user;
+    uint32_t is_waiting;
+    uint32_t last_error;
+    uint64_t nr_calls;
+    uint64_t nr_round_trips;
+    uint64_t nr_refused;
+    uint64_t nr_launches;
+    uint64_t to_device_bytes;
+    uint64_t from_device_bytes;
+    uint64_t memory_bytes;
+    uint64_t gpu_ns;
+    uint64_t nr_parks;
+    uint64_t nr_sliced;
+    uint64_t nr_parts;
+    uint64_t nr_withdrawn;
+    uint64_t nr_copies_beside;
+    uint64_t nr_variants;
+    uint64_t variant_ns;
+    uint32_t nr_whole[32];
+    uint64_t stalled_since_ns;
+    char program[64];
+};
+
+/* Waits for the daemon's bell until other vGPUs than those of `active` have or want the GPU; when it rings without
+ * that, for 30 ms at most. */
+uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
+/* Mapped pages, or NULL with errno set (EPROTO: no control page of this version). */
+struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns, bool is_preemptive);
+struct fgv_control *fgv_control_open(int fd);
+void fgv_control_close(struct fgv_control *control);
+
+/* Slot numbers, or -1 when all are taken. */
+int fgv_control_vgpu_take(struct fgv_control *control, uint64_t quota_bytes);
+void fgv_control_vgpu_free(struct fgv_control *control, uint32_t index);
+void fgv_control_set_quota(struct fgv_control *control, uint32_t index, uint64_t quota_bytes);
+int fgv_control_worker_take(struct fgv_control *control);
+void fgv_control_worker_free(struct fgv_control *control, uint32_t slot);
+void fgv_control_worker_order(struct fgv_control *control, uint32_t slot, uint32_t order);
+
+/* False when the slot is free. */
+bool fgv_control_vgpu_read(struct fgv_control *control, uint32_t index, struct fgv_vgpu_reading *reading);
+bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct fgv_worker_reading *reading);
+
+/* How the vGPU stands when it waits; see control.h. */
+void fgv_control_set_standing(struct fgv_control *control, uint32_t index, double standing, double per_ns);
+/* Its standing now, with what it has used. */
+double fgv_control_standing(struct fgv_control *control, uint32_t index);
+uint64_t fgv_control_slice_ns(struct fgv_control *control);
+void fgv_control_set_slice_ns(struct fgv_control *control, uint64_t slice_ns);
+/* cffi: end */
+
+#endif

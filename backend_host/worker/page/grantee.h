@@ -1,0 +1,31 @@
+#ifndef BACKEND_HOST_GRANTEE_H
+#define BACKEND_HOST_GRANTEE_H
+
+#include "page/layout.h"
+
+/* cffi: begin */
+/* A worker's private view. */
+struct fgv_client;
+struct fgv_grantee {
+    struct fgv_control *control;
+    struct fgv_vgpu_slot *vgpu;
+    struct fgv_worker_slot *slot;
+    struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
+    uint32_t number;           /* of the vGPU: index + 1, as in the grant word */
+    uint32_t slot_index;
+    bool is_user;
+    bool is_waiting;
+    uint64_t waiting_since_ns;
+    uint64_t turn_waited_ns; /* for this turn; 0: it had it at once */
+    uint64_t put_off_ns;     /* its last turn ended then, while it was at work; 0: it had nothing to do */
+    /* How often its client waits: answers and time of its turns, of this one from here on and of those before. What a
+     * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
+    uint64_t turn_since_ns;
+    uint64_t turn_held_ns;
+    uint64_t turn_round_trips;
+    uint64_t window_ns;
+    uint64_t window_round_trips;
+};
+/* cffi: end */
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * The control page: what the daemon and the workers share, and no guest ever maps. Grants are handed over here, in C,
+ * by the workers themselves; the daemon only says beforehand how everybody stands.
+ *
+ * A vGPU holds the grant while it runs its slice. Each of its workers sets its bit in `users` while it has GPU work in
+ * flight. When the slice is over, or the last of them has nothing to submit, the grant is closed: no worker starts new
+ * work, each clears its bit once its work is done, and whoever then finds no user left makes the next one the holder
+ * and wakes it. When nobody waits the grant is free and the first to ask takes it.
+ *
+ * A device that preempts runs what two vGPUs have on it in turn. There a worker may clear its bit a moment before its
+ * work is done, so that the next one's is there when it ends, or in the midst of a kernel that outlives its slice by
+ * far. Who has work on the device is in `running`, and the time that several have is charged to each in equal parts.
+ * Where the driver lets it, such a worker takes its work off the device once the next one uses it, and waits as others
+ * do (withdraw.h).
+ *
+ * The next one is, of those that wait, the vGPU of the least standing: a number that the policy gives each vGPU, and
+ * that grows by a rate of its own with the GPU time it is charged (start tag and 1/weight, for fair queuing). So the
+ * choice is made with the last slice's charge in it, and a daemon that is late, or dead, makes it stale only by what a
+ * policy does besides.
+ *
+ * Marks are bits of named owners and never counts, so that a death between any two instructions leaves nothing
+ * ambiguous: the daemon, which learns of every death, clears the dead one's bits (which may be clear already) and hands
+ * over in its place. Entering is the Dekker way round: set the bit, then look at the grant; closing: close the grant,
+ * then look at the bits; both sequentially consistent.
+ *
+ * A worker can be taken over by its guest in the worst case. What it can do with this page then is to keep the GPU, or
+ * to give wrong charges to its own vGPU; the page holds no pointer, and the daemon reads it as it reads a region: once,
+ * bounded.
+ */
+#ifndef BACKEND_HOST_LAYOUT_H
+#define BACKEND_HOST_LAYOUT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "page/whole.h"
+
+#define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
+#define FGV_CONTROL_VERSION 7u
+#define FGV_MAX_VGPUS       64u
+#define FGV_MAX_WORKERS     256u
+#define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
+#define FGV_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
+
+/* The grant word: holder in bits 0..15, closed flag in bit 16, a sequence number in the upper half that changes with
+ * every hand-over. */
+#define FGV_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
+#define FGV_GRANT_CLOSED                 (UINT64_C(1) << 16)
+#define FGV_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
+#define FGV_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
+
+/* A bit for each worker slot. */
+struct fgv_worker_set {
+    _Atomic uint64_t words[FGV_WORKER_WORDS];
+};
+
+struct fgv_vgpu_slot {
+    _Atomic uint32_t is_used;
+    /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
+    _Atomic uint32_t bell;
+    _Atomic uint32_t has_long_turns; /* its last turn took its slice, or nearly */
+    uint32_t reserved0;
+    _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
+    _Atomic uint64_t used_ns;          /* GPU time charged so far */
+    _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
+    _Atomic uint64_t nr_grants;
+    _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
+    struct fgv_worker_set members; /* its workers */
+    /* standing + standing_per_ns * (used_ns + held_ns): the least goes first. Of equals, who has waited longest. */
+    _Atomic double standing;
+    _Atomic double standing_per_ns;
+    _Atomic uint64_t held_ns; /* that it kept the grant from others without using the GPU */
+    uint8_t pad[16];
+};
+_Static_assert(sizeof(struct fgv_vgpu_slot) == 128, "vgpu slot");
+
+enum fgv_worker_state { FGV_WORKER_FREE = 0, FGV_WORKER_WARM = 1, FGV_WORKER_SERVING = 2, FGV_WORKER_ENDED = 3 };
+
+/* END: as soon as the call at hand is done. PATIENT: the VM is paused, a beat that stands still means nothing. */
+enum fgv_worker_order { FGV_WORKER_RUN = 0, FGV_WORKER_END = 1, FGV_WORKER_PATIENT = 2 };
+
+/* Counters only grow while a worker lives; units are in the names. */
+struct fgv_worker_slot {
+    _Atomic uint32_t state;
+    _Atomic uint32_t pid;
+    _Atomic uint32_t vgpu;       /* index */
+    _Atomic uint32_t client;     /* index in the region */
+    _Atomic uint32_t order;      /* enum fgv_worker_order, set by the daemon */
+    _Atomic uint32_t last_error; /* CUresult of the last call that failed */
+    _Atomic uint64_t nr_calls;
+    _Atomic uint64_t nr_round_trips; /* calls that somebody in the guest waited for */
+    _Atomic uint64_t nr_refused;     /* malformed or hostile requests */
+    _Atomic uint64_t nr_launches;
+    _Atomic uint64_t to_device_bytes;
+    _Atomic uint64_t from_device_bytes;
+    /* Allocated now; the vGPU's is the sum over its members, so a death leaves nothing behind */
+    _Atomic uint64_t memory_bytes;
+    _Atomic uint64_t gpu_ns; /* its part of the vGPU's used_ns */
+    _Atomic uint64_t nr_parks;
+    /* Large launches. */
+    _Atomic uint64_t nr_sliced;              /* that went in parts */
+    _Atomic uint64_t nr_parts;               /* of all of them */
+    _Atomic uint64_t nr_variants;            /* of kernels, made for that */
+    _Atomic uint64_t variant_ns;             /* that making them took, and keeping images for it */
+    _Atomic uint32_t nr_whole[FGV_NR_WHOLE]; /* that went whole, by enum fgv_whole */
+    _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
+    char program[64];
+    _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
+    uint32_t reserved;
+    _Atomic uint64_t nr_withdrawn;     /* how often its work was taken off the device */
+    _Atomic uint64_t nr_copies_beside; /* without a turn */
+    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 24];
+};
+_Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
+
+struct fgv_control {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t is_preemptive; /* the device */
+    _Atomic uint64_t slice_ns;
+    uint8_t pad0[40];
+    /* Looked at for every launch. */
+    _Atomic uint64_t grant;
+    /* When the holder got it: low 16 bits of the sequence above 48 bits of CLOCK_MONOTONIC */
+    _Atomic uint64_t slice_start;
+    struct fgv_worker_set users; /* workers that may submit, or whose work has to end before others may */
+    uint8_t pad1[16];
+    /* Looked at by a holder to learn whether anybody else wants the GPU. */
+    /* Futex the daemon sleeps on: changes when somebody waits or the grant changed hands */
+    _Atomic uint32_t daemon_bell;
+    _Atomic uint32_t daemon_pid;
+    uint64_t reserved1;
+    struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
+    _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
+    uint8_t pad2[12];
+    struct fgv_worker_set running;     /* workers with work on the device, with the grant or without */
+    struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
+    struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
+    struct fgv_worker_slot workers[FGV_MAX_WORKERS];
+};
+_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 384, "control page");
+
+#endif

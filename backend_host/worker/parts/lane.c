@@ -1,0 +1,94 @@
+/* Lanes: see lane.h. */
+#include "parts/lane.h"
+
+#include <stdlib.h>
+
+#include "client/state.h"
+#include "client/stream.h"
+#include "track/sync.h"
+
+static struct fgv_lane *find(const struct fgv_context *context, int priority)
+{
+    struct fgv_lane *lane = context->lanes;
+    while (lane && lane->priority != priority) {
+        lane = lane->next;
+    }
+    return lane;
+}
+
+static struct fgv_lane *make(struct fgv_worker *worker, struct fgv_context *context, int priority)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    CUstream native = NULL;
+    struct fgv_lane *lane = calloc(1, sizeof(*lane));
+    if (!lane || driver->cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        free(lane);
+        return NULL;
+    }
+    if (driver->cuStreamCreateWithPriority(&native, CU_STREAM_NON_BLOCKING, priority) != CUDA_SUCCESS) {
+        driver->cuEventDestroy_v2(lane->event);
+        free(lane);
+        return NULL;
+    }
+    fgv_stream_init(&lane->stream, context, native);
+    lane->priority = priority;
+    lane->next = context->lanes;
+    context->lanes = lane;
+    return lane;
+}
+
+struct fgv_lane *fgv_lane_fork(struct fgv_worker *worker, struct fgv_stream *stream)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    int priority = 0;
+    if (!driver->cuStreamCreateWithPriority || !driver->cuStreamGetPriority || !driver->cuStreamWaitEvent ||
+        driver->cuStreamGetPriority(stream->native, &priority) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    struct fgv_lane *lane = find(stream->context, priority);
+    if (!lane) {
+        lane = make(worker, stream->context, priority);
+    }
+    return lane && driver->cuEventRecord(lane->event, stream->native) == CUDA_SUCCESS ? lane : NULL;
+}
+
+bool fgv_lane_is_free(const struct fgv_lane *lane, uint64_t partner)
+{
+    return lane->partner == partner || lane->stream.done_seq >= lane->stream.last_seq;
+}
+
+CUresult fgv_lane_enter(struct fgv_worker *worker, struct fgv_lane *lane, const struct fgv_stream *stream,
+                        uint64_t partner)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    lane->partner = partner;
+    if (driver->cuStreamCopyAttributes) {
+        /* What the program set for its kernels' use of L2. Without it they are slower and no less right. */
+        driver->cuStreamCopyAttributes(lane->stream.native, stream->native);
+    }
+    return driver->cuStreamWaitEvent(lane->stream.native, lane->event, 0);
+}
+
+CUresult fgv_lane_join(struct fgv_worker *worker, struct fgv_lane *lane, struct fgv_stream *stream)
+{
+    CUresult result = worker->driver.cuEventRecord(lane->event, lane->stream.native);
+    if (result == CUDA_SUCCESS) {
+        result = worker->driver.cuStreamWaitEvent(stream->native, lane->event, 0);
+    }
+    fgv_stream_touch(worker, stream);
+    return result;
+}
+
+void fgv_lanes_drop(struct fgv_worker *worker, struct fgv_context *context)
+{
+    while (context->lanes) {
+        struct fgv_lane *lane = context->lanes;
+        context->lanes = lane->next;
+        worker->driver.cuEventDestroy_v2(lane->event);
+        if (worker->driver.cuStreamDestroy_v2) {
+            worker->driver.cuStreamDestroy_v2(lane->stream.native);
+        }
+        fgv_stream_remove(&lane->stream);
+        free(lane);
+    }
+}

@@ -1,0 +1,27 @@
+/* A launch as its request describes it, checked, ready for the driver. */
+#ifndef BACKEND_HOST_LAUNCH_H
+#define BACKEND_HOST_LAUNCH_H
+
+#include "client/handles.h"
+#include "client/kernel.h"
+#include "client/service.h"
+#include "client/state.h"
+
+#define FGV_MAX_ATTRIBUTES   16u
+#define FGV_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
+
+struct fgv_launch {
+    struct fgv_handle *handle;
+    CUlaunchConfig config;
+    size_t parameter_bytes;
+    CUlaunchAttribute attributes[FGV_MAX_ATTRIBUTES + 1];
+    _Alignas(64) uint8_t parameters[FGV_MAX_PARAMETER_BYTES + FGV_DESCRIPTOR_BYTES];
+};
+
+CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
+/* Reads the payload once more each time. An error is what the launch gives. */
+CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch);
+/* `function` is the kernel's own, or one of the same parameters and more behind them. */
+CUresult fgv_launch_submit(struct fgv_worker *worker, struct fgv_launch *launch, CUfunction function);
+
+#endif

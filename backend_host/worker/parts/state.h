@@ -1,0 +1,111 @@
+/*
+ * Large launches in parts, so that the GPU can be handed over within one.
+ *
+ * A kernel of more blocks than a threshold is launched by way of a variant of it (cuda_api/ptx/variants), which is made
+ * from the PTX of its image when it is first needed: variant.c. take.c says which launches those are, parts.c carries
+ * them out.
+ */
+#ifndef BACKEND_HOST_PARTS_STATE_H
+#define BACKEND_HOST_PARTS_STATE_H
+
+#include "client/state.h"
+#include "page/whole.h"
+
+struct fgv_lane;
+
+#define FGV_MAX_PARTS_IN_FLIGHT   3u
+#define FGV_MAX_VARIANT_CONSTANTS 64u
+
+/* cffi: begin */
+enum fgv_slicing_mode { FGV_SLICING_OFF = 0, FGV_SLICING_BOXES = 1, FGV_SLICING_PERSISTENT = 2 };
+
+/* As the host's operator wants it. */
+struct fgv_slicing_settings {
+    uint32_t mode;
+    uint64_t threshold_blocks; /* larger launches go in parts */
+    uint64_t least_blocks;     /* of a part */
+    uint64_t part_ns;          /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
+    uint64_t run_blocks;       /* tests set it: after so many a persistent kernel stops by itself; 0: when told to */
+};
+
+/* What Python is asked for, and its answer: the text stays until it is asked again. */
+struct fgv_variant_wish {
+    uint32_t owner_kind; /* enum fgv_handle_kind: a module, or a library */
+    uint64_t owner;
+    const char *kernel;
+    uint32_t mode;
+    int32_t capability; /* of the device: 90 for 9.0 */
+    const char *text;
+    const char *constants; /* names, each with its terminating zero */
+    uint32_t nr_constants;
+    int32_t why_whole;
+};
+
+/* Called from the loop. What goes wrong in any of them means that kernels run whole. */
+struct fgv_variant_maker {
+    void (*keep)(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
+    void (*forget)(uint32_t owner_kind, uint64_t owner);
+    void (*make)(struct fgv_variant_wish *wish);
+};
+/* cffi: end */
+
+/* A constant is copied from the original before each launch: the program may have changed it. */
+struct fgv_variant_constant {
+    CUdeviceptr from, to;
+    size_t bytes;
+};
+
+struct fgv_variant {
+    struct fgv_context *context;
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr state; /* of a persistent one: u64 counter, u64 limit */
+    uint32_t mode;
+    uint32_t descriptor_offset;
+    bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */
+    uint64_t block_ns_1024; /* 1024 times what a block takes of the device, 0: unknown */
+    uint32_t nr_constants;
+    struct fgv_variant_constant constants[];
+};
+
+/* A box of a grid that is on the device. */
+struct fgv_part {
+    uint64_t seq, nr_blocks, submitted_ns;
+    bool is_in_lane;
+};
+
+/* The launch that goes in parts, one at a time: its request stays at the head of the backlog until the last is out. */
+struct fgv_parts {
+    struct fgv_variant *variant; /* NULL: there is none */
+    uint32_t next[3];            /* the first block that is not submitted */
+    uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
+    bool has_begun;
+    bool is_let_go;   /* something before it does not end: all that is left is submitted at once */
+    bool is_awaited;  /* no variant yet: what is on the device is let end first */
+    uint32_t context; /* its handle, and the stream's: the guest's numbers */
+    uint64_t stream;
+    struct fgv_lane *lane; /* for every other box, NULL: there is none */
+    bool has_entered;      /* the lane */
+    bool was_in_lane;      /* the last part */
+    uint64_t stopped_ns;   /* a persistent kernel was first told to stop, 0: it was not */
+    uint64_t told_ns;      /* and last */
+    struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
+    uint32_t nr_in_flight;
+    uint64_t done_ns; /* when a part was last seen to end */
+};
+
+enum fgv_parts_state {
+    FGV_PARTS_MORE,  /* not now, or not all of it */
+    FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
+    FGV_PARTS_WHOLE, /* it has its turn to go whole */
+    FGV_PARTS_TAKEN, /* it goes in parts from now on */
+};
+
+/* The data of this floor. */
+struct fgv_slicing {
+    struct fgv_slicing_settings settings;
+    struct fgv_variant_maker maker;
+    struct fgv_parts parts;
+};
+
+#endif

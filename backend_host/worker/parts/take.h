@@ -1,0 +1,12 @@
+/* Which launches go in parts: see take.c. */
+#ifndef BACKEND_HOST_TAKE_H
+#define BACKEND_HOST_TAKE_H
+
+#include "client/service.h"
+#include "parts/state.h"
+
+/* What becomes of this launch, which has its turn. A large one that goes whole is counted, with the reason. `runs`: it
+ * is no part of a graph. */
+enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
+
+#endif

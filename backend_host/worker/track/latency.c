@@ -1,0 +1,165 @@
+#include "track/latency.h"
+
+#include "client/current.h"
+#include "client/state.h"
+#include "page/bell.h"
+#include "track/running.h"
+#include "track/state.h"
+
+#define FGV_LATENCY_FIRST   5u  /* so many are measured at once */
+#define FGV_LATENCY_TRIES   16u /* in so many tries */
+#define FGV_LATENCY_WEIGHT  8u  /* of all that is known; of few samples each counts as much */
+#define FGV_LATENCY_MARKS   64u /* what has more of them is long beside any latency */
+#define FGV_LATENCY_REST_NS UINT64_C(1000000)
+
+/* One of so many is measured when the first ones have been. What takes longer than the most is something else, the
+ * loading of a module say. */
+struct limits {
+    uint32_t every;
+    uint64_t most_ns;
+};
+
+static const struct limits soon_limits = {64, 50000}, rested_limits = {32, 250000};
+
+static const struct limits *limits_of(const struct fgv_latency *latency)
+{
+    return latency->measuring == &latency->rested ? &rested_limits : &soon_limits;
+}
+
+static bool is_rested(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    return now_ns >= worker->track->last_finish_ns + FGV_LATENCY_REST_NS;
+}
+
+uint64_t fgv_latency_ns(const struct fgv_worker *worker, uint64_t now_ns)
+{
+    const struct fgv_latency *latency = &worker->track->latency;
+    return is_rested(worker, now_ns) && latency->rested.nr != 0 ? latency->rested.mean_ns : latency->soon.mean_ns;
+}
+
+/* The events stay for the next time. Where nothing comes of it, again and again, it is not tried at each launch. */
+static void let_go(struct fgv_latency *latency)
+{
+    struct fgv_latency_samples *samples = latency->measuring;
+    const bool is_hopeful = samples->nr < FGV_LATENCY_FIRST && samples->nr_tried < FGV_LATENCY_TRIES;
+    samples->nr_until_next = is_hopeful ? 1 : limits_of(latency)->every;
+    latency->measuring = NULL;
+}
+
+static void drop_events(struct fgv_worker *worker)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (latency->events[i]) {
+            worker->driver.cuEventDestroy_v2(latency->events[i]);
+            latency->events[i] = NULL;
+        }
+    }
+    latency->context = NULL;
+}
+
+static bool record(struct fgv_worker *worker, uint32_t which, CUstream stream)
+{
+    CUevent *event = &worker->track->latency.events[which];
+    return (*event || worker->driver.cuEventCreate(event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) &&
+           worker->driver.cuEventRecord(*event, stream) == CUDA_SUCCESS;
+}
+
+/* Events belong to a context, and are destroyed in it. */
+static bool take_context(struct fgv_worker *worker)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    struct fgv_context *current = worker->current;
+    if (latency->context && latency->context != current) {
+        fgv_context_make_current(worker, latency->context);
+        drop_events(worker);
+        fgv_context_make_current(worker, current);
+    }
+    latency->context = current;
+    return worker->current == current;
+}
+
+void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    if (fgv_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
+        worker->nr_captures != 0 || worker->track->kind == FGV_SUBMIT_BESIDE || latency->measuring) {
+        return;
+    }
+    struct fgv_latency_samples *samples =
+        is_rested(worker, worker->track->begun_ns) ? &latency->rested : &latency->soon;
+    if (samples->nr_until_next > 1) {
+        samples->nr_until_next--;
+        return;
+    }
+    samples->nr_tried++;
+    latency->measuring = samples;
+    if (!worker->driver.cuEventElapsedTime || !take_context(worker) || !record(worker, 0, stream->native)) {
+        let_go(latency);
+        return;
+    }
+    latency->stream = stream;
+    latency->nr_recorded = 0;
+    latency->submit_ns = 0;
+    latency->begun_ns = fgv_clock_ns();
+}
+
+void fgv_latency_submitted(struct fgv_worker *worker, CUresult result)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    if (!latency->measuring || latency->submit_ns != 0) {
+        return; /* not the first one */
+    }
+    latency->submit_ns = fgv_clock_ns() - latency->begun_ns;
+    if (result != CUDA_SUCCESS) {
+        let_go(latency);
+    }
+}
+
+void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    if (!latency->measuring) {
+        return;
+    }
+    if (stream != latency->stream || latency->nr_recorded++ == FGV_LATENCY_MARKS ||
+        !record(worker, 1, stream->native)) {
+        let_go(latency);
+    }
+}
+
+static void note(struct fgv_latency_samples *samples, uint64_t sample_ns)
+{
+    const uint64_t known = samples->nr < FGV_LATENCY_WEIGHT ? samples->nr : FGV_LATENCY_WEIGHT - 1;
+    samples->mean_ns = (samples->mean_ns * known + sample_ns) / (known + 1);
+    samples->nr++;
+}
+
+void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    float device_ms;
+    if (!latency->measuring) {
+        return;
+    }
+    if (latency->nr_recorded != 0 &&
+        worker->driver.cuEventElapsedTime(&device_ms, latency->events[0], latency->events[1]) == CUDA_SUCCESS) {
+        double here_ns = (double)(now_ns - latency->begun_ns);
+        double latency_ns = here_ns + (double)latency->submit_ns - (double)device_ms * 1e6;
+        if (latency_ns >= 0 && latency_ns < (double)limits_of(latency)->most_ns) {
+            note(latency->measuring, (uint64_t)latency_ns);
+        }
+    }
+    let_go(latency);
+}
+
+void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
+{
+    struct fgv_latency *latency = &worker->track->latency;
+    if (latency->context == context) {
+        if (latency->measuring) {
+            let_go(latency);
+        }
+        drop_events(worker);
+    }
+}

@@ -1,0 +1,29 @@
+#include "track/running.h"
+
+#include "client/state.h"
+#include "track/state.h"
+
+static bool is_held_up(const struct fgv_stream *stream)
+{
+    return stream->first_mark && stream->first_mark->nr_submissions == 0;
+}
+
+/* Without what a host function holds, and what is in no turn: these are not counted among the unfinished. */
+uint32_t fgv_nr_in_stream(const struct fgv_stream *stream)
+{
+    uint32_t nr = stream->held_by == 0 && !stream->is_beside ? stream->nr_unmarked : 0;
+    for (const struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
+        nr += mark->held_by == 0 && !mark->is_beside ? mark->nr_submissions : 0;
+    }
+    return nr;
+}
+
+uint32_t fgv_nr_running(const struct fgv_worker *worker)
+{
+    uint32_t nr = worker->track->nr_unfinished;
+    for (const struct fgv_stream *stream = worker->track->nr_gates ? worker->track->busy : NULL; stream;
+         stream = stream->next_busy) {
+        nr -= is_held_up(stream) ? fgv_nr_in_stream(stream) : 0;
+    }
+    return nr;
+}

@@ -1,0 +1,12 @@
+/* How much of what was submitted may be running. */
+#ifndef BACKEND_HOST_RUNNING_H
+#define BACKEND_HOST_RUNNING_H
+
+#include "track/state.h"
+
+/* How many submissions may be running: not those in streams that are held up. */
+uint32_t fgv_nr_running(const struct fgv_worker *worker);
+/* Submissions to the stream that have not ended, without what a host function holds. */
+uint32_t fgv_nr_in_stream(const struct fgv_stream *stream);
+
+#endif
