@@ -27,7 +27,6 @@ from enum import IntEnum, IntFlag
 
 from cuda_api.record import record
 
-WRAPPER_MAGIC = 0x466243B1
 HEADER_MAGIC = 0xBA55ED50
 ELF_MAGIC = b"\x7fELF"
 ELF_MACHINE_CUDA = 190
@@ -38,7 +37,6 @@ MAX_PAYLOAD_BYTES = 256 << 20
 # LZ4 cannot say more than 255 bytes of output with one byte of input.
 _LZ4_MAX_RATIO = 255
 
-_WRAPPER = struct.Struct("<IIQQ")
 _HEADER = struct.Struct("<IHHQ")
 _ENTRY_HEADER_MIN_BYTES = 0x40
 _PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
@@ -72,16 +70,6 @@ class EntryFlags(IntFlag):
     """sm_90a: runs on that architecture only."""
     FAMILY_SPECIFIC = 0x200000
     """sm_100f: runs on that architecture and the later ones of the same major version."""
-
-
-@record
-class FatbinWrapper:
-    """What a program registers. The addresses are of its own process."""
-
-    version: int
-    data_address: int
-    second_address: int
-    """Version 1: a file name; version 2: a list of prelinked containers."""
 
 
 @record
@@ -144,18 +132,6 @@ class FatbinEntry:
 @record
 class Fatbin:
     entries: tuple[FatbinEntry, ...]
-
-
-def parse_wrapper(data: bytes) -> FatbinWrapper:
-    """The wrapper in the first 24 bytes of `data`."""
-    if len(data) < _WRAPPER.size:
-        raise FatbinError(f"wrapper of {len(data)} bytes, needs {_WRAPPER.size}")
-    magic, version, data_address, second_address = _WRAPPER.unpack_from(data)
-    if magic != WRAPPER_MAGIC:
-        raise FatbinError(f"wrapper's magic is {magic:#x}, not {WRAPPER_MAGIC:#x}")
-    if version not in (1, 2):
-        raise FatbinError(f"wrapper of version {version}, known are 1 and 2")
-    return FatbinWrapper(version, data_address, second_address)
 
 
 def parse(data: Buffer) -> Fatbin:

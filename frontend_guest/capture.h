@@ -18,10 +18,5 @@ bool fgv_capture_is_active(CUstream stream);
 CUresult fgv_capture_break(uint64_t stream);
 /* The stream is gone, and a capture that began in it. */
 void fgv_capture_forget(uint64_t stream);
-/* Whether a call was refused because of a capture. */
-static inline bool fgv_capture_is_refusal(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
 
 #endif

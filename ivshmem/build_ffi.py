@@ -29,7 +29,6 @@ CDEF = """
 #define FGV_REGION_MIN_BYTES ...
 #define FGV_BEAT_NS ...
 #define FGV_BEAT_LOST_NS ...
-#define FGV_HOST_LOST_NS ...
 #define FGV_RECORD_ALIGN ...
 #define FGV_RECORD_MAX_BYTES ...
 #define FGV_RING_MIN_BYTES ...
@@ -91,8 +90,6 @@ void fgv_heap_count(const struct fgv_region *region, struct fgv_heap_census *cen
 uint64_t fgv_heap_allocate(const struct fgv_region *region, uint32_t client_index, uint64_t bytes);
 uint64_t fgv_heap_free(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
 uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index);
-uint64_t fgv_heap_nr_free(const struct fgv_region *region);
-uint64_t fgv_heap_nr_owned(const struct fgv_region *region, uint32_t client_index);
 bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
 uint64_t fgv_window_front_bytes(uint64_t bytes);
 bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
@@ -108,7 +105,6 @@ struct fgv_consumer { uint64_t head; uint64_t released; uint64_t mask; uint64_t 
     uint64_t nr_parks; const struct fgv_host_bell *bell; ...; };
 struct fgv_host_bell { int guest; int own; int ready; uint64_t requests; };
 bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
-void fgv_host_bell_close(struct fgv_host_bell *bell);
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);
 void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns);
 struct fgv_consumed { const uint8_t *payload; uint32_t payload_bytes; uint16_t response; ...; };

@@ -2,7 +2,7 @@
 
 A `Region` is one POSIX shared memory object, mapped. It hands out snapshots (frozen dataclasses) and makes the daemon's
 steps in a client's life; bytes of rings and arenas never pass through Python. A guest's mistake is data here (a state
-nobody defined, a layout of None), never an exception.
+nobody defined), never an exception.
 
 Wrong when: whoever may open the object truncates it: this process then gets SIGBUS. Only `fairgv-run` hands the object
 itself to a program, and that program belongs to the same user.
@@ -34,7 +34,6 @@ FACTS_BYTES: int = lib.FGV_FACTS_BYTES
 REGION_MIN_BYTES: int = lib.FGV_REGION_MIN_BYTES
 BEAT_SECONDS: float = lib.FGV_BEAT_NS / 1e9
 BEAT_LOST_SECONDS: float = lib.FGV_BEAT_LOST_NS / 1e9
-HOST_LOST_SECONDS: float = lib.FGV_HOST_LOST_NS / 1e9
 
 _SHM_FOLDER = Path("/dev/shm")
 
@@ -62,7 +61,6 @@ class ClientState(enum.IntEnum):
     CLOSING = 6
 
 
-_CLIENT_STATES = frozenset(int(state) for state in ClientState)
 _HOST_STATES = frozenset(int(state) for state in HostState)
 
 
@@ -104,37 +102,6 @@ class Client:
     deferred_error: int
     sticky_error: int
     program: str
-
-    @property
-    def state_name(self) -> str:
-        return ClientState(self.state).name if self.state in _CLIENT_STATES else f"UNKNOWN({self.state})"
-
-
-@dataclass(frozen=True)
-class Span:
-    """Part of a region, in bytes from its start."""
-
-    offset: int
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class ClientLayout:
-    """Where a client's things are, after all checks of `fgv_client_read_layout`."""
-
-    index: int
-    address: int
-    commit_key: int
-    ring: Span
-    responses: Span
-    chunks: Span
-    arena: Span
-    ring_bytes: int
-    nr_responses: int
-    nr_chunks: int
-    chunk_bytes: int
-    program: str
-    pid: int
 
 
 @dataclass(frozen=True)
@@ -420,31 +387,6 @@ class Region:
         in_use = int(lib.fgv_clients_in_use(self._checked()))
         clients = (self.client(index) for index in range(NR_CLIENTS) if in_use >> index & 1)
         return tuple(client for client in clients if client.state != ClientState.FREE)
-
-    def read_layout(self, index: int) -> ClientLayout | None:
-        """Where a client's things are; None when a check failed: the client is to be refused."""
-        layout = ffi.new("struct fgv_client_layout *")
-        if not lib.fgv_client_read_layout(self._checked(), index, layout):
-            return None
-
-        def span(part: Any) -> Span:
-            return Span(part.offset, part.bytes)
-
-        return ClientLayout(
-            index=layout.index,
-            address=layout.address,
-            commit_key=layout.commit_key,
-            ring=span(layout.ring),
-            responses=span(layout.responses),
-            chunks=span(layout.chunks),
-            arena=span(layout.arena),
-            ring_bytes=layout.ring_bytes,
-            nr_responses=layout.nr_responses,
-            nr_chunks=layout.nr_chunks,
-            chunk_bytes=layout.chunk_bytes,
-            program=ffi.string(layout.program).decode("ascii"),
-            pid=layout.pid,
-        )
 
     def step(self, index: int, seen: int, to: ClientState) -> bool:
         """The entry's state from `seen` to `to`; False, and nothing done, when the guest moved on meanwhile."""

@@ -25,7 +25,7 @@ CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
 
 
 _REASONS = frozenset(Whole)
-_ORDER_RUN, _ORDER_END, _ORDER_PATIENT = 0, 1, 2  # enum fgv_worker_order
+_ORDER_RUN, _ORDER_PATIENT = 0, 1  # enum fgv_worker_order
 
 
 class ControlPageError(Exception):
@@ -228,12 +228,8 @@ class ControlPage:
         it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until `worker_free`."""
         lib.fgv_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
 
-    def stop_worker(self, slot: int) -> None:
-        """Asks the worker to end; it looks at least every 100 ms while it is not inside the device library."""
-        lib.fgv_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), _ORDER_END)
-
     def set_patient(self, slot: int, is_patient: bool) -> None:
-        """While its VM is paused a worker must not take a beat that stands still for the end of its client. Undoes `stop_worker`."""
+        """While its VM is paused a worker must not take a beat that stands still for the end of its client."""
         order = _ORDER_PATIENT if is_patient else _ORDER_RUN
         lib.fgv_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), order)
 

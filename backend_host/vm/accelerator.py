@@ -25,7 +25,6 @@ from backend_host.vm.initramfs import GuestImage, build_image
 EMULATOR = "qemu-system-x86_64"
 KVM_DEVICE = Path("/dev/kvm")
 KVM_BOOT_LIMIT_S = 20
-EMULATED_BOOT_LIMIT_S = 120
 
 
 class Accelerator(enum.StrEnum):

@@ -223,11 +223,6 @@ def look_at_all(connection_uri: str) -> list[Sight]:
         return sorted(sights, key=lambda sight: sight.name)
 
 
-def attached_domains(connection_uri: str) -> list[Attachment]:
-    """All domains of the instance that have a device that can be served, running or not, by name. Raises VmError."""
-    return [sight.attachment for sight in look_at_all(connection_uri) if sight.attachment is not None]
-
-
 def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str]) -> Sight:
     is_running = bool(domain.isActive())
     holds_device = is_running and DomainXml(domain.XMLDesc()).our_device() is not None
@@ -364,7 +359,6 @@ __all__ = [
     "Sight",
     "TakesEffect",
     "attach",
-    "attached_domains",
     "change",
     "detach",
     "look_at_all",

@@ -166,31 +166,6 @@ uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index
     return nr_freed;
 }
 
-uint64_t fgv_heap_nr_free(const struct fgv_region *region)
-{
-    uint64_t nr = 0;
-    for (uint32_t i = 0; i < FGV_NR_HEAP_AREAS; i++) {
-        const struct fgv_heap_area area = fgv_region_area(region, i);
-        nr += nr_free_in(&area);
-    }
-    return nr;
-}
-
-uint64_t fgv_heap_nr_owned(const struct fgv_region *region, uint32_t client_index)
-{
-    if (client_index >= FGV_NR_CLIENTS) {
-        return 0;
-    }
-    uint64_t nr = 0;
-    for (uint32_t i = 0; i < FGV_NR_HEAP_AREAS; i++) {
-        const struct fgv_heap_area area = fgv_region_area(region, i);
-        for (uint64_t page = 0; page < area.nr_pages; page++) {
-            nr += atomic_load_explicit(&area.owners[page], memory_order_relaxed) == client_index + 1;
-        }
-    }
-    return nr;
-}
-
 uint64_t fgv_window_tail_bytes(const struct fgv_region *region)
 {
     const struct fgv_heap_area area = fgv_region_area(region, 1);

@@ -49,17 +49,6 @@ bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own)
     return true;
 }
 
-void fgv_host_bell_close(struct fgv_host_bell *bell)
-{
-    if (bell->requests != 0) {
-        syscall(SYS_io_destroy, bell->requests);
-    }
-    if (bell->ready >= 0) {
-        close(bell->ready);
-    }
-    close(bell->own);
-}
-
 static bool request(const struct fgv_host_bell *bell)
 {
     struct iocb poll_ready = {

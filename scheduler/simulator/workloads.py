@@ -43,11 +43,6 @@ class Workload:
         launches_ns = min(self.nr_launches, _MAX_LAUNCHES) * max(self.kernel_ns, self.launch_ns)
         return launches_ns + self.copy_ns + self.think_ns + self.sleep_ns
 
-    @property
-    def is_interactive(self) -> bool:
-        """More than 10 waits in 10 ms (section 3.2.3)."""
-        return self.cycle_ns * 10 < _TEN_MS
-
 
 @dataclass(frozen=True)
 class Compute:

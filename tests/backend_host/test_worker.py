@@ -228,14 +228,6 @@ def test_the_end_by_closing_leaves_nothing(host: Host, region: Region) -> None:
     assert host.control.backlogged() == []
 
 
-def test_the_end_by_order_of_the_daemon(host: Host, region: Region) -> None:
-    served = Served(host, region)
-    host.control.stop_worker(served.worker.slot)
-    assert served.worker.ended() == {"ended": "the daemon said so"}
-    assert wait_for_state(region, 0, {ClientState.DEAD}) is ClientState.DEAD
-    served.guest.close()
-
-
 def test_the_daemons_death_is_no_end(served: Served) -> None:
     served.worker.socket.close()
     guest = served.primary()

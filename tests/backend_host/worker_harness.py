@@ -284,7 +284,7 @@ class Guest:
             "bool(void *, uint32_t)", lambda _context, nr_rounds: nr_rounds < self.LIMIT_NS // 50_000_000
         )
         if not lib.fgv_face_slot_wait(word, int(self.region.wake), 20_000, rounds, ffi.NULL):
-            raise GuestTimeoutError(f"client {self.region.client(self.index).state_name}")
+            raise GuestTimeoutError(f"client in state {self.region.client(self.index).state}")
 
 
 class Host:
@@ -381,7 +381,7 @@ def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> Clie
         if state in wanted:
             return ClientState(state)
         region.wait_announce(0.1)
-    raise GuestTimeoutError(f"client {index} is {region.client(index).state_name}, not {wanted}")
+    raise GuestTimeoutError(f"client {index} is in state {region.client(index).state}, not {wanted}")
 
 
 class Served:

@@ -109,7 +109,7 @@ def test_no_memory_left(run_alone: RunScene, region: Region) -> None:
     assert scene.said[1] == "cuInit: CUDA_ERROR_OUT_OF_MEMORY"
     assert len(scene.errors) == 1
     assert "no memory is left" in scene.errors[0]
-    assert [client.state_name for client in region.clients()] == ["CLOSING"]
+    assert [client.state for client in region.clients()] == [ClientState.CLOSING]
 
 
 def test_refused(run_answered: RunScene) -> None:
@@ -159,7 +159,7 @@ def test_order_of_visible_devices(run_alone: RunScene, region: Region) -> None:
 def test_entry_closes_when_the_program_ends(run_alone: RunScene, region: Region) -> None:
     run_alone("init", region)
     (client,) = region.clients()
-    assert client.state_name == "CLOSING"
+    assert client.state == ClientState.CLOSING
     assert client.program == "guest"
     assert len(set(client.boot_id)) > 1
 
@@ -167,7 +167,7 @@ def test_entry_closes_when_the_program_ends(run_alone: RunScene, region: Region)
 def test_entries_of_an_earlier_boot_are_closed(run_alone: RunScene, region: Region) -> None:
     raw_client_states(region, ClientState.READY, 3)
     run_alone("init", region)
-    assert [client.state_name for client in region.clients()] == ["CLOSING"] * 4
+    assert [client.state for client in region.clients()] == [ClientState.CLOSING] * 4
 
 
 def test_worker_dies(run_answered: RunScene) -> None:

@@ -26,7 +26,7 @@ from ivshmem.region import (
     lib,
 )
 
-from .conftest import TABLE_HASH, Guest
+from .conftest import TABLE_HASH, Guest, read_layout
 
 HEADER_FIELDS = {
     "magic": (0, 8, RegionStatus.NO_MAGIC),
@@ -159,15 +159,15 @@ def test_in_heap_knows_no_overflow(region: Region) -> None:
 def test_a_good_entry_is_read_whole(guest: Guest) -> None:
     entry = guest.good_entry()
     guest.write(entry)
-    layout = guest.region.read_layout(guest.index)
+    layout = read_layout(guest.region, guest.index)
     assert layout is not None
     for field in ("address", "commit_key", "ring_bytes", "nr_responses", "nr_chunks", "chunk_bytes", "pid"):
         assert getattr(layout, field) == getattr(entry, field)
-    assert (layout.ring.offset, layout.ring.nbytes) == (entry.ring_offset, entry.ring_bytes + 192)
-    assert (layout.responses.offset, layout.responses.nbytes) == (entry.responses_offset, 64 * 512)
-    assert (layout.chunks.offset, layout.chunks.nbytes) == (entry.chunks_offset, 4 * 8)
-    assert (layout.arena.offset, layout.arena.nbytes) == (entry.arena_offset, 4 * 65536)
-    assert layout.program == "vectorAdd"
+    assert (layout.ring.offset, layout.ring.bytes) == (entry.ring_offset, entry.ring_bytes + 192)
+    assert (layout.responses.offset, layout.responses.bytes) == (entry.responses_offset, 64 * 512)
+    assert (layout.chunks.offset, layout.chunks.bytes) == (entry.chunks_offset, 4 * 8)
+    assert (layout.arena.offset, layout.arena.bytes) == (entry.arena_offset, 4 * 65536)
+    assert ffi.string(layout.program).decode() == "vectorAdd"
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_parts_may_share_a_page_but_no_byte(guest: Guest) -> None:
 
 
 def test_no_such_entry(region: Region) -> None:
-    assert region.read_layout(NR_CLIENTS) is None
-    assert region.read_layout(2**32 - 1) is None
+    assert read_layout(region, NR_CLIENTS) is None
+    assert read_layout(region, 2**32 - 1) is None
     with pytest.raises(IndexError):
         region.client(NR_CLIENTS)
 
@@ -230,9 +230,9 @@ def test_names_from_a_guest_are_made_fit_to_print(guest: Guest) -> None:
     entry = guest.good_entry()
     guest.write(replace(entry, program=b"\x1b[31m\xffname" + b"x" * 54))
     assert guest.region.client(guest.index).program == "?[31m?name" + "x" * 53
-    layout = guest.region.read_layout(guest.index)
+    layout = read_layout(guest.region, guest.index)
     assert layout is not None
-    assert layout.program == "?[31m?name" + "x" * 53
+    assert ffi.string(layout.program).decode() == "?[31m?name" + "x" * 53
 
 
 def test_clients_are_snapshots(guest: Guest) -> None:
@@ -242,10 +242,9 @@ def test_clients_are_snapshots(guest: Guest) -> None:
     (client,) = guest.region.clients()
     assert (client.index, client.state, client.beat, client.pid) == (5, ClientState.HELLO, 7, 4711)
     assert client.boot_id == bytes(range(16))
-    assert client.state_name == "HELLO"
     guest.poke("state", 77)
     assert client.state == ClientState.HELLO
-    assert guest.region.client(5).state_name == "UNKNOWN(77)"
+    assert guest.region.client(5).state == 77
     with pytest.raises(dataclasses.FrozenInstanceError):
         client.pid = 1  # type: ignore[misc]
 

@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
-from backend_host.vm.domain import Attachment, attach, attached_domains, change, detach
+from backend_host.vm.domain import Attachment, attach, change, detach, look_at_all
 from backend_host.vm.domain_events import DomainEvent, DomainEvents
 from backend_host.vm.errors import VmError
 from backend_host.vm.guest import Guest, follow_guests
@@ -27,6 +27,11 @@ REGION_BYTES = 64 << 20
 BOOT_LIMIT_S = 120
 EVENT_LIMIT_S = 60
 Event = tuple[str, str, DomainEvent]
+
+
+def attached_domains(connection_uri: str) -> list[Attachment]:
+    """All domains of the instance that have a device that can be served, running or not, by name."""
+    return [sight.attachment for sight in look_at_all(connection_uri) if sight.attachment is not None]
 
 
 @pytest.fixture(scope="module")

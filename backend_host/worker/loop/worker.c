@@ -3,7 +3,7 @@
  * everything down.
  *
  * The loop never sleeps in the driver; what it does while there is nothing to do is in rest.c. The client is looked
- * after in between: a guest that closes, or whose beat has stood still, ends the worker, and so does the daemon's word.
+ * after in between: a guest that closes, or whose beat has stood still, ends the worker.
  *
  * Wrong when: a call of the driver takes seconds (a large PTX image is compiled). Other threads of the same program
  * wait for it.
@@ -167,8 +167,6 @@ static void look_after_client(struct fgv_worker *worker, uint64_t now_ns)
     }
     if (state != FGV_CLIENT_READY) {
         fgv_worker_end(worker, "the client closed");
-    } else if (order == FGV_WORKER_END) {
-        fgv_worker_end(worker, "the daemon said so");
     } else if (now_ns - worker->loop->beat_changed_ns > FGV_BEAT_LOST_NS) {
         fgv_worker_end(worker, "the client's beat was lost");
     }

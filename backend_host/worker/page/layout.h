@@ -77,8 +77,8 @@ _Static_assert(sizeof(struct fgv_vgpu_slot) == 128, "vgpu slot");
 
 enum fgv_worker_state { FGV_WORKER_FREE = 0, FGV_WORKER_WARM = 1, FGV_WORKER_SERVING = 2, FGV_WORKER_ENDED = 3 };
 
-/* END: as soon as the call at hand is done. PATIENT: the VM is paused, a beat that stands still means nothing. */
-enum fgv_worker_order { FGV_WORKER_RUN = 0, FGV_WORKER_END = 1, FGV_WORKER_PATIENT = 2 };
+/* PATIENT: the VM is paused, a beat that stands still means nothing. */
+enum fgv_worker_order { FGV_WORKER_RUN = 0, FGV_WORKER_PATIENT = 1 };
 
 /* Counters only grow while a worker lives; units are in the names. */
 struct fgv_worker_slot {

@@ -62,7 +62,6 @@ struct fgv_host_bell {
 /* `guest` and `own`: eventfds, the caller's. False, with errno: nothing is open. Nobody reads `own`: QEMU has it too,
  * and could empty it between a look and a read, which would then block. */
 bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
-void fgv_host_bell_close(struct fgv_host_bell *bell);
 /* From any thread. Never blocks, whatever QEMU did to the eventfd. */
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);
 /* Sleeps until rung, for `timeout_ns`, or until a signal. A ring since the last wait counts. */

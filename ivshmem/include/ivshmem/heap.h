@@ -20,9 +20,6 @@ uint64_t fgv_heap_allocate(const struct fgv_region *region, uint32_t client_inde
 uint64_t fgv_heap_free(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
 /* Host: takes back everything a client held, the right to grow the window included; returns the number of pages. */
 uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index);
-/* Pages that nobody owns, and pages of one client, counted now. */
-uint64_t fgv_heap_nr_free(const struct fgv_region *region);
-uint64_t fgv_heap_nr_owned(const struct fgv_region *region, uint32_t client_index);
 
 /* Guest: how many bytes are free at the end of what is mapped of the window, so that a run there needs fewer new ones.
  */
