@@ -8,11 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace.h"
-
 enum { WORDS_UNREAD = 0, WORDS_READ = 1, WORDS_OFF = 2, WORDS_CALLS = 4, WORDS_NAMES = 8 };
 
 bool fgv_counting;
+_Thread_local uint64_t *fgv_counting_call __attribute__((tls_model("initial-exec")));
 static _Atomic uint64_t counts[FGV_COUNT_NR];
 static _Atomic unsigned log_words;
 static _Atomic unsigned causes_said;
@@ -61,10 +60,10 @@ static void line_print(const char *format, ...)
     va_end(arguments);
 }
 
-/* Tracing is decided by then: trace.c has an earlier constructor. */
+/* Tracing may want it, too, and has said so by then or says so later. */
 __attribute__((constructor)) static void counting_decide(void)
 {
-    fgv_counting = fgv_tracing || (words_read() & WORDS_CALLS) != 0;
+    fgv_counting |= (words_read() & WORDS_CALLS) != 0;
 }
 
 void fgv_log_cause(enum fgv_cause cause, const char *format, ...)
@@ -92,7 +91,9 @@ void fgv_log_name(const char *what, const char *name)
 void fgv_count_add(enum fgv_counter counter, uint64_t amount)
 {
     atomic_fetch_add_explicit(&counts[counter], amount, memory_order_relaxed);
-    fgv_trace_add(counter, amount);
+    if (fgv_counting_call) {
+        fgv_counting_call[counter] += amount;
+    }
 }
 
 static unsigned long long count_read(enum fgv_counter counter)

@@ -44,6 +44,8 @@ enum fgv_counter {
     FGV_COUNT_NR
 };
 extern bool fgv_counting; /* set before main */
+/* FGV_COUNT_NR sums of the call that the thread is in, which the same is added to. NULL while it is in none. */
+extern _Thread_local uint64_t *fgv_counting_call __attribute__((tls_model("initial-exec")));
 
 void fgv_count_add(enum fgv_counter counter, uint64_t amount);
 

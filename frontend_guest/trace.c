@@ -18,7 +18,6 @@
 
 bool fgv_tracing;
 static int trace_file = -1;
-static _Thread_local struct fgv_traced *current __attribute__((tls_model("initial-exec")));
 
 __attribute__((constructor(101))) static void start(void)
 {
@@ -32,6 +31,7 @@ __attribute__((constructor(101))) static void start(void)
     const char *prefix = getenv("FAIRGV_COUNT");
     bool is_counting = prefix && prefix[0] != '\0' && fgv_trace_counts_open(prefix);
     fgv_tracing = trace_file >= 0 || is_counting;
+    fgv_counting |= fgv_tracing;
 }
 
 static uint64_t now_ns(void)
@@ -63,15 +63,8 @@ static void name_clean(char clean[NAME_MAX_BYTES], const char *name)
 
 void fgv_trace_begin(struct fgv_traced *traced)
 {
-    *traced = (struct fgv_traced){.outer = current, .begun_ns = now_ns()};
-    current = traced;
-}
-
-void fgv_trace_add(enum fgv_counter counter, uint64_t amount)
-{
-    if (current) {
-        current->sums[counter] += amount;
-    }
+    *traced = (struct fgv_traced){.outer = fgv_counting_call, .begun_ns = now_ns()};
+    fgv_counting_call = traced->sums;
 }
 
 static struct fgv_trace_sums sums_of(const struct fgv_traced *traced, CUresult result)
@@ -106,7 +99,7 @@ static void call_write(const struct fgv_trace_sums *sums, uint64_t nr_records, c
 
 static void end(struct fgv_traced *traced, uint32_t symbol, const char *name, CUresult result)
 {
-    current = traced->outer;
+    fgv_counting_call = traced->outer;
     const struct fgv_trace_sums sums = sums_of(traced, result);
     fgv_trace_count(symbol, FGV_TRACE_SLOT, name, &sums);
     if (trace_file >= 0) {

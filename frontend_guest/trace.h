@@ -20,20 +20,13 @@
 #include "cuda_api/procs.h"
 #include "cuda_api/types.h"
 #include "log.h"
+#include "trace_counts.h"
 
 extern bool fgv_tracing; /* set before main, and before any constructor that may call */
 
-struct fgv_trace_symbol {
-    const char *name;
-    fgv_proc plain;
-    fgv_proc traced;
-};
-extern const struct fgv_trace_symbol fgv_trace_symbols[];
-extern const uint32_t fgv_trace_nr_symbols;
-
 /* A call of the program while it runs, in the thread that made it. */
 struct fgv_traced {
-    struct fgv_traced *outer; /* when a function of the program that a call runs makes calls itself */
+    uint64_t *outer; /* sums of the call whose function of the program made this one */
     uint64_t begun_ns;
     uint64_t sums[FGV_COUNT_NR];
 };
@@ -43,8 +36,6 @@ void fgv_trace_begin(struct fgv_traced *traced);
 CUresult fgv_trace_end(struct fgv_traced *traced, uint32_t symbol, CUresult result);
 /* For what is no symbol: a slot of an export table. */
 void fgv_trace_end_named(struct fgv_traced *traced, const char *name, CUresult result);
-/* Adds to the call that the thread is in. */
-void fgv_trace_add(enum fgv_counter counter, uint64_t amount);
 
 /* What cuGetProcAddress gives for a call: its traced twin while calls are traced. */
 fgv_proc fgv_trace_proc(fgv_proc plain);

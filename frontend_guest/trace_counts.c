@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "trace.h"
+#include "log.h"
 
 #define MAGIC      "FairGV counts 1\n"
 #define NR_ENTRIES 4096u

@@ -8,7 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_api/types.h"
+#include "cuda_api/procs.h"
+
+struct fgv_trace_symbol {
+    const char *name;
+    fgv_proc plain;
+    fgv_proc traced;
+};
+extern const struct fgv_trace_symbol fgv_trace_symbols[]; /* generated/exports.c */
+extern const uint32_t fgv_trace_nr_symbols;
 
 enum fgv_trace_kind {
     FGV_TRACE_CALL = 1,
