@@ -16,7 +16,6 @@
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
-#include "output.h"
 
 /* Part of a box. */
 struct piece {
@@ -244,7 +243,7 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
     }
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS) {
-        fgv_output_print();
+        fgv_call_print_output();
     }
     return result;
 }

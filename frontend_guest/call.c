@@ -9,13 +9,15 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "context.h"
+#include "current.h"
 #include "log.h"
-#include "managed_variable.h"
-#include "output.h"
 #include "thread.h"
 
 #define SLOT_NAP_NS 50000
+
+const struct fgv_call_ops *fgv_call_ops;
+_Atomic uint32_t fgv_nr_captures;
+_Atomic uint32_t fgv_nr_managed_variables;
 
 /*
  * A thread keeps the response slot that it waited on first, so that a launch has nothing to take. Half of the slots may
@@ -75,6 +77,13 @@ void fgv_call_thread_ends(void)
     atomic_fetch_sub_explicit(&nr_kept, 1, memory_order_relaxed);
 }
 
+void fgv_call_print_output(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&fgv_guest.client->output_pending, memory_order_relaxed) != 0, 0)) {
+        fgv_call_ops->output_print();
+    }
+}
+
 /* Errors that the worker left for later calls. */
 static CUresult earlier_error(struct fgv_client *client)
 {
@@ -86,7 +95,7 @@ static CUresult earlier_error(struct fgv_client *client)
         error =
             atomic_exchange_explicit(&client->deferred_error, 0, memory_order_relaxed); /* one of the threads gets it */
     } else {
-        fgv_output_print(); /* what kernels said before the fault */
+        fgv_call_print_output(); /* what kernels said before the fault */
     }
     return (CUresult)error;
 }
@@ -162,13 +171,13 @@ static CUresult what_is_wrong(void)
     if (result == CUDA_SUCCESS) {
         result = earlier_error(fgv_guest.client);
     }
-    return result == CUDA_SUCCESS ? fgv_context_make(fgv_thread.context, fgv_thread.current) : result;
+    return result == CUDA_SUCCESS ? fgv_call_ops->context_make(fgv_thread.context, fgv_thread.current) : result;
 }
 
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
     if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
-        fgv_managed_variables_before(number);
+        fgv_call_ops->variables_before(number);
     }
     if (__builtin_expect(!nothing_is_wrong(), 0)) {
         call->error = what_is_wrong();
@@ -265,11 +274,10 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     }
     slot_put(call);
     if (call->number != FGV_CALL_output_fetch) {
-        fgv_output_print();
+        fgv_call_print_output();
     }
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0) &&
-        result == CUDA_SUCCESS) {
-        fgv_managed_variables_after(call->number);
+    if (result == CUDA_SUCCESS) {
+        fgv_call_variables_after(call->number);
     }
     return result;
 }

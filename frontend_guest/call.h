@@ -27,6 +27,18 @@
 
 struct fgv_context;
 
+/* What calls ask of files above. upward.c fills it. */
+struct fgv_call_ops {
+    /* Makes the context on the worker, where it is not there yet. */
+    CUresult (*context_make)(struct fgv_context *context, uint64_t handle);
+    /* Prints what kernels printed. */
+    void (*output_print)(void);
+    /* Looks after the __managed__ variables that there are, before a call is sent and after it was answered. */
+    void (*variables_before)(uint16_t number);
+    void (*variables_after)(uint16_t number);
+};
+extern const struct fgv_call_ops *fgv_call_ops;
+
 struct fgv_call {
     struct fgv_record *record;
     uint64_t position;
@@ -59,6 +71,18 @@ CUresult fgv_call_healthy(void);
 CUresult fgv_call_sticky_error(void);
 /* Gives back the response slot that the calling thread keeps. */
 void fgv_call_thread_ends(void);
+
+/* Prints what kernels printed, if the worker has something. For calls that have just waited. */
+void fgv_call_print_output(void);
+/* The program's __managed__ variables. */
+extern _Atomic uint32_t fgv_nr_managed_variables;
+/* Looks after them when a call was answered in another way than by fgv_call_wait. */
+static inline void fgv_call_variables_after(uint16_t number)
+{
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
+        fgv_call_ops->variables_after(number);
+    }
+}
 
 /* Streams that the program is capturing. While there are any, every call is answered: CUDA's rules about captures are
  * kept by the device library, and its word is due at once. */

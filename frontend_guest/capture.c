@@ -17,8 +17,6 @@
 #include "stream.h"
 #include "thread.h"
 
-_Atomic uint32_t fgv_nr_captures;
-
 struct capture {
     struct capture *next;
     uint64_t stream;  /* it began in */

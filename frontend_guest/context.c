@@ -4,19 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
 #include "call.h"
 #include "client.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
-#include "event.h"
-#include "memory.h"
-#include "module.h"
-#include "pool_cache.h"
-#include "stream.h"
-#include "texture.h"
 #include "thread.h"
+
+const struct fgv_context_ops *fgv_context_ops;
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct fgv_context primaries[FGV_FACTS_MAX_DEVICES];
@@ -75,18 +70,6 @@ struct fgv_context *fgv_context_find(CUcontext context)
     return fgv_handle_object(FGV_HANDLE_CONTEXT, (uint64_t)(uintptr_t)context);
 }
 
-CUresult fgv_context_usable(const struct fgv_context *context, uint64_t handle)
-{
-    if (!context) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (atomic_load_explicit(&context->handle, memory_order_relaxed) != handle ||
-        atomic_load_explicit(&context->is_active, memory_order_relaxed) == 0) {
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
-    return CUDA_SUCCESS;
-}
-
 CUresult fgv_context_current(struct fgv_context **context)
 {
     CUresult result = fgv_call_allowed();
@@ -130,7 +113,7 @@ static CUresult context_unmake(struct fgv_context *context)
     fgv_handshake_context_destroyed(fgv_context_public(handle));
     pthread_mutex_lock(&context->lock);
     if (atomic_load_explicit(&context->is_made, memory_order_acquire) != 0) {
-        fgv_memory_release_shared(context);
+        fgv_context_ops->release(context);
         struct fgv_call call;
         struct fgv_request_context_destroy *request =
             fgv_call_begin_for(&call, FGV_CALL_context_destroy, sizeof(*request), 0, handle);
@@ -141,13 +124,7 @@ static CUresult context_unmake(struct fgv_context *context)
         atomic_store_explicit(&context->is_made, 0, memory_order_release);
     }
     pthread_mutex_unlock(&context->lock);
-    fgv_stream_forget_context(context);
-    fgv_event_forget_context(context);
-    fgv_module_forget_context(context);
-    fgv_memory_forget_context(context);
-    fgv_array_forget_context(context);
-    fgv_texture_forget_context(context);
-    fgv_pool_cache_forget_context(handle);
+    fgv_context_ops->forget(context);
     context_reset(context);
     return result;
 }

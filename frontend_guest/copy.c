@@ -24,8 +24,6 @@
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
-#include "managed_variable.h"
-#include "output.h"
 
 #define INLINE_MAX_BYTES 32768u
 /* ---- to the device ---- */
@@ -162,11 +160,9 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
     }
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     if (result == CUDA_SUCCESS) {
-        fgv_output_print();
+        fgv_call_print_output();
     }
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
-        fgv_managed_variables_after(FGV_CALL_cuMemcpyDtoHAsync_v2);
-    }
+    fgv_call_variables_after(FGV_CALL_cuMemcpyDtoHAsync_v2);
     return result;
 }
 

@@ -26,8 +26,6 @@ struct variable {
     uint8_t *fresh; /* room for what comes from the device */
 };
 
-_Atomic uint32_t fgv_nr_managed_variables;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct variable *variables;
 static uint64_t context; /* in which they are looked after */

@@ -14,10 +14,8 @@
 
 #include "cuda_api/types.h"
 
-extern _Atomic uint32_t fgv_nr_managed_variables;
-
 void fgv_managed_variables_forget(uint64_t library);
-/* Before a call is sent, and after it was answered, while there are any. */
+/* Before a call is sent, and after it was answered, while there are any (call.h). */
 void fgv_managed_variables_before(uint16_t call);
 void fgv_managed_variables_after(uint16_t call);
 

@@ -47,12 +47,8 @@ static bool fetch_once(uint32_t chunk)
 
 void fgv_output_print(void)
 {
-    _Atomic uint32_t *pending = &fgv_guest.client->output_pending;
-    if (__builtin_expect(atomic_load_explicit(pending, memory_order_relaxed) == 0, 1)) {
-        return;
-    }
     pthread_mutex_lock(&printing);
-    if (atomic_exchange_explicit(pending, 0, memory_order_acq_rel) != 0) {
+    if (atomic_exchange_explicit(&fgv_guest.client->output_pending, 0, memory_order_acq_rel) != 0) {
         fflush(stdout);
         uint32_t chunk;
         if (fgv_chunk_take(&chunk)) {

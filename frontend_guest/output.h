@@ -2,7 +2,7 @@
 #ifndef FRONTEND_GUEST_OUTPUT_H
 #define FRONTEND_GUEST_OUTPUT_H
 
-/* Prints what kernels printed, if the worker has something. For calls that have just waited. */
+/* Prints what kernels printed, when the worker has something. Calls do so after they waited (call.h). */
 void fgv_output_print(void);
 
 #endif

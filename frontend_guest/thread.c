@@ -3,11 +3,8 @@
 
 #include <stdlib.h>
 
-#include "call.h"
-#include "client.h"
-#include "stream.h"
-
 _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));
+void (*fgv_thread_ends)(void);
 
 /* In libc since 2.18. pthread_key_create would do, had it the same version in every libc. */
 extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *dso_handle);
@@ -18,10 +15,7 @@ static void thread_ends(void *unused)
 {
     (void)unused;
     fgv_thread.is_registered = 0;
-    if (fgv_client_is_open() == CUDA_SUCCESS) {
-        fgv_stream_thread_ends();
-        fgv_call_thread_ends();
-    }
+    fgv_thread_ends();
     free(fgv_thread.more);
     fgv_thread.more = NULL;
 }
