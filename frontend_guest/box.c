@@ -16,6 +16,7 @@
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
+#include "stream.h"
 
 /* Part of a box. */
 struct piece {

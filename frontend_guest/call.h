@@ -87,21 +87,5 @@ static inline void fgv_call_variables_after(uint16_t number)
 /* Streams that the program is capturing. While there are any, every call is answered: CUDA's rules about captures are
  * kept by the device library, and its word is due at once. */
 extern _Atomic uint32_t fgv_nr_captures;
-bool fgv_capture_forbids_this_thread(void);
-/* Whether CUDA forbids the calling thread what is potentially unsafe during captures; they are invalid then. */
-static inline bool fgv_capture_forbids(void)
-{
-    return __builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0) &&
-           fgv_capture_forbids_this_thread();
-}
-
-/* The number of a stream on the wire, or FGV_STREAM_INVALID. Makes the calling thread's own stream when it is asked for
- * first. */
-uint64_t fgv_stream_wire(CUstream stream);
-/* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
- * program may use on the device, with its elements where they may lie. One of nothing does. */
-bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
-/* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
-CUresult fgv_memory_settle(CUdeviceptr address);
 
 #endif

@@ -1,172 +1,20 @@
 /*
- * Captures. The worker serves all threads of the program on one thread and begins captures relaxed, so CUDA's rules
- * about threads and modes are kept here: what is potentially unsafe is refused where CUDA refuses it, and the captures
- * that forbid it become invalid.
+ * Captures as the program begins them, asks about them and ends them. What is captured, and whether a stream takes
+ * part, is the device library's knowledge; it is asked while there is a capture, and never otherwise.
  */
-#include "capture.h"
-
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "call.h"
+#include "capture_rules.h"
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
-#include "graph_update.h"
 #include "stream.h"
 #include "thread.h"
 
-struct capture {
-    struct capture *next;
-    uint64_t stream;  /* it began in */
-    uint64_t context; /* of the stream */
-    uint64_t thread;
-    CUstreamCaptureMode mode;
-    bool is_into_graph; /* the program's own */
-    bool is_broken;     /* the host has been told */
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct capture *captures;
-
-static uint64_t own_thread(void)
-{
-    static _Atomic uint64_t last;
-    static _Thread_local uint64_t own;
-    if (own == 0) {
-        own = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    }
-    return own;
-}
-
-static CUresult capture_add(uint64_t stream, CUstreamCaptureMode mode, bool is_into_graph)
-{
-    struct capture *capture = malloc(sizeof(*capture));
-    if (!capture) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *capture = (struct capture){.stream = stream,
-                                .context = fgv_thread.current,
-                                .thread = own_thread(),
-                                .mode = mode,
-                                .is_into_graph = is_into_graph};
-    pthread_mutex_lock(&lock);
-    capture->next = captures;
-    captures = capture;
-    atomic_fetch_add_explicit(&fgv_nr_captures, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
-}
-
-static struct capture **capture_find(uint64_t stream)
-{
-    struct capture **link = &captures;
-    while (*link && (*link)->stream != stream) {
-        link = &(*link)->next;
-    }
-    return link;
-}
-
-void fgv_capture_forget(uint64_t stream)
-{
-    if (atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0) {
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    struct capture **link = capture_find(stream);
-    struct capture *capture = *link;
-    if (capture) {
-        *link = capture->next;
-        atomic_fetch_sub_explicit(&fgv_nr_captures, 1, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&lock);
-    if (capture && capture->is_into_graph) {
-        fgv_update_reshaped();
-    }
-    free(capture);
-}
-
-static void tell_broken(uint64_t stream, uint64_t context)
-{
-    struct fgv_call call;
-    struct fgv_request_capture_invalidate *request =
-        fgv_call_begin_for(&call, FGV_CALL_capture_invalidate, sizeof(*request), 0, context);
-    if (!request) {
-        return;
-    }
-    request->stream = stream;
-    fgv_call_wait(&call, NULL, 0);
-}
-
-CUresult fgv_capture_break(uint64_t stream)
-{
-    tell_broken(stream, fgv_thread.current);
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
-/* cuThreadExchangeStreamCaptureMode's rules. */
-static bool forbids(const struct capture *capture, CUstreamCaptureMode mode)
-{
-    if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
-        return false;
-    }
-    if (capture->thread == own_thread()) {
-        return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    }
-    return mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-bool fgv_capture_forbids_this_thread(void)
-{
-    const CUstreamCaptureMode mode = fgv_thread.more ? fgv_thread.more->capture_mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
-    bool is_forbidden = false;
-    for (;;) {
-        uint64_t stream = 0, context = 0;
-        pthread_mutex_lock(&lock);
-        for (struct capture *capture = captures; capture && stream == 0; capture = capture->next) {
-            if (!forbids(capture, mode)) {
-                continue;
-            }
-            is_forbidden = true;
-            if (capture->is_broken) {
-                continue;
-            }
-            capture->is_broken = true;
-            stream = capture->stream;
-            context = capture->context;
-        }
-        pthread_mutex_unlock(&lock);
-        if (stream == 0) {
-            return is_forbidden;
-        }
-        tell_broken(stream, context);
-    }
-}
-
 /* ---- asking ---- */
-
-static CUresult ask(uint64_t stream, uint32_t chunk, struct fgv_reply_capture_info *reply)
-{
-    struct fgv_call call;
-    struct fgv_request_capture_info *request = fgv_call_begin(&call, FGV_CALL_capture_info, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_capture_info){.stream = stream, .chunk = chunk};
-    return fgv_call_wait(&call, reply, sizeof(*reply));
-}
-
-bool fgv_capture_is_active(CUstream stream)
-{
-    struct fgv_reply_capture_info reply;
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) == 0, 1)) {
-        return false;
-    }
-    uint64_t wire = fgv_stream_wire(stream);
-    return wire != 0 && wire != FGV_STREAM_INVALID && ask(wire, FGV_NO_CHUNK, &reply) == CUDA_SUCCESS &&
-           reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 static bool is_plain(const CUgraphEdgeData *edges, size_t nr)
 {
@@ -208,7 +56,7 @@ static CUresult ask_with_nodes(uint64_t stream, struct fgv_stream *record, struc
     if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
     }
-    result = ask(stream, chunk, reply);
+    result = fgv_capture_ask(stream, chunk, reply);
     if (result == CUDA_SUCCESS && reply->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         result = nodes_keep(record, fgv_chunk_memory(chunk), reply->nr_nodes);
     }
@@ -239,7 +87,7 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t 
         return CUDA_SUCCESS;
     }
     uint64_t wire = fgv_stream_wire(stream);
-    result = wants_nodes ? ask_with_nodes(wire, asked, &reply) : ask(wire, FGV_NO_CHUNK, &reply);
+    result = wants_nodes ? ask_with_nodes(wire, asked, &reply) : fgv_capture_ask(wire, FGV_NO_CHUNK, &reply);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -324,15 +172,6 @@ static CUresult begin_send(uint64_t stream, CUgraph graph, const CUgraphNode *no
     return fgv_call_wait(&call, NULL, 0);
 }
 
-/* Whether a capture began in the stream. */
-static bool is_begun(uint64_t stream)
-{
-    pthread_mutex_lock(&lock);
-    bool found = *capture_find(stream) != NULL;
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, const CUgraphNode *nodes,
                       const CUgraphEdgeData *edges, size_t nr)
 {
@@ -347,10 +186,10 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, 
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (is_begun(wire)) {
+    if (fgv_capture_is_begun(wire)) {
         return CUDA_ERROR_ILLEGAL_STATE;
     }
-    result = capture_add(wire, mode, graph != NULL);
+    result = fgv_capture_add(wire, mode, graph != NULL);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -381,16 +220,6 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
     return begin(hStream, mode, hGraph, dependencies, dependencyData, numDependencies);
 }
 
-/* Whether a capture began in the stream that another thread must end. */
-static bool is_of_another_thread(uint64_t stream)
-{
-    pthread_mutex_lock(&lock);
-    const struct capture *capture = *capture_find(stream);
-    bool is_others = capture && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own_thread();
-    pthread_mutex_unlock(&lock);
-    return is_others;
-}
-
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     CUresult result = fgv_call_allowed();
@@ -402,12 +231,12 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (!phGraph) {
-        return is_begun(wire) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+        return fgv_capture_is_begun(wire) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
     }
     *phGraph = NULL;
-    const bool is_others = is_of_another_thread(wire);
+    const bool is_others = fgv_capture_is_others(wire);
     if (is_others) { /* which ends it, and nobody has its graph */
-        tell_broken(wire, fgv_thread.current);
+        fgv_capture_tell_broken(wire, fgv_thread.current);
     }
     struct fgv_call call;
     struct fgv_reply_capture_end reply;
@@ -463,23 +292,4 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *depend
                                            unsigned int flags)
 {
     return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult result = fgv_client_is_open();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct fgv_thread_more *more = fgv_thread_more();
-    if (!mode) { /* an unknown mode is taken; it is none of those that forgive */
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!more) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUstreamCaptureMode before = more->capture_mode;
-    more->capture_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
 }

@@ -18,12 +18,13 @@
 
 #include "bulk.h"
 #include "call.h"
-#include "capture.h"
+#include "capture_rules.h"
 #include "chunks.h"
 #include "client.h"
 #include "convoy.h"
 #include "cuda_api/prototypes.h"
 #include "log.h"
+#include "stream.h"
 
 #define INLINE_MAX_BYTES 32768u
 /* ---- to the device ---- */
@@ -219,7 +220,7 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
     }
     CUresult result;
     const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);
-    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(stream)) {
+    if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(wire)) {
         return fgv_capture_break(wire);
     }
     if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind)) {

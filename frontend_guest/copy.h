@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "cuda_api/types.h"
-#include "memory.h"
+#include "ranges.h"
 
 /* Where the bytes of a copy are, on the wire. */
 enum fgv_place {

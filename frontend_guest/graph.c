@@ -12,6 +12,7 @@
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
 #include "graph_update.h"
+#include "stream.h"
 #include "thread.h"
 
 static uint64_t number_of(const void *handle)

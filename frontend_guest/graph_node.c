@@ -16,7 +16,7 @@
 #include "graph_update.h"
 #include "host_function.h"
 #include "launch.h"
-#include "memory.h"
+#include "ranges.h"
 #include "thread.h"
 
 /* A node's parameters, ready to be sent. */

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture_rules.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "memory.h"
+#include "ranges.h"
 #include "thread.h"
 
 #define NR_BUCKETS 1024u
@@ -17,7 +19,7 @@ struct update {
     uint64_t exec, node, root;
     uint64_t child;   /* of a child graph node: each that fitted is known for itself, since programs alternate */
     uint64_t context; /* that was current */
-    uint64_t shape;   /* nr_shapes then */
+    uint64_t shape;   /* shapes() then */
     bool has_params;  /* else it was only enabled or disabled */
     CUgraphNodeParams params;
 };
@@ -25,6 +27,12 @@ struct update {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct update *buckets[NR_BUCKETS];
 static _Atomic uint64_t nr_shapes;
+
+/* Counts what may have changed some graph's shape. */
+static uint64_t shapes(void)
+{
+    return atomic_load_explicit(&nr_shapes, memory_order_relaxed) + fgv_capture_nr_into_graphs();
+}
 
 static struct update **bucket_of(uint64_t node)
 {
@@ -151,8 +159,7 @@ static bool is_same(const struct update *was, const CUgraphNodeParams *is)
     case CU_GRAPH_NODE_TYPE_HOST:
         return true;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return is->graph.ownership == was->params.graph.ownership &&
-               was->shape == atomic_load_explicit(&nr_shapes, memory_order_relaxed);
+        return is->graph.ownership == was->params.graph.ownership && was->shape == shapes();
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return is->eventWait.event == was->params.eventWait.event;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -179,7 +186,7 @@ void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgr
     if (update) {
         update->root = root;
         update->context = fgv_thread.current;
-        update->shape = atomic_load_explicit(&nr_shapes, memory_order_relaxed);
+        update->shape = shapes();
         update->has_params = true;
         update->params = *params;
     }

@@ -18,10 +18,11 @@
 #include <unistd.h>
 
 #include "call.h"
-#include "capture.h"
+#include "capture_rules.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "stream.h"
 
 /* What the worker posts. */
 struct post {
@@ -274,7 +275,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (fgv_capture_is_active(hStream)) {
+    if (fgv_capture_is_active(stream)) {
         return fgv_graph_host_capture(stream, fn, userData);
     }
     struct fgv_call call;
@@ -299,7 +300,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *
     if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (fgv_capture_is_active(hStream)) {
+    if (fgv_capture_is_active(stream)) {
         return fgv_capture_break(stream);
     }
     struct fgv_call call;

@@ -12,6 +12,7 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "function.h"
+#include "stream.h"
 #include "thread.h"
 
 #define FLAG_COOPERATIVE 1u

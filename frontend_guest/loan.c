@@ -3,8 +3,8 @@
 #include "array.h"
 #include "context.h"
 #include "function.h"
-#include "memory.h"
 #include "module.h"
+#include "ranges.h"
 #include "stream.h"
 
 static struct fgv_context *context_of(enum fgv_handle_kind kind, uint64_t handle)

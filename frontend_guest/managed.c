@@ -11,7 +11,8 @@
 #include "client.h"
 #include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "ranges.h"
+#include "stream.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct fgv_advice advice;

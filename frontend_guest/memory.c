@@ -2,16 +2,17 @@
 #include "memory.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "call.h"
+#include "capture_rules.h"
 #include "client.h"
-#include "context.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "ivshmem/heap.h"
-#include "loan.h"
 #include "managed.h"
-#include "registered.h"
+#include "ranges.h"
+#include "thread.h"
 #include "window.h"
 
 static uint64_t page_round(uint64_t bytes)
@@ -86,12 +87,31 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     return result;
 }
 
+/* Gives the program pages of its own again, where it has pages of the heap (registered.c). False without memory. */
+static bool pages_restore(uint64_t address, uint64_t bytes)
+{
+    void *at = (void *)(uintptr_t)address;
+    void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED) {
+        return false;
+    }
+    memcpy(own, at, bytes);
+    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
+        return false;
+    }
+    struct fgv_range range;
+    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
+        fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
+    }
+    return true;
+}
+
 static void heap_free(const struct fgv_range *range)
 {
     if (range->kind == FGV_MEMORY_MANAGED) {
         fgv_managed_forget(range->address, range->bytes);
     }
-    if (range->owner != 0 && !fgv_registered_restore(range->owner, range->bytes)) {
+    if (range->owner != 0 && !pages_restore(range->owner, range->bytes)) {
         return; /* they stay taken until the program ends */
     }
     fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
@@ -164,7 +184,7 @@ CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 CUresult cuMemFreeHost(void *p)
 {
     if (!p) {
-        return fgv_loan_is_due() ? fgv_client_is_open() : fgv_call_allowed();
+        return fgv_thread.current == 0 ? fgv_client_is_open() : fgv_call_allowed();
     }
     if (fgv_capture_forbids()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -195,7 +215,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct fgv_range range;
     if (dptr == 0) {
-        return fgv_loan_is_due() ? fgv_client_is_open() : fgv_call_healthy();
+        return fgv_thread.current == 0 ? fgv_client_is_open() : fgv_call_healthy();
     }
     CUresult result = fgv_call_allowed();
     if (result == CUDA_ERROR_INVALID_CONTEXT && !fgv_memory_find(dptr, &range)) {
@@ -272,28 +292,6 @@ CUresult fgv_memory_settle(CUdeviceptr address)
         return CUDA_SUCCESS;
     }
     return cuStreamSynchronize(NULL);
-}
-
-/* ---- host memory of the program's own ---- */
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
-{
-    struct fgv_range range;
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (!pdptr || Flags != 0 || !fgv_memory_find((uint64_t)(uintptr_t)p, &range)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (range.kind == FGV_MEMORY_REGISTERED) {
-        return fgv_registered_pointer(&range, (uint64_t)(uintptr_t)p, pdptr);
-    }
-    if (!fgv_memory_is_shared(range.kind)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pdptr = (CUdeviceptr)(uintptr_t)p;
-    return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)

@@ -9,7 +9,7 @@
 #include "context.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
-#include "memory.h"
+#include "ranges.h"
 #include "thread.h"
 
 #define NAME_MAX_BYTES 32768u

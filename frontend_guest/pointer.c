@@ -5,7 +5,7 @@
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "ranges.h"
 
 /* One attribute into `data`. CUDA_ERROR_INVALID_VALUE when this memory has none of the kind. */
 static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_t address,

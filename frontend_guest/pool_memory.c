@@ -6,22 +6,26 @@
  * When memory has run out, what is kept here is freed and the host asked again, behind all work: CUDA waits then, too.
  */
 #include "call.h"
+#include "capture_rules.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
-#include "memory.h"
 #include "pool.h"
 #include "pool_cache.h"
+#include "ranges.h"
+#include "stream.h"
 #include "thread.h"
 
 #define KEPT_PART 4u /* of the device's memory */
 
 /* In a capture an allocation is a node of a graph, and nothing may be had again. */
-static bool is_captured(CUstream stream)
+static bool is_captured(uint64_t stream)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    struct fgv_reply_capture_info reply;
+    return __builtin_expect(atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0, 0) &&
+           (fgv_capture_ask(stream, FGV_NO_CHUNK, &reply) != CUDA_SUCCESS ||
+            reply.status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 static CUresult ask(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
@@ -75,7 +79,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     }
     const uint64_t handle = (uint64_t)(uintptr_t)pool;
     const struct fgv_pool_place place = {.pool = handle, .stream = stream, .context = fgv_thread.current};
-    const bool is_a_node = is_captured(hStream);
+    const bool is_a_node = is_captured(stream);
     uint64_t address;
     if (found->threshold_bytes == 0 || is_a_node || !fgv_pool_cache_take(&place, bytesize, &address)) {
         const uint64_t wire = found->is_default ? 0 : handle;
@@ -106,10 +110,10 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
     return result == CUDA_SUCCESS ? cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream) : result;
 }
 
-static bool keep(const struct fgv_range *range, uint64_t stream, CUstream hStream)
+static bool keep(const struct fgv_range *range, uint64_t stream)
 {
     const struct fgv_memory_pool *pool = fgv_memory_pool_find((CUmemoryPool)(uintptr_t)range->owner);
-    if (!pool || pool->threshold_bytes == 0 || is_captured(hStream)) {
+    if (!pool || pool->threshold_bytes == 0 || is_captured(stream)) {
         return false;
     }
     const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};
@@ -136,13 +140,13 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (range.kind == FGV_MEMORY_DEVICE) {
         return cuMemFree_v2(dptr);
     }
-    if (is_captured(hStream) && range.kind != FGV_MEMORY_GRAPH) {
+    if (is_captured(stream) && range.kind != FGV_MEMORY_GRAPH) {
         return CUDA_ERROR_INVALID_VALUE; /* a graph frees what graphs allocate */
     }
     if (range.kind != FGV_MEMORY_GRAPH && !fgv_memory_remove(dptr, FGV_MEMORY_POOLED, &range)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (range.kind != FGV_MEMORY_GRAPH && keep(&range, stream, hStream)) {
+    if (range.kind != FGV_MEMORY_GRAPH && keep(&range, stream)) {
         return CUDA_SUCCESS;
     }
     struct fgv_call call;

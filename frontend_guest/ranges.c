@@ -1,11 +1,11 @@
-/* The table of what the program may point at: see memory.h. Sorted by address, no two ranges overlap but variables
+/* The table of what the program may point at: see ranges.h. Sorted by address, no two ranges overlap but variables
  * inside one another's page. */
+#include "ranges.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
-#include "memory.h"
 #include "thread.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;

@@ -9,16 +9,15 @@
  * Wrong when: another thread writes there while a device pointer is asked for, or while it is unregistered; when the
  * program forks in between: the child shares these pages. Not whole pages: CUDA_ERROR_NOT_SUPPORTED.
  */
-#include "registered.h"
-
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "call.h"
+#include "capture_rules.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "ranges.h"
 #include "window.h"
 
 /* Puts the region's pages, which begin at `heap`, in the place of the program's. */
@@ -33,24 +32,6 @@ static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes)
     void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
     close(file);
     return mapped == at;
-}
-
-bool fgv_registered_restore(uint64_t address, uint64_t bytes)
-{
-    void *at = (void *)(uintptr_t)address;
-    void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED) {
-        return false;
-    }
-    memcpy(own, at, bytes);
-    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
-        return false;
-    }
-    struct fgv_range range;
-    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
-        fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
-    }
-    return true;
 }
 
 static CUresult make_reachable(struct fgv_range *range)
@@ -76,7 +57,8 @@ static CUresult make_reachable(struct fgv_range *range)
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_registered_pointer(struct fgv_range *range, uint64_t address, CUdeviceptr *pointer)
+/* What the device reaches `address` at, which lies in the range. */
+static CUresult registered_pointer(struct fgv_range *range, uint64_t address, CUdeviceptr *pointer)
 {
     CUresult result = range->owner != 0 ? CUDA_SUCCESS : make_reachable(range);
     if (result == CUDA_SUCCESS) {
@@ -142,4 +124,24 @@ CUresult cuMemHostUnregister(void *p)
         fgv_memory_remove(address, FGV_MEMORY_REGISTERED, &range);
     }
     return result;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!pdptr || Flags != 0 || !fgv_memory_find((uint64_t)(uintptr_t)p, &range)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (range.kind == FGV_MEMORY_REGISTERED) {
+        return registered_pointer(&range, (uint64_t)(uintptr_t)p, pdptr);
+    }
+    if (!fgv_memory_is_shared(range.kind)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pdptr = (CUdeviceptr)(uintptr_t)p;
+    return CUDA_SUCCESS;
 }

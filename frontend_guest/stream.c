@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "call.h"
-#include "capture.h"
+#include "capture_rules.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"

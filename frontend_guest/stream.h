@@ -18,6 +18,9 @@ struct fgv_stream {
     CUgraphEdgeData *captured_edges;
 };
 
+/* The number of a stream on the wire, or FGV_STREAM_INVALID. Makes the calling thread's own stream when it is asked for
+ * first. */
+uint64_t fgv_stream_wire(CUstream stream);
 /* The record of a stream, special ones included; NULL when bad or without memory. Readable for as long as the stream
  * lives. */
 CUresult fgv_stream_find(CUstream stream, struct fgv_stream **record);

@@ -3,6 +3,7 @@
 
 #include "call.h"
 #include "cuda_api/prototypes.h"
+#include "stream.h"
 
 #define MAX_OPERATIONS 256u
 

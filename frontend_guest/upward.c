@@ -17,6 +17,7 @@
 #include "module.h"
 #include "output.h"
 #include "pool_cache.h"
+#include "ranges.h"
 #include "stream.h"
 #include "texture.h"
 #include "thread.h"

@@ -17,8 +17,8 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
-#include "memory.h"
 #include "pool_cache.h"
+#include "ranges.h"
 
 #define MAX_TRIES      8u
 #define ROOM_ALIGNMENT (UINT64_C(1) << 21)

@@ -29,7 +29,7 @@ then.
 def generate(table: Table) -> str:
     body = ["#include <stdbool.h>", "#include <stddef.h>", "#include <string.h>", ""]
     body += ['#include "cuda_api/prototypes.h"', '#include "cuda_api/wire.h"', '#include "../call.h"']
-    body += ['#include "hooks.h"']
+    body += ['#include "../capture_rules.h"', '#include "../memory.h"', '#include "../stream.h"', '#include "hooks.h"']
     body += [_REFUSE.strip("\n")]
     for call in table.calls:
         if call.has_stub:

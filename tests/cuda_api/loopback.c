@@ -7,6 +7,9 @@
 
 #include "backend_host/worker/serve.h"
 #include "frontend_guest/call.h"
+#include "frontend_guest/capture_rules.h"
+#include "frontend_guest/memory.h"
+#include "frontend_guest/stream.h"
 
 struct fgv_worker {
     struct fgv_driver driver;
