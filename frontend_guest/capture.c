@@ -11,6 +11,7 @@
 #include "client.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "graph_kept.h"
 #include "stream.h"
 #include "thread.h"
 

@@ -158,6 +158,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         fgv_find_release(&guest->region, &guest->bells, &guest->growth);
         return result;
     }
+    guest->producer.keep_waiting = fgv_client_keep_waiting;
     guest->spin_ns = spin_most_ns(guest);
     opened_by = getpid();
     if (!fgv_beat_start(guest->client)) {

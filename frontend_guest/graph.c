@@ -11,6 +11,7 @@
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
+#include "graph_kept.h"
 #include "graph_update.h"
 #include "stream.h"
 #include "thread.h"

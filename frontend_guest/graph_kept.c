@@ -1,10 +1,11 @@
 /* What CUDA owns and the program may read: parameters of kernel nodes, bodies of conditional nodes. By node. Child
  * graphs are entered with nothing, for what they die with. */
+#include "graph_kept.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "cuda_api/graph_calls.h"
-#include "graph.h"
 #include "graph_update.h"
 
 #define NR_BUCKETS 1024u

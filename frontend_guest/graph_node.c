@@ -13,6 +13,7 @@
 #include "cuda_api/prototypes.h"
 #include "function.h"
 #include "graph.h"
+#include "graph_kept.h"
 #include "graph_update.h"
 #include "host_function.h"
 #include "launch.h"
@@ -200,7 +201,7 @@ static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_gr
 static void host_settle(const struct outgoing *outgoing, CUresult result, uint64_t owner)
 {
     if (outgoing->host != 0 && result == CUDA_SUCCESS) {
-        fgv_graph_host_own(owner, outgoing->host);
+        fgv_host_function_own(owner, outgoing->host);
     } else if (outgoing->host != 0) {
         fgv_host_function_drop(outgoing->host);
     }

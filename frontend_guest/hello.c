@@ -209,7 +209,6 @@ static void greet(struct fgv_guest *guest, const uint8_t boot_id[16])
     atomic_store_explicit(&client->gpu_permille, 0, memory_order_relaxed);
     fgv_producer_init(&guest->producer, guest->region.base + client->ring_offset, client->ring_bytes, 0,
                       client->commit_key, guest->region.wake);
-    guest->producer.keep_waiting = fgv_client_keep_waiting;
     if (guest->region.guest_bell) {
         fgv_bells_assign(&guest->bells, client, guest->index);
         guest->producer.bell = &guest->bells.bell;

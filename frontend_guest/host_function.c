@@ -4,7 +4,11 @@
  * The thread is one that libc knows, because the program's functions use libc. pthread_create has another version in
  * each libc; the oldest is everywhere, in libc or in libpthread, which every program with threads has loaded.
  *
- * Wrong when: the program was linked without libpthread and its libc is older than 2.34: CUDA_ERROR_NOT_SUPPORTED.
+ * A node of a graph has the number of its function; a graph, a clone of it and what is instantiated of it hold on to
+ * the number as they do to user objects, and the last of them gives it up.
+ *
+ * Wrong when: the program was linked without libpthread and its libc is older than 2.34: CUDA_ERROR_NOT_SUPPORTED. When
+ * there is no memory for a graph's reference: the function is then kept for ever.
  */
 #include "host_function.h"
 
@@ -20,8 +24,8 @@
 #include "call.h"
 #include "capture_rules.h"
 #include "client.h"
+#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 #include "stream.h"
 
 /* What the worker posts. */
@@ -234,6 +238,8 @@ static CUresult start(void)
     return result;
 }
 
+/* ---- in graphs, which run them at every launch ---- */
+
 CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number)
 {
     CUresult result = start();
@@ -246,6 +252,52 @@ void fgv_host_function_drop(uint64_t number)
     struct function what;
     take(number, true, &what);
 }
+
+static void function_drop(void *number)
+{
+    fgv_host_function_drop((uint64_t)(uintptr_t)number);
+}
+
+void fgv_host_function_own(uint64_t owner, uint64_t number)
+{
+    void *value = (void *)(uintptr_t)number;
+    CUuserObject object;
+    if (fgv_user_object_is_held(owner, function_drop, value)) {
+        fgv_host_function_drop(number);
+        return;
+    }
+    if (cuUserObjectCreate(&object, value, function_drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) == CUDA_SUCCESS) {
+        cuGraphRetainUserObject((CUgraph)(uintptr_t)owner, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    }
+}
+
+/* Puts the function into the graph that the stream captures. */
+static CUresult put_into_graph(uint64_t stream, CUhostFn function, void *data)
+{
+    uint64_t number;
+    CUresult result = fgv_host_function_keep(function, data, &number);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct fgv_call call;
+    struct fgv_reply_capture_host_function reply;
+    struct fgv_request_capture_host_function *request =
+        fgv_call_begin(&call, FGV_CALL_capture_host_function, sizeof(*request), 0);
+    if (!request) {
+        fgv_host_function_drop(number);
+        return call.error;
+    }
+    *request = (struct fgv_request_capture_host_function){.stream = stream, .function = number};
+    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS) {
+        fgv_host_function_own(reply.root, number);
+    } else {
+        fgv_host_function_drop(number);
+    }
+    return result;
+}
+
+/* ---- in streams, which run them once ---- */
 
 /* Begins the call that puts the function into its stream, and fills what both kinds have in common. */
 static void *put_begin(struct fgv_call *call, uint16_t call_number, uint32_t request_bytes, const struct function *what,
@@ -276,7 +328,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (fgv_capture_is_active(stream)) {
-        return fgv_graph_host_capture(stream, fn, userData);
+        return put_into_graph(stream, fn, userData);
     }
     struct fgv_call call;
     uint64_t number;

@@ -17,6 +17,9 @@
  * kept, however often it is run. */
 CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number);
 void fgv_host_function_drop(uint64_t number);
+/* The owner, a graph or what was instantiated of one, has a node with the function of this number, which was kept for
+ * it. */
+void fgv_host_function_own(uint64_t owner, uint64_t number);
 /* The function of such a number; false when there is none. */
 bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params);
 

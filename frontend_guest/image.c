@@ -8,6 +8,8 @@
  * Each load sends its image, even if an earlier one sent the same: to know that it is the same, both ends would have to
  * hash it, which takes longer than to copy it.
  */
+#include "image.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,11 @@
 #include "call.h"
 #include "chunks.h"
 #include "client.h"
+#include "code.h"
 #include "cuda_api/fatbin.h"
 #include "image_cut.h"
 #include "jit.h"
 #include "log.h"
-#include "module.h"
 
 #define INLINE_MAX_BYTES 32768u
 

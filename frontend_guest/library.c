@@ -1,10 +1,11 @@
 /* Libraries: code without a context, as the runtime loads it. */
 #include "call.h"
 #include "client.h"
+#include "code.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
+#include "image.h"
 #include "managed_variable.h"
-#include "module.h"
 #include "thread.h"
 
 /* One option names the program's own functions, the other says that `code` stays and has no value: neither matters

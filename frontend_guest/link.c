@@ -11,8 +11,8 @@
 #include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
+#include "image.h"
 #include "jit.h"
-#include "module.h"
 
 #define MAX_NAME_BYTES 4096u
 

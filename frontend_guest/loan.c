@@ -1,9 +1,9 @@
 #include "loan.h"
 
 #include "array.h"
+#include "code.h"
 #include "context.h"
 #include "function.h"
-#include "module.h"
 #include "ranges.h"
 #include "stream.h"
 
