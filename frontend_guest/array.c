@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "call.h"
-#include "context.h"
 #include "cuda_api/array_format.h"
 #include "cuda_api/prototypes.h"
 #include "thread.h"
@@ -21,19 +20,14 @@ struct mipmap {
     _Atomic uint64_t levels[MAX_LEVELS]; /* the arrays that were asked for, 0 for the others */
 };
 
-static uint64_t number_of(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
-
 const struct fgv_array *fgv_array_find(CUarray array)
 {
-    return fgv_handle_object(FGV_HANDLE_ARRAY, number_of(array));
+    return fgv_handle_object(FGV_HANDLE_ARRAY, fgv_handle_number(array));
 }
 
 static struct mipmap *mipmap_find(CUmipmappedArray mipmap)
 {
-    return fgv_handle_object(FGV_HANDLE_MIPMAPPED_ARRAY, number_of(mipmap));
+    return fgv_handle_object(FGV_HANDLE_MIPMAPPED_ARRAY, fgv_handle_number(mipmap));
 }
 
 bool fgv_mipmap_exists(CUmipmappedArray mipmap)
@@ -185,10 +179,10 @@ CUresult cuArrayDestroy(CUarray hArray)
     if (!request) {
         return call.error;
     }
-    request->handle = number_of(hArray);
+    request->handle = fgv_handle_number(hArray);
     result = fgv_call_wait(&call, NULL, 0);
     if (result == CUDA_SUCCESS) {
-        drop(FGV_HANDLE_ARRAY, number_of(hArray));
+        drop(FGV_HANDLE_ARRAY, fgv_handle_number(hArray));
     }
     return result;
 }
@@ -302,7 +296,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmap
     /* acquire and release: with the array that the number names */
     uint64_t handle = atomic_load_explicit(&mipmap->levels[level], memory_order_acquire);
     if (handle == 0) {
-        result = level_new(mipmap, number_of(hMipmappedArray), level, &handle);
+        result = level_new(mipmap, fgv_handle_number(hMipmappedArray), level, &handle);
         if (result == CUDA_SUCCESS) {
             atomic_store_explicit(&mipmap->levels[level], handle, memory_order_release);
         }
@@ -329,7 +323,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     if (!request) {
         return call.error;
     }
-    request->handle = number_of(hMipmappedArray);
+    request->handle = fgv_handle_number(hMipmappedArray);
     result = fgv_call_wait(&call, NULL, 0);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -339,7 +333,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
             drop(FGV_HANDLE_ARRAY, mipmap->levels[level]);
         }
     }
-    drop(FGV_HANDLE_MIPMAPPED_ARRAY, number_of(hMipmappedArray));
+    drop(FGV_HANDLE_MIPMAPPED_ARRAY, fgv_handle_number(hMipmappedArray));
     return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* Graphs as wholes: made, cloned, asked what is in them, instantiated, updated. Nodes' parameters: graph_node.c. */
+/* Graphs as wholes: made, cloned, asked what is in them. Nodes' parameters are graph_node.c, launches graph_exec.c. */
 #include "graph.h"
 
 #include <string.h>
@@ -9,17 +9,9 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
-#include "device.h"
 #include "frontend_guest/generated/hooks.h"
 #include "graph_kept.h"
 #include "graph_update.h"
-#include "stream.h"
-#include "thread.h"
-
-static uint64_t number_of(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
 
 uint32_t fgv_edges_bytes(size_t nr, bool has_ends, const CUgraphEdgeData *data)
 {
@@ -73,10 +65,10 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     if (!request) {
         return call.error;
     }
-    request->graph = number_of(originalGraph);
+    request->graph = fgv_handle_number(originalGraph);
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
-        fgv_user_objects_copy(fgv_kept_root(number_of(originalGraph)), reply.graph);
+        fgv_user_objects_copy(fgv_kept_root(fgv_handle_number(originalGraph)), reply.graph);
         *phGraphClone = (CUgraph)(uintptr_t)reply.graph;
     }
     return result;
@@ -85,15 +77,15 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 void fgv_after_cuGraphDestroy(CUresult result, CUgraph hGraph)
 {
     (void)result;
-    fgv_graph_forget(number_of(hGraph));
+    fgv_graph_forget(fgv_handle_number(hGraph));
 }
 
 void fgv_after_cuGraphDestroyNode(CUresult result, CUgraphNode hNode)
 {
     (void)result;
-    fgv_update_forget_node(number_of(hNode));
+    fgv_update_forget_node(fgv_handle_number(hNode));
     fgv_update_reshaped();
-    fgv_kept_drop(number_of(hNode));
+    fgv_kept_drop(fgv_handle_number(hNode));
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
@@ -108,8 +100,8 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, 
     if (!request) {
         return call.error;
     }
-    *request =
-        (struct fgv_request_graph_find_clone){.node = number_of(hOriginalNode), .graph = number_of(hClonedGraph)};
+    *request = (struct fgv_request_graph_find_clone){.node = fgv_handle_number(hOriginalNode),
+                                                     .graph = fgv_handle_number(hClonedGraph)};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
         *phNode = (CUgraphNode)(uintptr_t)reply.node;
@@ -131,8 +123,10 @@ static CUresult edit(CUgraph graph, const CUgraphNode *from, const CUgraphNode *
     if (!request) {
         return call.error;
     }
-    *request = (struct fgv_request_graph_edit){
-        .graph = number_of(graph), .nr_nodes = (uint32_t)nr, .has_edges = data != NULL, .is_removal = is_removal};
+    *request = (struct fgv_request_graph_edit){.graph = fgv_handle_number(graph),
+                                               .nr_nodes = (uint32_t)nr,
+                                               .has_edges = data != NULL,
+                                               .is_removal = is_removal};
     fgv_edges_write(call.payload, from, to, data, nr);
     fgv_update_reshaped();
     return fgv_call_wait(&call, NULL, 0);
@@ -261,12 +255,13 @@ static CUresult list_ask(struct list *list, size_t *nr)
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_NODES, .of = number_of(hGraph), .nodes = nodes}, numNodes);
+    return list_ask(&(struct list){.what = FGV_LIST_NODES, .of = fgv_handle_number(hGraph), .nodes = nodes}, numNodes);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_ROOTS, .of = number_of(hGraph), .nodes = rootNodes}, numRootNodes);
+    return list_ask(&(struct list){.what = FGV_LIST_ROOTS, .of = fgv_handle_number(hGraph), .nodes = rootNodes},
+                    numRootNodes);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
@@ -275,7 +270,8 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, 
     if ((!from) != (!to)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct list list = {.what = FGV_LIST_EDGES, .of = number_of(hGraph), .nodes = from, .ends = to, .data = edgeData};
+    struct list list = {
+        .what = FGV_LIST_EDGES, .of = fgv_handle_number(hGraph), .nodes = from, .ends = to, .data = edgeData};
     return list_ask(&list, numEdges);
 }
 
@@ -287,7 +283,8 @@ CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, siz
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
                                        size_t *numDependencies)
 {
-    struct list list = {.what = FGV_LIST_DEPENDENCIES, .of = number_of(hNode), .nodes = dependencies, .data = edgeData};
+    struct list list = {
+        .what = FGV_LIST_DEPENDENCIES, .of = fgv_handle_number(hNode), .nodes = dependencies, .data = edgeData};
     return list_ask(&list, numDependencies);
 }
 
@@ -299,162 +296,14 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
                                          size_t *numDependentNodes)
 {
-    struct list list = {.what = FGV_LIST_DEPENDENTS, .of = number_of(hNode), .nodes = dependentNodes, .data = edgeData};
+    struct list list = {
+        .what = FGV_LIST_DEPENDENTS, .of = fgv_handle_number(hNode), .nodes = dependentNodes, .data = edgeData};
     return list_ask(&list, numDependentNodes);
 }
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
     return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
-}
-
-/* ---- what is instantiated ---- */
-
-/* The object of one whose launches are waited for, because they may be refused. */
-static char doubtful;
-
-static CUresult instantiate_ask(uint64_t exec, CUgraph graph, uint64_t flags, uint64_t stream,
-                                struct fgv_reply_graph_instantiate *reply)
-{
-    struct fgv_call call;
-    struct fgv_request_graph_instantiate *request =
-        fgv_call_begin(&call, FGV_CALL_graph_instantiate, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_graph_instantiate){
-        .exec = exec, .graph = number_of(graph), .flags = flags, .stream = stream};
-    CUresult result = fgv_call_wait(&call, reply, sizeof(*reply));
-    return result == CUDA_SUCCESS ? (CUresult)reply->error : result;
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    if (!phGraphExec || !hGraph || !instantiateParams) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    uint64_t stream = fgv_stream_wire(instantiateParams->hUploadStream);
-    uint64_t exec;
-    if (stream == FGV_STREAM_INVALID) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    CUresult result = fgv_handle_new(FGV_HANDLE_GRAPH_EXEC, &exec);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct fgv_reply_graph_instantiate reply = {.result = CUDA_GRAPH_INSTANTIATE_ERROR};
-    result = instantiate_ask(exec, hGraph, instantiateParams->flags, stream, &reply);
-    instantiateParams->result_out = (CUgraphInstantiateResult)reply.result;
-    instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)reply.node;
-    if (result != CUDA_SUCCESS) {
-        fgv_handle_drop(FGV_HANDLE_GRAPH_EXEC, exec);
-        return result;
-    }
-    fgv_user_objects_copy(number_of(hGraph), exec);
-    if (reply.is_doubtful != 0) {
-        fgv_handle_set_object(FGV_HANDLE_GRAPH_EXEC, exec, &doubtful);
-    }
-    *phGraphExec = (CUgraphExec)(uintptr_t)exec;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
-{
-    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = flags};
-    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return cuGraphInstantiateWithParams(phGraphExec, hGraph, &params);
-}
-
-CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
-                               size_t bufferSize)
-{
-    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = 0};
-    CUresult result = cuGraphInstantiateWithParams(phGraphExec, hGraph, &params);
-    if (phErrorNode) {
-        *phErrorNode = params.hErrNode_out;
-    }
-    if (logBuffer && bufferSize > 0) {
-        logBuffer[0] = '\0';
-    }
-    return result;
-}
-
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    const struct fgv_handle_entry *entry = fgv_handle_entry(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
-    CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || !entry) {
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    }
-    const uint64_t stream = fgv_stream_wire(hStream);
-    if (stream == FGV_STREAM_INVALID) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    struct fgv_call call;
-    struct fgv_request_cuGraphLaunch *request = fgv_call_begin(&call, FGV_CALL_cuGraphLaunch, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = number_of(hGraphExec), .hStream = stream};
-    return entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
-}
-
-/* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are
- * never called, and the number does not come back. */
-void fgv_after_cuGraphExecDestroy(CUresult result, CUgraphExec hGraphExec)
-{
-    (void)result;
-    fgv_update_forget_exec(number_of(hGraphExec));
-    if (!fgv_user_objects_has(number_of(hGraphExec)) ||
-        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
-        return;
-    }
-    cuCtxSynchronize();
-    fgv_user_objects_drop(number_of(hGraphExec));
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
-{
-    if (!resultInfo) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct fgv_call call;
-    struct fgv_reply_graph_update reply;
-    struct fgv_request_graph_update *request =
-        fgv_call_begin_anywhere(&call, FGV_CALL_graph_update, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_graph_update){.exec = number_of(hGraphExec), .graph = number_of(hGraph)};
-    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    fgv_update_forget_exec(number_of(hGraphExec));
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    *resultInfo = (CUgraphExecUpdateResultInfo){.result = (CUgraphExecUpdateResult)reply.result,
-                                                .errorNode = (CUgraphNode)(uintptr_t)reply.node,
-                                                .errorFromNode = (CUgraphNode)(uintptr_t)reply.from_node};
-    if (reply.error == CUDA_SUCCESS) {
-        fgv_user_objects_copy(number_of(hGraph), number_of(hGraphExec));
-    }
-    return (CUresult)reply.error;
-}
-
-CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
-                           CUgraphExecUpdateResult *updateResult_out)
-{
-    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-    CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-    if (hErrorNode_out) {
-        *hErrorNode_out = info.errorNode;
-    }
-    if (updateResult_out) {
-        *updateResult_out = info.result;
-    }
-    return result;
 }
 
 /* ---- memory that graphs allocate ---- */

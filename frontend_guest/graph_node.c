@@ -1,13 +1,10 @@
 /*
  * Nodes and their parameters. They travel as CUgraphNodeParams with numbers for handles, a kernel's parameters packed
- * behind, as with a launch. What the program reads back through pointers is kept here (graph_kept.c).
+ * behind, as with a launch. How the program reads them is graph_node_out.c.
  */
 #include <string.h>
 
 #include "call.h"
-#include "chunks.h"
-#include "client.h"
-#include "context.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
@@ -18,7 +15,6 @@
 #include "host_function.h"
 #include "launch.h"
 #include "ranges.h"
-#include "thread.h"
 
 /* A node's parameters, ready to be sent. */
 struct outgoing {
@@ -28,11 +24,6 @@ struct outgoing {
     const void *buffer; /* instead: packed by the program */
     uint64_t host;      /* number of a host node's function, 0: it is none */
 };
-
-static uint64_t number_of(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
 
 static uint32_t parameter_bytes(const struct outgoing *outgoing)
 {
@@ -47,7 +38,7 @@ static uint32_t is_kernel(const struct outgoing *outgoing)
 static CUresult kernel_prepare(struct outgoing *outgoing)
 {
     CUDA_KERNEL_NODE_PARAMS *kernel = &outgoing->params.kernel;
-    uint64_t handle = number_of(kernel->func ? (const void *)kernel->func : (const void *)kernel->kern);
+    uint64_t handle = fgv_handle_number(kernel->func ? (const void *)kernel->func : (const void *)kernel->kern);
     struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
     if (!function) {
         function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
@@ -100,7 +91,7 @@ static CUresult side_prepare(CUmemorytype *type, uint64_t host, CUdeviceptr *dev
 
 static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
 {
-    uint64_t source = number_of(copy->srcHost), destination = number_of(copy->dstHost);
+    uint64_t source = fgv_handle_number(copy->srcHost), destination = fgv_handle_number(copy->dstHost);
     CUresult result = side_prepare(&copy->srcMemoryType, source, &copy->srcDevice, &source);
     if (result == CUDA_SUCCESS) {
         result = side_prepare(&copy->dstMemoryType, destination, &copy->dstDevice, &destination);
@@ -160,9 +151,9 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         return allocation_prepare(&outgoing->params.alloc);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventWait.event));
+        return fgv_handle_check(FGV_HANDLE_EVENT, fgv_handle_number(params->eventWait.event));
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return fgv_handle_check(FGV_HANDLE_EVENT, number_of(params->eventRecord.event));
+        return fgv_handle_check(FGV_HANDLE_EVENT, fgv_handle_number(params->eventRecord.event));
     default:
         return CUDA_SUCCESS;
     }
@@ -251,7 +242,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
         return result;
     }
     const struct edges edges = {.nodes = dependencies, .data = dependencyData, .nr = (uint32_t)numDependencies};
-    result = add_send(&outgoing, number_of(hGraph), &edges, &reply);
+    result = add_send(&outgoing, fgv_handle_number(hGraph), &edges, &reply);
     fgv_update_reshaped();
     host_settle(&outgoing, result, reply.root);
     if (result != CUDA_SUCCESS) {
@@ -263,7 +254,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
         fgv_memory_enter(reply.address, nodeParams->alloc.bytesize, FGV_MEMORY_GRAPH, 0, 0);
     }
     if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-        fgv_user_objects_copy(fgv_kept_root(number_of(nodeParams->graph.graph)), reply.root);
+        fgv_user_objects_copy(fgv_kept_root(fgv_handle_number(nodeParams->graph.graph)), reply.root);
     }
     return nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? bodies_keep(nodeParams, &reply) : CUDA_SUCCESS;
 }
@@ -298,16 +289,16 @@ static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *pa
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    const bool is_sound = exec != 0 && fgv_update_is_sound(exec, number_of(node), &outgoing.params);
-    result = set_send(&outgoing, exec, number_of(node), is_sound, &reply);
+    const bool is_sound = exec != 0 && fgv_update_is_sound(exec, fgv_handle_number(node), &outgoing.params);
+    result = set_send(&outgoing, exec, fgv_handle_number(node), is_sound, &reply);
     host_settle(&outgoing, result, exec != 0 ? exec : reply.root);
     if (exec == 0) {
         fgv_update_reshaped();
     } else if (result == CUDA_SUCCESS && !is_sound) {
-        fgv_update_remember(exec, number_of(node), reply.root, &outgoing.params);
+        fgv_update_remember(exec, fgv_handle_number(node), reply.root, &outgoing.params);
     }
     if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-        fgv_user_objects_copy(fgv_kept_root(number_of(params->graph.graph)), exec);
+        fgv_user_objects_copy(fgv_kept_root(fgv_handle_number(params->graph.graph)), exec);
     }
     return result;
 }
@@ -322,80 +313,11 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, number_of(hGraphExec));
+    CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, fgv_handle_number(hGraphExec));
     if (result != CUDA_SUCCESS || !hNode) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return set(number_of(hGraphExec), hNode, nodeParams);
-}
-
-/* ---- and back ---- */
-
-/* Values and pointers to them, where the program may read them for as long as the node is. */
-static CUresult kernel_keep(CUDA_KERNEL_NODE_PARAMS *params, uint64_t node,
-                            const struct fgv_reply_graph_get_node *reply, const uint8_t *packed)
-{
-    const uint64_t handle = number_of(params->func);
-    struct fgv_function *function =
-        fgv_handle_object(reply->is_kernel != 0 ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, handle);
-    CUresult result = !function ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(function);
-    if (result != CUDA_SUCCESS || function->parameter_bytes != reply->nr_parameter_bytes) {
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
-    }
-    const size_t pointers_bytes = (function->nr_parameters + 1) * sizeof(void *);
-    uint8_t *block = fgv_kept_block(node, reply->root, pointers_bytes + function->parameter_bytes);
-    if (!block) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    void **pointers = (void **)(void *)block;
-    memcpy(block + pointers_bytes, packed, function->parameter_bytes);
-    for (uint32_t i = 0; i < function->nr_parameters; i++) {
-        pointers[i] = block + pointers_bytes + function->parameters[i].offset_bytes;
-    }
-    pointers[function->nr_parameters] = NULL;
-    params->kernelParams = pointers;
-    params->func = reply->is_kernel != 0 ? NULL : (CUfunction)(uintptr_t)handle;
-    params->kern = (CUkernel)(uintptr_t)(reply->is_kernel != 0 ? handle : function->kernel);
-    params->ctx = fgv_context_public(fgv_thread.current);
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_ask(CUgraphNode node, CUgraphNodeType type, uint32_t chunk, struct fgv_reply_graph_get_node *reply)
-{
-    struct fgv_call call;
-    struct fgv_request_graph_get_node *request = fgv_call_begin(&call, FGV_CALL_graph_get_node, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_graph_get_node){.node = number_of(node), .chunk = chunk, .type = type};
-    return fgv_call_wait(&call, reply, sizeof(*reply));
-}
-
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
-{
-    struct fgv_reply_graph_get_node reply;
-    uint32_t chunk;
-    CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS) {
-        result = fgv_client_await();
-    }
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
-    }
-    result = get_ask(node, type, chunk, &reply);
-    if (result == CUDA_SUCCESS) {
-        memcpy(params, fgv_chunk_memory(chunk), sizeof(*params));
-        if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-            result = kernel_keep(&params->kernel, number_of(node), &reply, fgv_chunk_memory(chunk) + sizeof(*params));
-        } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-            fgv_kept_block(number_of(params->graph.graph), reply.root, 0);
-        } else if (type == CU_GRAPH_NODE_TYPE_HOST &&
-                   !fgv_host_function_find(number_of(params->host.userData), &params->host)) {
-            result = CUDA_ERROR_UNKNOWN;
-        }
-    }
-    fgv_chunk_give(chunk);
-    return result;
+    return set(fgv_handle_number(hGraphExec), hNode, nodeParams);
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
@@ -410,8 +332,10 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, C
     if (!request) {
         return call.error;
     }
-    *request = (struct fgv_request_graph_condition){
-        .graph = number_of(hGraph), .context = number_of(ctx), .value = defaultLaunchValue, .flags = flags};
+    *request = (struct fgv_request_graph_condition){.graph = fgv_handle_number(hGraph),
+                                                    .context = fgv_handle_number(ctx),
+                                                    .value = defaultLaunchValue,
+                                                    .flags = flags};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
         *pHandle_out = reply.condition;

@@ -51,6 +51,12 @@ void fgv_handle_set_object(enum fgv_handle_kind kind, uint64_t handle, void *obj
 void fgv_handle_each(enum fgv_handle_kind kind, void (*visit)(uint64_t handle, void *object, void *context),
                      void *context);
 
+/* The number that a CUstream, a CUgraph and the like are. */
+static inline uint64_t fgv_handle_number(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
 /* The entry of a live handle, or NULL. */
 static inline struct fgv_handle_entry *fgv_handle_entry(enum fgv_handle_kind kind, uint64_t handle)
 {
