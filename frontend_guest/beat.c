@@ -9,9 +9,6 @@
  *
  * Wrong when: not on x86-64.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "beat.h"
 
 #include <linux/futex.h>

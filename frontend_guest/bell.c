@@ -1,7 +1,4 @@
 /* The kernel module's device: see bell.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "bell.h"
 
 #include <stdlib.h>

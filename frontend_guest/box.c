@@ -224,8 +224,9 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
                 result = unload(box, &convoy, &had);
                 continue;
             }
-            if (!fgv_chunk_take(&chunk)) {
-                return fgv_client_lost();
+            result = fgv_chunk_take(&chunk);
+            if (result != CUDA_SUCCESS) {
+                return result;
             }
         }
         piece_measure(box, &asked);

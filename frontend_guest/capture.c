@@ -53,9 +53,9 @@ static CUresult nodes_keep(struct fgv_stream *record, const uint8_t *from, uint3
 static CUresult ask_with_nodes(uint64_t stream, struct fgv_stream *record, struct fgv_reply_capture_info *reply)
 {
     uint32_t chunk;
-    CUresult result = fgv_client_await();
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    CUresult result = fgv_chunk_take(&chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     result = fgv_capture_ask(stream, chunk, reply);
     if (result == CUDA_SUCCESS && reply->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {

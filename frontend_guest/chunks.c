@@ -50,16 +50,17 @@ bool fgv_chunk_try(uint32_t *chunk)
     return true;
 }
 
-bool fgv_chunk_take(uint32_t *chunk)
+CUresult fgv_chunk_take(uint32_t *chunk)
 {
     const struct timespec nap = {.tv_nsec = CHUNK_NAP_NS};
-    while (!fgv_chunk_try(chunk)) {
+    CUresult result = fgv_client_await();
+    while (result == CUDA_SUCCESS && !fgv_chunk_try(chunk)) {
         if (!fgv_client_keep_waiting(NULL, 0)) {
-            return false;
+            return fgv_client_lost();
         }
         nanosleep(&nap, NULL);
     }
-    return true;
+    return result;
 }
 
 void fgv_chunk_give(uint32_t chunk)

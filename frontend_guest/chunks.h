@@ -27,8 +27,9 @@ void fgv_chunk_stage(uint8_t *chunk, const uint8_t *from, uint64_t bytes);
 bool fgv_chunk_try(uint32_t *chunk);
 /* One that was left behind and that the worker is through with, now. */
 bool fgv_chunk_take_over(uint32_t *chunk);
-/* A chunk, waiting for one; false when the worker is gone. */
-bool fgv_chunk_take(uint32_t *chunk);
+/* A chunk, waiting for the worker, whose it is to fill and to free, and for one to be had; or what a lost client gives.
+ */
+CUresult fgv_chunk_take(uint32_t *chunk);
 void fgv_chunk_give(uint32_t chunk);
 /* Before the request that hands it to the worker is published. */
 void fgv_chunk_arm(uint32_t chunk);

@@ -6,9 +6,6 @@
  * daemon and waits for nobody. The library stays loaded until then (-z nodelete), so no thread is ever left in unmapped
  * code.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "client.h"
 
 #include <pthread.h>
@@ -22,7 +19,6 @@
 #include "cuda_api/visible.h"
 #include "cuda_api/wire.h"
 #include "find.h"
-#include "hello.h"
 #include "log.h"
 #include "thread.h"
 

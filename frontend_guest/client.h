@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "cuda_api/types.h"
-#include "guest.h"
+#include "hello.h"
 
 extern struct fgv_guest fgv_guest;
 

@@ -44,18 +44,21 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
+/* For questions about the current context, which have somewhere to answer. */
+static CUresult question(const void *answer, struct fgv_context **context)
+{
+    CUresult result = fgv_context_current(context);
+    return result == CUDA_SUCCESS && !answer ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct fgv_context *context;
-    CUresult result = fgv_context_current(&context);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(flags, &context);
+    if (result == CUDA_SUCCESS) {
+        *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
     }
-    if (!flags) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags)
@@ -173,15 +176,11 @@ void fgv_after_cuCtxSetLimit(CUresult result, CUlimit limit, size_t value)
 CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
     struct fgv_context *context;
-    CUresult result = fgv_context_current(&context);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(pconfig, &context);
+    if (result == CUDA_SUCCESS) {
+        *pconfig = context->cache_config;
     }
-    if (!pconfig) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pconfig = context->cache_config;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 void fgv_after_cuCtxSetCacheConfig(CUresult result, CUfunc_cache config)
@@ -195,15 +194,11 @@ void fgv_after_cuCtxSetCacheConfig(CUresult result, CUfunc_cache config)
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
     struct fgv_context *context;
-    CUresult result = fgv_context_current(&context);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(pConfig, &context);
+    if (result == CUDA_SUCCESS) {
+        *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
     }
-    if (!pConfig) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* Banks have had one width since compute capability 5.0; the call is kept for programs that still make it. */

@@ -2,7 +2,6 @@
 #include "convoy.h"
 
 #include "chunks.h"
-#include "client.h"
 
 void fgv_convoy_add(struct fgv_convoy *convoy, uint32_t chunk, uint32_t bytes)
 {
@@ -26,7 +25,7 @@ CUresult fgv_convoy_chunk(struct fgv_convoy *convoy, uint32_t *chunk)
         return CUDA_SUCCESS;
     }
     if (convoy->nr == 0) {
-        return fgv_chunk_take(chunk) ? CUDA_SUCCESS : fgv_client_lost();
+        return fgv_chunk_take(chunk);
     }
     uint32_t bytes;
     *chunk = fgv_convoy_remove(convoy, &bytes);

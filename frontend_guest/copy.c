@@ -141,8 +141,9 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
                 result = convoy_unload(&convoy, &destination);
                 continue;
             }
-            if (!fgv_chunk_take(&chunk)) {
-                return fgv_client_lost();
+            result = fgv_chunk_take(&chunk);
+            if (result != CUDA_SUCCESS) {
+                return result;
             }
         }
         fgv_chunk_arm(chunk);

@@ -21,6 +21,13 @@ CUresult fgv_device_check(CUdevice device)
     return device < 0 || (uint32_t)device >= fgv_guest.nr_devices ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+/* For questions about a device, which have somewhere to answer. */
+static CUresult question(CUdevice device, const void *answer)
+{
+    CUresult result = fgv_device_check(device);
+    return result == CUDA_SUCCESS && !answer ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
 CUresult cuInit(unsigned int Flags)
 {
     return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : fgv_client_open();
@@ -52,15 +59,11 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-    CUresult result = fgv_device_check(ordinal);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(ordinal, device);
+    if (result == CUDA_SUCCESS) {
+        *device = ordinal;
     }
-    if (!device) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *device = ordinal;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
@@ -85,28 +88,20 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-    CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(dev, uuid);
+    if (result == CUDA_SUCCESS) {
+        memcpy(uuid->bytes, fgv_device_facts((uint32_t)dev)->uuid, sizeof(uuid->bytes));
     }
-    if (!uuid) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(uuid->bytes, fgv_device_facts((uint32_t)dev)->uuid, sizeof(uuid->bytes));
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
-    CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(dev, bytes);
+    if (result == CUDA_SUCCESS) {
+        *bytes = fgv_device_facts((uint32_t)dev)->total_bytes;
     }
-    if (!bytes) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *bytes = fgv_device_facts((uint32_t)dev)->total_bytes;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* What the device may be able to do and this library does not carry. */
@@ -172,12 +167,9 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 
 CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
-    CUresult result = fgv_device_check(dev);
+    CUresult result = question(dev, prop);
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    if (!prop) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     const int32_t *values = fgv_device_facts((uint32_t)dev)->attributes;
     *prop = (CUdevprop){
@@ -199,12 +191,9 @@ CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
-    CUresult result = fgv_device_check(dev);
+    CUresult result = question(dev, major ? minor : NULL);
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    if (!major || !minor) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     *major = attribute_value((uint32_t)dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
     *minor = attribute_value((uint32_t)dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -321,30 +310,22 @@ CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDe
 {
     CUresult result = fgv_device_check(dev);
     if (result == CUDA_SUCCESS) {
-        result = fgv_device_check(peerDev);
+        result = question(peerDev, canAccessPeer);
     }
-    if (result != CUDA_SUCCESS) {
-        return result;
+    if (result == CUDA_SUCCESS) {
+        *canAccessPeer = 0;
     }
-    if (!canAccessPeer) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *canAccessPeer = 0;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
 {
-    CUresult result = fgv_device_check(dev);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
     (void)type; /* an unknown one is not supported either */
-    if (!pi) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = question(dev, pi);
+    if (result == CUDA_SUCCESS) {
+        *pi = 0;
     }
-    *pi = 0;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult fgv_green_refuse(void)

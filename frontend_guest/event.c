@@ -3,7 +3,6 @@
 #include "event.h"
 
 #include "call.h"
-#include "context.h"
 #include "cuda_api/prototypes.h"
 #include "frontend_guest/generated/hooks.h"
 #include "thread.h"

@@ -8,8 +8,6 @@
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/prototypes.h"
-#include "device.h"
-#include "frontend_guest/generated/hooks.h"
 #include "thread.h"
 
 #define NAME_MAX_BYTES 32768u
@@ -71,10 +69,10 @@ CUresult fgv_function_know(struct fgv_function *function)
     if (__builtin_expect(atomic_load_explicit(&function->is_known, memory_order_acquire) != 0, 1)) {
         return CUDA_SUCCESS;
     }
-    CUresult result = fgv_client_await();
     uint32_t chunk;
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    CUresult result = fgv_chunk_take(&chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     struct fgv_call call;
     struct fgv_reply_cuModuleGetFunction reply;
@@ -131,9 +129,10 @@ CUresult fgv_function_fetch(enum fgv_handle_kind kind, uint64_t owner, const cha
     uint32_t chunk;
     if (!function || !(function->name = strdup(name))) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    } else if (!fgv_chunk_take(&chunk)) {
-        result = fgv_client_lost();
     } else {
+        result = fgv_chunk_take(&chunk);
+    }
+    if (result == CUDA_SUCCESS) {
         result = fetch(function, name_bytes, chunk);
         fgv_chunk_give(chunk);
     }

@@ -28,6 +28,18 @@ static CUresult without_handle(void)
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The record of what is asked about, where there is somewhere to answer. */
+static CUresult question(enum fgv_handle_kind kind, const void *handle, const void *answer,
+                         struct fgv_function **function)
+{
+    CUresult result = !handle ? without_handle() : fgv_client_is_open();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    *function = fgv_handle_object(kind, fgv_handle_number(handle));
+    return !*function ? CUDA_ERROR_INVALID_HANDLE : !answer ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 static CUresult attribute_get(const struct fgv_function *function, CUfunction_attribute attribute, int *value)
 {
     if (!value || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX) {
@@ -156,16 +168,10 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
-    CUresult result = !hfunc ? without_handle() : fgv_client_is_open();
+    struct fgv_function *function;
+    CUresult result = question(FGV_HANDLE_FUNCTION, hfunc, hmod, &function);
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
-    if (!function) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!hmod) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     if (function->kernel != 0) {
         return cuLibraryGetModule(hmod, (CUlibrary)(uintptr_t)function->owner);
@@ -232,10 +238,10 @@ static CUresult name_get(struct fgv_function *kernel)
     if (is_known) {
         return CUDA_SUCCESS;
     }
-    CUresult result = fgv_client_await();
     uint32_t chunk;
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    CUresult result = fgv_chunk_take(&chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     result = name_fetch(kernel, chunk);
     fgv_chunk_give(chunk);
@@ -244,16 +250,10 @@ static CUresult name_get(struct fgv_function *kernel)
 
 CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    CUresult result = !hfunc ? without_handle() : fgv_client_is_open();
+    struct fgv_function *kernel;
+    CUresult result = question(FGV_HANDLE_KERNEL, hfunc, name, &kernel);
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    struct fgv_function *kernel = fgv_handle_object(FGV_HANDLE_KERNEL, (uint64_t)(uintptr_t)hfunc);
-    if (!kernel) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!name) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     result = name_get(kernel);
     if (result == CUDA_SUCCESS) {
@@ -264,16 +264,10 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 
 CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    CUresult result = !hfunc ? without_handle() : fgv_client_is_open();
+    struct fgv_function *function;
+    CUresult result = question(FGV_HANDLE_FUNCTION, hfunc, name, &function);
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    struct fgv_function *function = fgv_handle_object(FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)hfunc);
-    if (!function) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!name) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     if (!function->name && function->kernel != 0) {
         return cuKernelGetName(name, (CUkernel)(uintptr_t)function->kernel);

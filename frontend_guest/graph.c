@@ -203,9 +203,9 @@ static CUresult pages_take(const struct list *list, size_t *nr)
 {
     struct fgv_reply_graph_list reply = {.nr_all = 1};
     uint32_t chunk;
-    CUresult result = fgv_client_await();
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    CUresult result = fgv_chunk_take(&chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     const uint32_t most = fgv_guest.chunk_bytes / FGV_LIST_ENTRY_BYTES;
     size_t first = 0;

@@ -58,10 +58,10 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
     uint32_t chunk;
     CUresult result = fgv_call_allowed();
     if (result == CUDA_SUCCESS) {
-        result = fgv_client_await();
+        result = fgv_chunk_take(&chunk);
     }
-    if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
-        return result != CUDA_SUCCESS ? result : fgv_client_lost();
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     result = get_ask(node, type, chunk, &reply);
     if (result == CUDA_SUCCESS) {

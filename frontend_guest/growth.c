@@ -1,7 +1,4 @@
 /* Asking the virtual machine for memory: see growth.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "growth.h"
 
 #include <errno.h>

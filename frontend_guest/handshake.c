@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
 #include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"

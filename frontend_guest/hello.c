@@ -5,9 +5,6 @@
  * Both can be short for a moment while the daemon takes back what programs that just ended have held, so a full region
  * is looked at again for a while as long as some entry is closing.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "hello.h"
 
 #include <errno.h>

@@ -50,8 +50,9 @@ static CUresult append_inline(uint64_t blob, uint64_t offset, const uint8_t *byt
 static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *bytes, uint32_t nr_bytes)
 {
     uint32_t chunk;
-    if (!fgv_chunk_take(&chunk)) {
-        return fgv_client_lost();
+    CUresult result = fgv_chunk_take(&chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     memcpy(fgv_chunk_memory(chunk), bytes, nr_bytes);
     fgv_count(FGV_COUNT_REQUEST_BYTES, nr_bytes);
@@ -292,8 +293,9 @@ CUresult fgv_image_load(enum fgv_handle_kind kind, const void *image, const stru
     if (options->nr == 0) {
         return load(kind, &set, &jit, handle);
     }
-    if (!fgv_chunk_take(&jit.chunk)) {
-        return fgv_client_lost();
+    result = fgv_chunk_take(&jit.chunk);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     result = load(kind, &set, &jit, handle);
     fgv_chunk_give(jit.chunk);

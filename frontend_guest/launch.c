@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "call.h"
-#include "client.h"
-#include "context.h"
 #include "cuda_api/prototypes.h"
+#include "current.h"
 #include "device.h"
 #include "function.h"
 #include "stream.h"

@@ -124,16 +124,13 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
         result = fgv_jit_take(NULL, &taken, numOptions, options, optionValues);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_client_await();
+        result = fgv_blob_send(data, size, &values.blob);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_blob_send(data, size, &values.blob);
+        result = fgv_chunk_take(&values.chunk);
     }
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    if (!fgv_chunk_take(&values.chunk)) {
-        return fgv_client_lost();
     }
     name = !name ? "" : name;
     values.name_bytes = (uint32_t)strnlen(name, MAX_NAME_BYTES);
@@ -231,13 +228,10 @@ CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_client_await();
+        result = fgv_chunk_take(&chunk);
     }
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    if (!fgv_chunk_take(&chunk)) {
-        return fgv_client_lost();
     }
     result = complete(link, (uint64_t)(uintptr_t)state, chunk, &nr_bytes);
     fgv_chunk_give(chunk);

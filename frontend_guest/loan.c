@@ -2,7 +2,7 @@
 
 #include "array.h"
 #include "code.h"
-#include "context.h"
+#include "current.h"
 #include "function.h"
 #include "ranges.h"
 #include "stream.h"

@@ -327,13 +327,10 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
         result = CUDA_ERROR_NOT_FOUND;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_client_await();
+        result = fgv_chunk_take(&chunk);
     }
     if (result != CUDA_SUCCESS) {
         return result;
-    }
-    if (!fgv_chunk_take(&chunk)) {
-        return fgv_client_lost();
     }
     result = ask((uint64_t)(uintptr_t)library, name, 0, chunk, &reply);
     if (result == CUDA_SUCCESS) {

@@ -12,8 +12,6 @@
 
 #include <stdint.h>
 
-#include "cuda_api/types.h"
-
 void fgv_managed_variables_forget(uint64_t library);
 /* Before a call is sent, and after it was answered, while there are any (call.h). */
 void fgv_managed_variables_before(uint16_t call);

@@ -1,7 +1,4 @@
 /* Finding a file of the kernel module: see node.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "node.h"
 
 #include <errno.h>

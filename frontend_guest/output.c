@@ -51,7 +51,7 @@ void fgv_output_print(void)
     if (atomic_exchange_explicit(&fgv_guest.client->output_pending, 0, memory_order_acq_rel) != 0) {
         fflush(stdout);
         uint32_t chunk;
-        if (fgv_chunk_take(&chunk)) {
+        if (fgv_chunk_take(&chunk) == CUDA_SUCCESS) {
             while (fetch_once(chunk)) {
                 continue;
             }

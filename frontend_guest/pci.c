@@ -1,7 +1,4 @@
 /* Finding a device on the PCI bus: see pci.h. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "pci.h"
 
 #include <dirent.h>

@@ -3,8 +3,8 @@
 
 #include "call.h"
 #include "client.h"
-#include "context.h"
 #include "cuda_api/prototypes.h"
+#include "current.h"
 #include "ranges.h"
 
 /* One attribute into `data`. CUDA_ERROR_INVALID_VALUE when this memory has none of the kind. */

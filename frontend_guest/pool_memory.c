@@ -7,7 +7,6 @@
  */
 #include "call.h"
 #include "capture_rules.h"
-#include "client.h"
 #include "context.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
@@ -28,32 +27,20 @@ static bool is_captured(uint64_t stream)
             reply.status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-static CUresult ask(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
+_Static_assert(sizeof(struct fgv_request_cuMemAllocFromPoolAsync) ==
+                       sizeof(struct fgv_request_pool_allocate_in_order) &&
+                   sizeof(struct fgv_reply_cuMemAllocFromPoolAsync) == sizeof(struct fgv_reply_pool_allocate_in_order),
+               "both are asked and answered alike");
+
+static CUresult ask(uint16_t number, uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
 {
     struct fgv_call call;
     struct fgv_reply_cuMemAllocFromPoolAsync reply;
-    struct fgv_request_cuMemAllocFromPoolAsync *request =
-        fgv_call_begin(&call, FGV_CALL_cuMemAllocFromPoolAsync, sizeof(*request), 0);
+    struct fgv_request_cuMemAllocFromPoolAsync *request = fgv_call_begin(&call, number, sizeof(*request), 0);
     if (!request) {
         return call.error;
     }
     *request = (struct fgv_request_cuMemAllocFromPoolAsync){.pool = pool_wire, .stream = stream, .bytes = bytes};
-    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    *address = result == CUDA_SUCCESS ? reply.address : 0;
-    return result;
-}
-
-static CUresult ask_in_order(uint64_t pool_wire, uint64_t stream, uint64_t bytes, uint64_t *address)
-{
-    struct fgv_call call;
-    struct fgv_reply_pool_allocate_in_order reply;
-    fgv_pool_cache_flush(0);
-    struct fgv_request_pool_allocate_in_order *request =
-        fgv_call_begin(&call, FGV_CALL_pool_allocate_in_order, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_pool_allocate_in_order){.pool = pool_wire, .stream = stream, .bytes = bytes};
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     *address = result == CUDA_SUCCESS ? reply.address : 0;
     return result;
@@ -83,9 +70,10 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
     uint64_t address;
     if (found->threshold_bytes == 0 || is_a_node || !fgv_pool_cache_take(&place, bytesize, &address)) {
         const uint64_t wire = found->is_default ? 0 : handle;
-        result = ask(wire, stream, bytesize, &address);
+        result = ask(FGV_CALL_cuMemAllocFromPoolAsync, wire, stream, bytesize, &address);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_a_node) {
-            result = ask_in_order(wire, stream, bytesize, &address);
+            fgv_pool_cache_flush(0);
+            result = ask(FGV_CALL_pool_allocate_in_order, wire, stream, bytesize, &address);
         }
         if (result != CUDA_SUCCESS) {
             return result;

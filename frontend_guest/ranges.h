@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_api/types.h"
-
 struct fgv_context;
 
 enum fgv_memory_kind {

@@ -11,9 +11,8 @@
 
 #include "call.h"
 #include "capture_rules.h"
-#include "client.h"
-#include "context.h"
 #include "cuda_api/prototypes.h"
+#include "current.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
 #include "pool_cache.h"
@@ -173,67 +172,54 @@ CUresult fgv_stream_find(CUstream stream, struct fgv_stream **record)
     return handle == FGV_STREAM_INVALID || !*record ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-/* For questions: initialised, a context is current, the stream is one. */
-static CUresult question(CUstream stream, struct fgv_stream **record)
+/* For questions: initialised, a context is current, the stream is one, and there is somewhere to answer. */
+static CUresult question(CUstream stream, const void *answer, struct fgv_stream **record)
 {
     CUresult result = fgv_call_allowed();
-    return result != CUDA_SUCCESS ? result : fgv_stream_find(stream, record);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_stream_find(stream, record);
+    }
+    return result == CUDA_SUCCESS && !answer ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {
     struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(hStream, priority, &record);
+    if (result == CUDA_SUCCESS) {
+        *priority = record->priority;
     }
-    if (!priority) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *priority = record->priority;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(hStream, flags, &record);
+    if (result == CUDA_SUCCESS) {
+        *flags = record->flags;
     }
-    if (!flags) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *flags = record->flags;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
     struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(hStream, streamId, &record);
+    if (result == CUDA_SUCCESS) {
+        *streamId = record->id;
     }
-    if (!streamId) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *streamId = record->id;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(hStream, pctx, &record);
+    if (result == CUDA_SUCCESS) {
+        *pctx = fgv_context_public(record == &legacy ? fgv_thread.current : record->context_handle);
     }
-    if (!pctx) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *pctx = fgv_context_public(record == &legacy ? fgv_thread.current : record->context_handle);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
@@ -248,13 +234,9 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreen
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     struct fgv_stream *record;
-    CUresult result = question(hStream, &record);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    CUresult result = question(hStream, device, &record);
+    if (result == CUDA_SUCCESS) {
+        *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
     }
-    if (!device) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *device = (CUdevice)(record == &legacy ? fgv_thread.context : record->context)->ordinal;
-    return CUDA_SUCCESS;
+    return result;
 }

@@ -20,7 +20,6 @@
 #include "cuda_api/procs.h"
 #include "cuda_api/types.h"
 #include "log.h"
-#include "trace_counts.h"
 
 extern bool fgv_tracing; /* set before main, and before any constructor that may call */
 

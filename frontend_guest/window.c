@@ -6,9 +6,6 @@
  * has it. A daemon that was started anew knows nothing of the pieces that the one before gave: its workers have none of
  * them, and the program does without.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "window.h"
 
 #include <pthread.h>
