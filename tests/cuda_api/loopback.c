@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "backend_host/worker/serve.h"
-#include "frontend_guest/call.h"
-#include "frontend_guest/capture_rules.h"
-#include "frontend_guest/memory.h"
-#include "frontend_guest/stream.h"
+#include "call/call.h"
+#include "context/capture_rules.h"
+#include "context/stream.h"
+#include "memory/memory.h"
 
 struct fgv_worker {
     struct fgv_driver driver;
