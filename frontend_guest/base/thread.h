@@ -35,7 +35,7 @@ struct fgv_thread {
 
 extern _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));
 
-/* Gives back what the calling thread, which ends, holds of the client's: see upward.c. */
+/* Gives back what the calling thread, which ends, holds of the client's: see face/upward.c. */
 extern void (*fgv_thread_ends)(void);
 
 /* The rest of the thread's record; NULL without memory. */

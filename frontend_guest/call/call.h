@@ -27,7 +27,7 @@
 
 struct fgv_context;
 
-/* What calls ask of files above. upward.c fills it. */
+/* What calls ask of files above. face/upward.c fills it. */
 struct fgv_call_ops {
     /* Makes the context on the worker, where it is not there yet. */
     CUresult (*context_make)(struct fgv_context *context, uint64_t handle);

@@ -8,7 +8,7 @@
 
 #include "call/current.h"
 
-/* What ends with a context. upward.c fills it. */
+/* What ends with a context. face/upward.c fills it. */
 struct fgv_context_ops {
     /* Gives back what the worker lets go of only while it has the context. */
     void (*release)(const struct fgv_context *context);
