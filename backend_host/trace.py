@@ -3,7 +3,7 @@
     python -m backend_host.trace FILE...     a trace as one short line a call, files of counts as one table
 
 Both kinds of file may come from a virtual machine: set the two variables there and copy the files. Their layout is that of
-frontend_guest/trace.c and trace_counts.c.
+frontend_guest/base/trace.c and trace_counts.c.
 """
 
 import argparse

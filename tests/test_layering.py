@@ -1,6 +1,7 @@
 """The arrows of the design, and no others: who may import, and in C include, whom.
 
 Between packages these are the ARROWS below. Inside a package they point down its floors, which floors.toml lists and floors.py reads.
+And where the two halves of a call stand: in files of the same name, in the guest and in the worker.
 
 Wrong when: a module is imported by a name computed at run time. None is.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_api import table
 from tests.floors import C_SUFFIXES, DATA, ROOT, Package, mistakes, packages
 
 ARROWS: dict[str, set[str]] = {
@@ -21,6 +23,20 @@ ARROWS: dict[str, set[str]] = {
     "frontend_guest": {"ivshmem", "cuda_api"},
     "backend_host": {"ivshmem", "cuda_api", "scheduler"},
     "softgpu": {"cuda_api"},
+}
+#: The guest's file of a call and the worker's, where their names differ, and why. Without a reason they are the same.
+OTHER_NAMES = {
+    ("capture_rules", "capture"): "the guest keeps CUDA's rules about captures below what knows graphs",
+    ("code", "module"): "the guest has a file for modules, one for libraries, and this for both",
+    ("function", "module"): "the guest knows functions one by one",
+    ("function_queries", "module"): "the guest knows what may be asked about them",
+    ("graph_exec", "graph"): "graph.c would be too long",
+    ("host_function", "capture"): "the guest puts a captured function where it keeps the others",
+    ("managed_variable", "module"): "the guest copies these variables to the device and back",
+    ("occupancy", "launch"): "the guest keeps the answers",
+    ("pool_cache", "pool"): "the guest keeps freed memory",
+    ("pool_memory", "pool"): "pool.c would be too long",
+    ("reservation", "virtual_memory"): "virtual_memory.c would be too long",
 }
 # benchmarks and tests may look at everything; nobody may look at them.
 HOUSES = {*ARROWS, "benchmarks", "tests"}
@@ -93,6 +109,24 @@ def test_what_the_rules_would_catch() -> None:
 
 def test_every_part_of_the_house_is_there() -> None:
     assert all((ROOT / package).is_dir() for package in ARROWS)
+
+
+def halves_of_calls(package: str, pattern: str) -> dict[str, set[str]]:
+    """By call, the hand-written files, without their folders, in which the pattern finds its name."""
+    halves: dict[str, set[str]] = {}
+    for path in files_of(package, {".c"}):
+        for name in re.findall(pattern, path.read_text(), re.MULTILINE) if path.parent.name != "generated" else ():
+            halves.setdefault(name, set()).add(path.stem)
+    return halves
+
+
+def test_both_halves_of_a_call_stand_in_files_of_the_same_name() -> None:
+    guest = halves_of_calls("frontend_guest", r"\bstruct fgv_request_(\w+)")
+    worker = halves_of_calls("backend_host/worker", r"^CUresult fg[vw]_serve_(\w+)\(")
+    by_hand = [call.name for call in table.read().records if call.codec in ("hand", "internal")]
+    assert [name for name in by_hand if len(worker.get(name, ())) != 1 or not guest.get(name)] == []
+    found = {(one, other) for name in by_hand for one in guest[name] for other in worker[name]}
+    assert {(one, other) for one, other in found if one != other} == set(OTHER_NAMES)
 
 
 @pytest.mark.parametrize("package", packages(ROOT, DATA), ids=lambda package: package.folder)

@@ -28,7 +28,8 @@ def generate(table: Table) -> str:
         symbols.append((call.name, entry(table, call), call.prototype))
         if call.per_thread:
             symbols.append((call.name + call.per_thread, entry(table, call, call.per_thread), call.prototype))
-    body = ['#include "../trace.h"', '#include "cuda_api/prototypes.h"', '#include "loans.h"', "", _HEAD.strip("\n")]
+    body = ['#include "base/trace.h"', '#include "base/trace_counts.h"', '#include "cuda_api/prototypes.h"']
+    body += ['#include "loans.h"', "", _HEAD.strip("\n")]
     for number, (name, inside, prototype) in enumerate(symbols):
         body += ["", *_twin(number, name, inside, prototype), "", *_shown(name, inside, prototype)]
     body += ["", "const struct fgv_trace_symbol fgv_trace_symbols[] = {"]

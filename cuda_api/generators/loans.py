@@ -20,7 +20,7 @@ _HEAD = "#define COLD static __attribute__((noinline, cold))"
 
 
 def generate(table: Table) -> str:
-    body = ['#include "loans.h"', "", "#include <stddef.h>", "", '#include "../loan.h"', "", _HEAD]
+    body = ['#include "loans.h"', "", "#include <stddef.h>", "", '#include "face/loan.h"', "", _HEAD]
     for name, prototype, lender in _lent(table):
         lent = choice(prototype, f"lent_{name}", "fgv_loan_is_due()", f"lending_{name}", name)
         body += ["", *_lending(name, prototype, lender), "", *lent]

@@ -28,8 +28,9 @@ then.
 
 def generate(table: Table) -> str:
     body = ["#include <stdbool.h>", "#include <stddef.h>", "#include <string.h>", ""]
-    body += ['#include "cuda_api/prototypes.h"', '#include "cuda_api/wire.h"', '#include "../call.h"']
-    body += ['#include "hooks.h"']
+    body += ['#include "call/call.h"', '#include "context/capture_rules.h"', '#include "context/stream.h"']
+    body += ['#include "cuda_api/prototypes.h"', '#include "cuda_api/wire.h"', '#include "hooks.h"']
+    body += ['#include "memory/memory.h"']
     body += [_REFUSE.strip("\n")]
     for call in table.calls:
         if call.has_stub:

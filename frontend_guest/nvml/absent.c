@@ -3,7 +3,7 @@
  * is NVML's for a device without it. A name is here because programs look it up and take its absence for a broken
  * library; what they pass is not looked at, which the x86-64 calling convention lets a function do.
  */
-#include "library.h"
+#include "nvml/library.h"
 
 #define ABSENT(name)                                                                                                   \
     NVML_EXPORT nvmlReturn_t name(void);                                                                               \

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "cuda_api/types.h"
-#include "library.h"
+#include "nvml/library.h"
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {

@@ -1,12 +1,12 @@
 /* Start and end, and what is read off the region: see library.h. */
-#include "library.h"
+#include "nvml/library.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "find.h"
-#include "log.h"
+#include "base/log.h"
+#include "region/find.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fgv_region region;

@@ -13,7 +13,7 @@
 
 #include "cuda_api/facts.h"
 #include "ivshmem/region.h"
-#include "nvml.h"
+#include "nvml/nvml.h"
 
 struct nvml_device {
     uint32_t index; /* in the facts */

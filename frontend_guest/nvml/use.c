@@ -2,7 +2,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "library.h"
+#include "nvml/library.h"
 
 #define PERMILLE_PER_PERCENT 10u
 #define MAX_PERMILLE         1000u

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "backend_host/worker/client/service.h"
-#include "frontend_guest/call.h"
+#include "call/call.h"
+#include "context/capture_rules.h"
+#include "context/stream.h"
+#include "memory/memory.h"
 
 struct fgv_worker {
     struct fgv_driver driver;

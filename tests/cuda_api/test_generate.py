@@ -20,7 +20,9 @@ from cuda_api.prototype import Parameter
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-fPIC", f"-I{ROOT}"]
-FLAGS += [f"-I{ROOT}/{folder}" for folder in ("cuda_api/include", "ivshmem/include", "backend_host/worker")]
+FLAGS += [
+    f"-I{ROOT}/{folder}" for folder in ("cuda_api/include", "ivshmem/include", "frontend_guest", "backend_host/worker")
+]
 
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, INVALID_DEVICE, NOT_SUPPORTED = 1, 201, 400, 101, 801
 OUT = 0x11223344

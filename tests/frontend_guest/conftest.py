@@ -17,7 +17,7 @@ from ivshmem.region import HostState, Region, Wake
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "tests" / "frontend_guest"
 PROGRAMS = Path(__file__).parent / "programs"
-INCLUDES = [f"-I{ROOT / 'cuda_api' / 'include'}", f"-I{ROOT / 'ivshmem' / 'include'}", f"-I{ROOT}"]
+INCLUDES = [f"-I{ROOT / folder}" for folder in ("cuda_api/include", "ivshmem/include", "frontend_guest", "")]
 CFLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
 REGION_BYTES = 256 << 20
 NR_ATTRIBUTES = 192

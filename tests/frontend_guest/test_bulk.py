@@ -8,7 +8,7 @@ import pytest
 
 from backend_host.config import PACKAGE_ROOT
 
-SOURCE = PACKAGE_ROOT / "frontend_guest/bulk.c"
+SOURCE = PACKAGE_ROOT / "frontend_guest/base/bulk.c"
 LINE_BYTES = 64
 STREAMED_BYTES = 256 * 1024
 ROOM_BYTES = STREAMED_BYTES + 4096
@@ -18,7 +18,7 @@ UNTOUCHED = b"\xee"
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     built = tmp_path_factory.mktemp("bulk") / "bulk.so"
-    command = ["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{SOURCE.parent}"]
+    command = ["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{SOURCE.parents[1]}"]
     subprocess.run([*command, "-o", str(built), str(SOURCE)], check=True)
     return ctypes.CDLL(str(built))
 

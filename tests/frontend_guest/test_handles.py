@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import Region
+from tests.floors import DATA, packages
 from tests.frontend_guest.conftest import BUILD, PROGRAMS, ROOT, RunScene, compile_program, guest_environment
 
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
+FLOORS = next(package.floors for package in packages(ROOT, DATA) if package.folder == "frontend_guest")
 GUEST_SOURCES = [
     path
     for folder in (
-        "frontend_guest",
+        *(f"frontend_guest/{floor}" for floor in FLOORS),
         "frontend_guest/generated",
         "ivshmem/src",
         "cuda_api/handshake",
@@ -28,7 +30,7 @@ GUEST_SOURCES = [
 @pytest.mark.parametrize("sanitizer", ["none", *SANITIZERS])
 def test_handles(sanitizer: str) -> None:
     flags = [] if sanitizer == "none" else [f"-fsanitize={SANITIZERS[sanitizer]}"]
-    sources = [PROGRAMS / "handles.c", ROOT / "frontend_guest" / "handles.c"]
+    sources = [PROGRAMS / "handles.c", ROOT / "frontend_guest/base/handles.c"]
     program = compile_program(f"handles-{sanitizer}", sources, *flags, "-lpthread")
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "done\n"
@@ -38,11 +40,9 @@ def test_handles(sanitizer: str) -> None:
 @pytest.fixture(scope="module")
 def checked_guest() -> Path:
     """The guest program and the library with it, in one, under AddressSanitizer and UBSan."""
-    folder = f"-I{ROOT / 'frontend_guest'}"
     return compile_program(
         "guest-checked",
         [PROGRAMS / "guest.c", *GUEST_SOURCES],
-        folder,
         "-DFGV_PLAIN_SYMBOLS",
         "-fsanitize=address,undefined",
         "-lpthread",

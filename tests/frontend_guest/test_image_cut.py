@@ -59,7 +59,7 @@ def kinds_of(image: bytes) -> list[tuple[int, int]]:
 @pytest.fixture(scope="module")
 def cut() -> Iterator[Cut]:
     """What the guest sends of a container to devices of these capabilities, from memory that ends where the container does."""
-    path = compile_program("cut.so", [PROGRAMS / "cut.c", ROOT / "frontend_guest/image_cut.c"], "-shared", "-fPIC")
+    path = compile_program("cut.so", [PROGRAMS / "cut.c", ROOT / "frontend_guest/code/image_cut.c"], "-shared", "-fPIC")
     function = ctypes.CDLL(str(path)).cut
     function.restype = c_uint64
     libc = ctypes.CDLL(None, use_errno=True)

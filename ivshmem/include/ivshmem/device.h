@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * What the guest's kernel module offers: frontend_guest/kmod is the one end, ivshmem/src/guest_bell.c and
- * frontend_guest/growth.c are the other. Included by both, so it needs nothing but the kernel's own headers.
+ * frontend_guest/region/growth.c are the other. Included by both, so it needs nothing but the kernel's own headers.
  *
  * Mappings are shared ones, write-back. What is mapped may go: a device that is unbound or taken out, or memory that a
  * reset of its device took, costs whoever touches it a SIGBUS, and calls fail with ENODEV.

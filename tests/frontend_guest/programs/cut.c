@@ -1,7 +1,7 @@
 /* The guest's cutting of fat binaries as a function of bytes, for tests. */
 #include <string.h>
 
-#include "frontend_guest/image_cut.h"
+#include "code/image_cut.h"
 
 /* What is sent of a container, into `sent`; its length. 0: the container goes whole. */
 uint64_t cut(const uint8_t *container, const uint32_t *capabilities, uint32_t nr_capabilities, uint8_t *sent)

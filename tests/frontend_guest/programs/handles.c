@@ -1,5 +1,5 @@
 /* The table of handles by itself. Prints one line for each thing that is not as it should be, and "done". */
-#include "frontend_guest/handles.h"
+#include "base/handles.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,0 +1,46 @@
+/*
+ * What the library keeps for each thread of the program. The part that every call reads lies in thread-local storage,
+ * which a library loaded with dlopen has little of, so it is small; the rest hangs on `more`, made when first needed
+ * and freed when the thread ends.
+ */
+#ifndef FRONTEND_GUEST_THREAD_H
+#define FRONTEND_GUEST_THREAD_H
+
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+
+#define FGV_MAX_CONTEXT_DEPTH 64u
+
+struct fgv_context;
+
+struct fgv_thread_more {
+    uint64_t
+        below[FGV_MAX_CONTEXT_DEPTH]; /* contexts under the current one, the deepest first; 0 where none was current */
+    uint32_t depth;
+    CUstreamCaptureMode capture_mode;
+    uint64_t stream;         /* CU_STREAM_PER_THREAD of this thread in `stream_context`, 0 while there is none */
+    uint64_t stream_context; /* handle */
+};
+
+struct fgv_thread {
+    struct fgv_context *context; /* the object behind `current`, kept so that a call needs no look-up */
+    uint64_t current;            /* handle of the current context, 0: none */
+    struct fgv_thread_more *more;
+    uint32_t response;        /* response slot that this thread keeps, + 1 */
+    uint32_t is_registered;   /* its end will be noticed */
+    uint32_t is_in_variables; /* its calls are managed_variable.c's */
+    uint32_t id;              /* as the kernel knows it, 0: not asked for yet */
+};
+
+extern _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));
+
+/* Gives back what the calling thread, which ends, holds of the client's: see face/upward.c. */
+extern void (*fgv_thread_ends)(void);
+
+/* The rest of the thread's record; NULL without memory. */
+struct fgv_thread_more *fgv_thread_more(void);
+/* Sees to it that what the thread holds is given back when it ends. */
+void fgv_thread_register(void);
+
+#endif

@@ -1,0 +1,91 @@
+/*
+ * One call on its way to the worker. The generated stubs and the hand-written calls use nothing else to talk to the
+ * host.
+ *
+ *     struct fgv_call call;
+ *     struct fgv_request_x *request = fgv_call_begin(&call, FGV_CALL_x, sizeof *request, payload_bytes);
+ *     if (!request) {
+ *         return call.error;
+ *     }
+ *     ... fill *request, and payload_bytes at call.payload; both lie in the ring ...
+ *     return fgv_call_post(&call);            or     return fgv_call_wait(&call, &reply, sizeof reply);
+ *
+ * Between begin and post (or wait) nothing may return, wait or begin another call: the worker stops at a record that is
+ * reserved and not published. So everything that can fail is looked at before begin, streams included.
+ */
+#ifndef FRONTEND_GUEST_CALL_H
+#define FRONTEND_GUEST_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/handles.h"
+#include "cuda_api/types.h"
+#include "cuda_api/wire.h"
+#include "ivshmem/ring.h"
+
+struct fgv_context;
+
+/* What calls ask of files above. face/upward.c fills it. */
+struct fgv_call_ops {
+    /* Makes the context on the worker, where it is not there yet. */
+    CUresult (*context_make)(struct fgv_context *context, uint64_t handle);
+    /* Prints what kernels printed. */
+    void (*output_print)(void);
+    /* Looks after the __managed__ variables that there are, before a call is sent and after it was answered. */
+    void (*variables_before)(uint16_t number);
+    void (*variables_after)(uint16_t number);
+};
+extern const struct fgv_call_ops *fgv_call_ops;
+
+struct fgv_call {
+    struct fgv_record *record;
+    uint64_t position;
+    uint8_t *payload;
+    CUresult error;    /* why begin gave NULL */
+    uint32_t response; /* slot */
+    uint16_t number;
+};
+
+/* Room for the request, or NULL with call->error: not initialised, no current context, an earlier error, nobody there.
+ */
+void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes);
+/* As begin, for calls about libraries, which need no current context. */
+void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes);
+/* The same for a context that need not be current, nor exist on the worker yet (0: none), and past earlier errors. */
+void *fgv_call_begin_for(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes,
+                         uint64_t context);
+/* Publishes a call that nobody waits for: CUDA_SUCCESS, unless a stream is captured; then it waits. */
+CUresult fgv_call_post(struct fgv_call *call);
+/* Before a request that is waited for in another way than by fgv_call_wait: whose turn at a CPU is worth something when
+ * the answer comes, so that the host may see to it that it has one. */
+void fgv_call_tell_who_waits(void);
+/* Publishes a call and waits for its result. `reply` is filled when that is CUDA_SUCCESS. */
+CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
+/* What a call gives before it looks at its arguments: not initialised, no current context. */
+CUresult fgv_call_allowed(void);
+/* The same, and the errors that earlier work left for it. */
+CUresult fgv_call_healthy(void);
+/* The error of a fault, after which nothing of the process runs on the device any more. */
+CUresult fgv_call_sticky_error(void);
+/* Gives back the response slot that the calling thread keeps. */
+void fgv_call_thread_ends(void);
+
+/* Prints what kernels printed, if the worker has something. For calls that have just waited. */
+void fgv_call_print_output(void);
+/* The program's __managed__ variables. */
+extern _Atomic uint32_t fgv_nr_managed_variables;
+/* Looks after them when a call was answered in another way than by fgv_call_wait. */
+static inline void fgv_call_variables_after(uint16_t number)
+{
+    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
+        fgv_call_ops->variables_after(number);
+    }
+}
+
+/* Streams that the program is capturing. While there are any, every call is answered: CUDA's rules about captures are
+ * kept by the device library, and its word is due at once. */
+extern _Atomic uint32_t fgv_nr_captures;
+
+#endif

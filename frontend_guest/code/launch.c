@@ -1,0 +1,271 @@
+/*
+ * Launches. What the driver would refuse at once is refused here, from the cached attributes of function and device;
+ * the rest is one record in the ring and no waiting: no lock, no system call, no allocation, one look-up.
+ */
+#include "code/launch.h"
+
+#include <string.h>
+
+#include "base/thread.h"
+#include "call/call.h"
+#include "call/current.h"
+#include "call/device.h"
+#include "code/function.h"
+#include "context/stream.h"
+#include "cuda_api/prototypes.h"
+
+#define FLAG_COOPERATIVE 1u
+#define FLAG_KERNEL      2u
+#define MAX_ATTRIBUTES   16u
+
+struct launch {
+    struct fgv_function *function;
+    uint64_t stream;
+    const CUlaunchAttribute *attributes;
+    uint32_t nr_attributes;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    uint32_t flags;
+};
+
+static CUresult function_find(struct launch *launch, CUfunction function)
+{
+    uint64_t handle = (uint64_t)(uintptr_t)function;
+    launch->function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
+    if (__builtin_expect(!launch->function, 0)) {
+        launch->function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
+        launch->flags |= FLAG_KERNEL;
+    }
+    return !launch->function ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
+}
+
+/* The checks, and the codes, of the driver. */
+static CUresult shape_check(const struct launch *launch)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    uint64_t nr_threads = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (launch->grid[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i] ||
+            launch->block[i] - 1 >= (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]) {
+            return CUDA_ERROR_INVALID_VALUE; /* zero too */
+        }
+        nr_threads *= launch->block[i];
+    }
+    return nr_threads > (uint32_t)device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ? CUDA_ERROR_INVALID_VALUE
+                                                                                    : CUDA_SUCCESS;
+}
+
+static bool is_cooperative(const struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+            launch->attributes[i].value.cooperative != 0) {
+            return true;
+        }
+    }
+    return (launch->flags & FLAG_COOPERATIVE) != 0;
+}
+
+/* More threads or shared memory than the function's attributes allow, as far as they are known here: the driver says
+ * what is wrong with that, and sometimes nothing is. Kernels of cuFFT take more shared memory. */
+static bool is_oversized(const struct launch *launch)
+{
+    const int32_t *most = launch->function->attributes;
+    const uint32_t nr_threads = launch->block[0] * launch->block[1] * launch->block[2];
+    return nr_threads > (uint32_t)most[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
+           launch->shared_bytes > (uint32_t)most[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+}
+
+/* Attributes that the driver may refuse for their value, or does not know. */
+static bool is_doubtful(const struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        const unsigned int cluster[3] = {attribute->value.clusterDim.x, attribute->value.clusterDim.y,
+                                         attribute->value.clusterDim.z};
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE || (unsigned)attribute->id == 15 ||
+            (unsigned)attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) {
+            return true; /* CUDA 13.0 has none of these */
+        }
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+            return true; /* an attribute of streams */
+        }
+        for (uint32_t j = 0; j < 3 && attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; j++) {
+            if (cluster[j] == 0 || launch->grid[j] % cluster[j] != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Clusters of more than a block need a device that has them. */
+static CUresult cluster_check(const struct launch *launch)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    for (uint32_t i = 0; i < launch->nr_attributes; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (attribute->value.clusterDim.x > 1 || attribute->value.clusterDim.y > 1 ||
+             attribute->value.clusterDim.z > 1) &&
+            device[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] != 1) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The blocks of a cooperative launch must all run at once. How many do is asked once for each shape of a block. */
+static CUresult cooperative_check(const struct launch *launch, CUfunction function)
+{
+    const int32_t *device = fgv_device_facts(fgv_thread.context->ordinal)->attributes;
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    int nr_blocks = 0;
+    if (!is_cooperative(launch)) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &nr_blocks, function, (int)(block[0] * block[1] * block[2]), launch->shared_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const uint64_t most = (uint64_t)(uint32_t)nr_blocks * (uint32_t)device[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    /* A grid has less than 2^31 blocks in x and less than 2^16 in y and z. */
+    return (uint64_t)grid[0] * grid[1] * grid[2] > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
+CUresult fgv_extra_read(void **extra, uint32_t wanted_bytes, const void **buffer)
+{
+    size_t bytes = 0;
+    *buffer = NULL;
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            *buffer = extra[1];
+        } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1]) {
+            bytes = *(const size_t *)extra[1];
+        } else {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    return wanted_bytes > 0 && (!*buffer || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
+{
+    for (uint32_t i = 0; i < function->nr_parameters; i++) {
+        const struct fgv_parameter *parameter = &function->parameters[i];
+        uint8_t *place = packed + parameter->offset_bytes;
+        /* Nearly all are words; a copy of known length needs no call. */
+        if (parameter->bytes == 8) {
+            memcpy(place, parameters[i], 8);
+        } else if (parameter->bytes == 4) {
+            memcpy(place, parameters[i], 4);
+        } else {
+            memcpy(place, parameters[i], parameter->bytes);
+        }
+    }
+}
+
+static CUresult launch_send(const struct launch *launch, void **parameters, void **extra)
+{
+    const struct fgv_function *function = launch->function;
+    const void *buffer = NULL;
+    if (parameters && extra) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (extra) {
+        CUresult result = fgv_extra_read(extra, function->parameter_bytes, &buffer);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    } else if (!parameters && function->nr_parameters > 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint32_t attribute_bytes = launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
+    struct fgv_call call;
+    struct fgv_request_cuLaunchKernel *request =
+        fgv_call_begin(&call, FGV_CALL_cuLaunchKernel, sizeof(*request), function->parameter_bytes + attribute_bytes);
+    if (__builtin_expect(!request, 0)) {
+        return call.error;
+    }
+    request->function = function->handle;
+    request->stream = launch->stream;
+    memcpy(request->grid, launch->grid, sizeof(request->grid));
+    memcpy(request->block, launch->block, sizeof(request->block));
+    request->shared_bytes = launch->shared_bytes;
+    request->nr_parameter_bytes = function->parameter_bytes;
+    request->flags = launch->flags;
+    request->nr_attributes = launch->nr_attributes;
+    if (buffer) {
+        memcpy(call.payload, buffer, function->parameter_bytes);
+    } else if (parameters) {
+        fgv_parameters_pack(call.payload, function, parameters);
+    }
+    if (attribute_bytes != 0) {
+        memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
+    }
+    /* What may be refused waits for the answer. */
+    return __builtin_expect(is_oversized(launch), 0) || __builtin_expect(is_doubtful(launch), 0)
+               ? fgv_call_wait(&call, NULL, 0)
+               : fgv_call_post(&call);
+}
+
+static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
+{
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS) {
+        result = function_find(launch, function);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = shape_check(launch);
+    }
+    if (result == CUDA_SUCCESS && (launch->flags | launch->nr_attributes) != 0) {
+        result = cooperative_check(launch, function);
+    }
+    if (result == CUDA_SUCCESS && launch->nr_attributes != 0) {
+        result = cluster_check(launch);
+    }
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        return result;
+    }
+    launch->stream = fgv_stream_wire(stream);
+    if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return launch_send(launch, parameters, extra);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    struct launch launch = {.grid = {gridDimX, gridDimY, gridDimZ},
+                            .block = {blockDimX, blockDimY, blockDimZ},
+                            .shared_bytes = sharedMemBytes};
+    return launch_run(&launch, f, hStream, kernelParams, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    struct launch launch = {.grid = {gridDimX, gridDimY, gridDimZ},
+                            .block = {blockDimX, blockDimY, blockDimZ},
+                            .shared_bytes = sharedMemBytes,
+                            .flags = FLAG_COOPERATIVE};
+    return launch_run(&launch, f, hStream, kernelParams, NULL);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    if (!config || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                            .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                            .shared_bytes = config->sharedMemBytes,
+                            .attributes = config->attrs,
+                            .nr_attributes = config->numAttrs};
+    return launch_run(&launch, f, config->hStream, kernelParams, extra);
+}

@@ -1,0 +1,26 @@
+/*
+ * Host functions: what a program puts into a stream to be called here (cuLaunchHostFunc, cuStreamAddCallback).
+ *
+ * The worker knows a function by a number. One thread of this library, made when the first function is put anywhere,
+ * waits at a response slot of its own for the next number, calls the function, and sets the slot to WAITING again,
+ * which tells the worker that it has returned. So functions run one at a time, in the order of their streams.
+ */
+#ifndef FRONTEND_GUEST_HOST_FUNCTION_H
+#define FRONTEND_GUEST_HOST_FUNCTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+
+/* For a node of a graph: the number stands for the function, with this data, until it is dropped as often as it was
+ * kept, however often it is run. */
+CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number);
+void fgv_host_function_drop(uint64_t number);
+/* The owner, a graph or what was instantiated of one, has a node with the function of this number, which was kept for
+ * it. */
+void fgv_host_function_own(uint64_t owner, uint64_t number);
+/* The function of such a number; false when there is none. */
+bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params);
+
+#endif

@@ -1,0 +1,60 @@
+/* Operations on values in the order of a stream: the first versions, and those in batches. The others are generated. */
+#include <string.h>
+
+#include "call/call.h"
+#include "context/stream.h"
+#include "cuda_api/prototypes.h"
+
+#define MAX_OPERATIONS 256u
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    return cuStreamWaitValue32_v2(stream, addr, value, flags);
+}
+
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    return cuStreamWaitValue64_v2(stream, addr, value, flags);
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    return cuStreamWriteValue32_v2(stream, addr, value, flags);
+}
+
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    return cuStreamWriteValue64_v2(stream, addr, value, flags);
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                               unsigned int flags)
+{
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    uint64_t wire = fgv_stream_wire(stream);
+    if (wire == FGV_STREAM_INVALID) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (count == 0 || count > MAX_OPERATIONS || !paramArray || flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint32_t bytes = count * (uint32_t)sizeof(*paramArray);
+    struct fgv_call call;
+    struct fgv_request_cuStreamBatchMemOp_v2 *request =
+        fgv_call_begin(&call, FGV_CALL_cuStreamBatchMemOp_v2, sizeof(*request), bytes);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuStreamBatchMemOp_v2){.stream = wire, .count = count};
+    memcpy(call.payload, paramArray, bytes);
+    return fgv_call_post(&call);
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                            unsigned int flags)
+{
+    return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+}

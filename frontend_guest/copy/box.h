@@ -1,0 +1,33 @@
+/* Copies of boxes: rows and slices between memory and arrays. */
+#ifndef FRONTEND_GUEST_BOX_H
+#define FRONTEND_GUEST_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "copy/copy.h"
+
+/* One end of a box. In memory its first byte is at memory.address; in an array it is at (x_bytes, y, z). */
+struct fgv_box_side {
+    struct fgv_side memory;
+    bool is_array;
+    uint64_t array; /* the handle */
+    uint64_t pitch_bytes;
+    uint64_t slice_rows;
+    uint64_t x_bytes;
+    uint64_t y;
+    uint64_t z;
+};
+
+struct fgv_box {
+    uint64_t width_bytes;
+    uint64_t height;
+    uint64_t depth;
+    struct fgv_box_side to;
+    struct fgv_box_side from;
+};
+
+/* Copies a box whose sides were checked, `waits` being true for the calls without a stream. */
+CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits);
+
+#endif

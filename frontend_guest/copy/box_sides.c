@@ -1,0 +1,108 @@
+/*
+ * The sides of a copied box as the guest sees them. What a program says is checked here: positions within pitches, ends
+ * that are numbers, memory and arrays that hold what is copied.
+ */
+#include "call/call.h"
+#include "context/context.h"
+#include "copy/box.h"
+#include "cuda_api/array_format.h"
+#include "cuda_api/copy_calls.h"
+#include "cuda_api/prototypes.h"
+#include "memory/array.h"
+
+static bool fits(uint64_t at, uint64_t extent, uint64_t end)
+{
+    return at <= end && extent <= end - at;
+}
+
+static CUresult side_of_array(struct fgv_box_side *side, const struct fgv_copy_side *said,
+                              const struct fgv_copy_extent *extent)
+{
+    struct fgv_array_box box;
+    const struct fgv_array *array = fgv_array_find(said->array);
+    if (!array) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!fgv_array_box_of(&array->descriptor, 0, &box) || !fits(said->x_bytes, extent->width_bytes, box.row_bytes) ||
+        !fits(said->y, extent->height, box.rows) || !fits(said->z, extent->depth, box.slices)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *side = (struct fgv_box_side){.is_array = true,
+                                  .array = (uint64_t)(uintptr_t)said->array,
+                                  .x_bytes = said->x_bytes,
+                                  .y = said->y,
+                                  .z = said->z};
+    return CUDA_SUCCESS;
+}
+
+/* The offset of the first byte and the bytes from there to the last; false: no such numbers. */
+static bool span_of(const struct fgv_copy_side *said, const struct fgv_copy_extent *extent, uint64_t *start,
+                    uint64_t *bytes)
+{
+    uint64_t rows, row_bytes, first_row;
+    return !__builtin_mul_overflow(said->z, said->height, &first_row) &&
+           !__builtin_add_overflow(first_row, said->y, &first_row) &&
+           !__builtin_mul_overflow(first_row, said->pitch_bytes, start) &&
+           !__builtin_add_overflow(*start, said->x_bytes, start) &&
+           !__builtin_mul_overflow(extent->depth - 1, said->height, &rows) &&
+           !__builtin_add_overflow(rows, extent->height - 1, &rows) &&
+           !__builtin_mul_overflow(rows, said->pitch_bytes, &row_bytes) &&
+           !__builtin_add_overflow(row_bytes, extent->width_bytes, bytes);
+}
+
+static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_side *said,
+                               const struct fgv_copy_extent *extent)
+{
+    uint64_t start, bytes, end;
+    uint64_t base = said->type == CU_MEMORYTYPE_HOST ? said->host : said->device;
+    bool is_one_row = extent->height == 1 && extent->depth == 1 && said->y == 0 && said->z == 0;
+    if (base == 0 || (!is_one_row && !fits(said->x_bytes, extent->width_bytes, said->pitch_bytes)) ||
+        (extent->depth > 1 && !fits(said->y, extent->height, said->height)) || !span_of(said, extent, &start, &bytes) ||
+        __builtin_add_overflow(base, start, &base) || __builtin_add_overflow(base, bytes, &end)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *side = (struct fgv_box_side){.pitch_bytes = said->pitch_bytes, .slice_rows = said->height};
+    CUresult result = fgv_side_find(&side->memory, base, bytes);
+    bool is_known = fgv_memory_is_device(side->memory.kind) || fgv_memory_is_shared(side->memory.kind);
+    return result == CUDA_SUCCESS && said->type == CU_MEMORYTYPE_DEVICE && !is_known ? CUDA_ERROR_INVALID_VALUE
+                                                                                     : result;
+}
+
+static CUresult side_of(struct fgv_box_side *side, const struct fgv_copy_side *said,
+                        const struct fgv_copy_extent *extent)
+{
+    switch (said->type) {
+    case CU_MEMORYTYPE_ARRAY:
+        return side_of_array(side, said, extent);
+    case CU_MEMORYTYPE_HOST:
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+        return side_of_memory(side, said, extent);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                      const struct fgv_copy_extent *extent, CUstream stream, bool waits)
+{
+    struct fgv_box box = {.width_bytes = extent->width_bytes, .height = extent->height, .depth = extent->depth};
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS || extent->width_bytes == 0 || extent->height == 0 || extent->depth == 0) {
+        return result;
+    }
+    result = side_of(&box.to, to, extent);
+    if (result == CUDA_SUCCESS) {
+        result = side_of(&box.from, from, extent);
+    }
+    if (result != CUDA_SUCCESS || !stream) {
+        return result == CUDA_SUCCESS ? fgv_box_copy(&box, stream, waits) : result;
+    }
+    result = fgv_box_copy(&box, stream, false);
+    return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
+}
+
+/* A program sees one device, so any context is that device's. */
+bool fgv_copy_is_context(CUcontext context)
+{
+    return fgv_context_find(context) != NULL;
+}

@@ -1,0 +1,311 @@
+/* Allocating: device memory on the host, pinned and managed memory out of the region's heap. */
+#include "memory/memory.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/thread.h"
+#include "call/call.h"
+#include "context/capture_rules.h"
+#include "cuda_api/prototypes.h"
+#include "generated/hooks.h"
+#include "ivshmem/heap.h"
+#include "memory/managed.h"
+#include "memory/ranges.h"
+#include "memory/window.h"
+#include "region/client.h"
+
+static uint64_t page_round(uint64_t bytes)
+{
+    return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
+}
+
+void fgv_after_cuMemAlloc_v2(CUresult result, CUdeviceptr *dptr, size_t bytesize)
+{
+    (void)result;
+    fgv_memory_enter(*dptr, bytesize, FGV_MEMORY_DEVICE, 0, 0);
+}
+
+void fgv_after_cuMemAllocPitch_v2(CUresult result, CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                  size_t Height, unsigned int ElementSizeBytes)
+{
+    (void)result;
+    (void)WidthInBytes;
+    (void)ElementSizeBytes;
+    fgv_memory_enter(*dptr, *pPitch * Height, FGV_MEMORY_DEVICE, 0, 0);
+}
+
+/* ---- the heap ---- */
+
+static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
+{
+    struct fgv_call call;
+    struct fgv_request_host_register *request = fgv_call_begin(&call, FGV_CALL_host_register, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_host_register){.address = address, .bytes = bytes, .flags = flags};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+/* Fills `whole_bytes` with what it has in all; FGV_HEAP_NONE: there is no room. */
+static uint64_t pages_take(size_t bytes, uint64_t *whole_bytes)
+{
+    if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes) {
+        return FGV_HEAP_NONE;
+    }
+    *whole_bytes = page_round(bytes);
+    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *whole_bytes);
+    return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*whole_bytes);
+}
+
+static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
+{
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS) {
+        result = fgv_client_await();
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    uint64_t whole_bytes;
+    uint64_t offset = pages_take(bytes, &whole_bytes);
+    if (offset == FGV_HEAP_NONE) {
+        fgv_growth_explain(&fgv_guest.growth);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint8_t *memory = fgv_guest.region.base + offset;
+    memset(memory, 0, whole_bytes); /* another program of this machine may have written there */
+    *address = (uint64_t)(uintptr_t)memory;
+    result = host_register(*address, whole_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, whole_bytes, kind, flags, 0)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps the registration until the context ends */
+    }
+    if (result != CUDA_SUCCESS) {
+        fgv_heap_free(&fgv_guest.region, fgv_guest.index, offset, whole_bytes);
+    }
+    return result;
+}
+
+/* Gives the program pages of its own again, where it has pages of the heap (registered.c). False without memory. */
+static bool pages_restore(uint64_t address, uint64_t bytes)
+{
+    void *at = (void *)(uintptr_t)address;
+    void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED) {
+        return false;
+    }
+    memcpy(own, at, bytes);
+    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
+        return false;
+    }
+    struct fgv_range range;
+    if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
+        fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
+    }
+    return true;
+}
+
+static void heap_free(const struct fgv_range *range)
+{
+    if (range->kind == FGV_MEMORY_MANAGED) {
+        fgv_managed_forget(range->address, range->bytes);
+    }
+    if (range->owner != 0 && !pages_restore(range->owner, range->bytes)) {
+        return; /* they stay taken until the program ends */
+    }
+    fgv_heap_free(&fgv_guest.region, fgv_guest.index, range->address - (uint64_t)(uintptr_t)fgv_guest.region.base,
+                  range->bytes);
+}
+
+static CUresult heap_return(uint64_t address, enum fgv_memory_kind kind)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!fgv_memory_find(address, &range) || range.address != address || range.kind != kind) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct fgv_call call;
+    struct fgv_request_host_unregister *request = fgv_call_begin(&call, FGV_CALL_host_unregister, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->address = address;
+    result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS && fgv_memory_remove(address, kind, &range)) {
+        heap_free(&range);
+    }
+    return result;
+}
+
+/* Pages that the worker would not let go of stay taken until the program ends: the device may still write there. */
+void fgv_memory_release_shared(const struct fgv_context *context)
+{
+    struct fgv_range range;
+    while (fgv_memory_next_shared(context, &range)) {
+        struct fgv_call call;
+        struct fgv_request_host_unregister *request =
+            fgv_call_begin_for(&call, FGV_CALL_host_unregister, sizeof(*request), 0, range.context_handle);
+        if (request) {
+            request->address = range.address;
+        }
+        CUresult result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
+        if (fgv_memory_remove(range.address, range.kind, &range) && result == CUDA_SUCCESS) {
+            heap_free(&range);
+        }
+    }
+}
+
+CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (!pp || (Flags & ~known) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    uint64_t address = 0; /* of no bytes, NULL */
+    CUresult result = bytesize == 0 ? fgv_call_allowed() : heap_take(&address, bytesize, FGV_MEMORY_PINNED, Flags);
+    if (result == CUDA_SUCCESS) {
+        *pp = (void *)(uintptr_t)address;
+    }
+    return result;
+}
+
+CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult cuMemFreeHost(void *p)
+{
+    if (!p) {
+        return fgv_thread.current == 0 ? fgv_client_is_open() : fgv_call_allowed();
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    if (!dptr || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    uint64_t address;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS) {
+        result = bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
+    }
+    if (result == CUDA_SUCCESS) {
+        *dptr = address;
+    }
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    if (dptr == 0) {
+        return fgv_thread.current == 0 ? fgv_client_is_open() : fgv_call_healthy();
+    }
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_ERROR_INVALID_CONTEXT && !fgv_memory_find(dptr, &range)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (!fgv_memory_find(dptr, &range) || range.address != dptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (range.kind == FGV_MEMORY_MANAGED) {
+        return heap_return(dptr, FGV_MEMORY_MANAGED);
+    }
+    if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct fgv_call call;
+    struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->dptr = dptr;
+    /* Removed before the host can give the address to another thread's allocation. */
+    if (range.kind != FGV_MEMORY_GRAPH) {
+        fgv_memory_remove(dptr, range.kind, &range);
+    }
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!fgv_memory_find(dptr, &range) || range.kind == FGV_MEMORY_REGISTERED) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    if (pbase) {
+        *pbase = range.address;
+    }
+    if (psize) {
+        *psize = range.bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    uint64_t row_bytes, rows_bytes, bytes;
+    if (width == 0 || height == 0) {
+        return true;
+    }
+    if (__builtin_mul_overflow((uint64_t)width, (uint64_t)element_bytes, &row_bytes) ||
+        __builtin_mul_overflow((uint64_t)height - 1, (uint64_t)pitch, &rows_bytes) ||
+        __builtin_add_overflow(rows_bytes, row_bytes, &bytes)) {
+        return false;
+    }
+    if (address % element_bytes != 0 || (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0))) {
+        return false;
+    }
+    return fgv_memory_covers(address, bytes);
+}
+
+CUresult fgv_memory_settle(CUdeviceptr address)
+{
+    struct fgv_range range;
+    if (!fgv_memory_find(address, &range) || !fgv_memory_is_shared(range.kind)) {
+        return CUDA_SUCCESS;
+    }
+    return cuStreamSynchronize(NULL);
+}
+
+CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    struct fgv_range range;
+    CUresult result = fgv_call_allowed();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!pFlags || !fgv_memory_find((uint64_t)(uintptr_t)p, &range) ||
+        (range.kind != FGV_MEMORY_PINNED && range.kind != FGV_MEMORY_REGISTERED)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* With unified addressing all pinned memory is mapped, whatever was asked for. */
+    *pFlags = range.flags | (range.kind == FGV_MEMORY_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
+    return CUDA_SUCCESS;
+}

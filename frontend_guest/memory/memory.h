@@ -1,0 +1,21 @@
+/* Memory that is allocated: device memory on the host, pinned and managed memory in the region's heap. */
+#ifndef FRONTEND_GUEST_MEMORY_H
+#define FRONTEND_GUEST_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_api/types.h"
+
+struct fgv_context;
+
+/* Gives the pinned and managed memory of a context back, while the worker still has the context. */
+void fgv_memory_release_shared(const struct fgv_context *context);
+/* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
+ * program may use on the device, with its elements where they may lie. One of nothing does. */
+bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
+/* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
+CUresult fgv_memory_settle(CUdeviceptr address);
+
+#endif

@@ -1,0 +1,250 @@
+/* The table of what the program may point at: see ranges.h. Sorted by address, no two ranges overlap but variables
+ * inside one another's page. */
+#include "memory/ranges.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static struct fgv_range *ranges;
+static size_t nr_ranges;
+static size_t room;
+static uint64_t last_id;
+
+/* Index of the first range that begins after `address`. Under the lock. */
+static size_t first_after(uint64_t address)
+{
+    size_t low = 0, high = nr_ranges;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ranges[middle].address <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void remove_at(size_t index)
+{
+    nr_ranges--;
+    memmove(&ranges[index], &ranges[index + 1], (nr_ranges - index) * sizeof(*ranges));
+}
+
+bool fgv_memory_find(uint64_t address, struct fgv_range *range)
+{
+    pthread_mutex_lock(&books);
+    size_t index = first_after(address);
+    bool is_found = index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes;
+    if (is_found) {
+        *range = ranges[index - 1];
+    }
+    pthread_mutex_unlock(&books);
+    if (!is_found) {
+        *range = (struct fgv_range){.kind = FGV_MEMORY_PAGEABLE};
+    }
+    return is_found;
+}
+
+bool fgv_memory_covers(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&books);
+    for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
+        const struct fgv_range *range = &ranges[index - 1];
+        uint64_t offset = address - range->address; /* huge when the range begins behind the address */
+        if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
+            break;
+        }
+        uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
+        address += part;
+        bytes -= part;
+    }
+    pthread_mutex_unlock(&books);
+    return bytes == 0;
+}
+
+/* Memory of a graph that is gone is known until its addresses are used again. Under the lock. */
+static void displace(uint64_t address, uint64_t bytes)
+{
+    size_t index = first_after(address);
+    while (index > 0 && ranges[index - 1].kind == FGV_MEMORY_GRAPH &&
+           address - ranges[index - 1].address < ranges[index - 1].bytes) {
+        remove_at(--index);
+    }
+    while (index < nr_ranges && ranges[index].kind == FGV_MEMORY_GRAPH && ranges[index].address - address < bytes) {
+        remove_at(index);
+    }
+}
+
+bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner)
+{
+    bool is_entered = true;
+    pthread_mutex_lock(&books);
+    displace(address, bytes);
+    size_t index = first_after(address);
+    if (index > 0 && ranges[index - 1].address == address) {
+        remove_at(--index);
+    }
+    if (nr_ranges == room) {
+        size_t more = room == 0 ? 64 : room * 2;
+        struct fgv_range *grown = realloc(ranges, more * sizeof(*ranges));
+        is_entered = grown != NULL;
+        if (is_entered) {
+            ranges = grown;
+            room = more;
+        }
+    }
+    if (is_entered) {
+        memmove(&ranges[index + 1], &ranges[index], (nr_ranges - index) * sizeof(*ranges));
+        nr_ranges++;
+        ranges[index] = (struct fgv_range){.address = address,
+                                           .bytes = bytes,
+                                           .kind = kind,
+                                           .flags = flags,
+                                           .context = fgv_thread.context,
+                                           .context_handle = fgv_thread.current,
+                                           .owner = owner,
+                                           .id = ++last_id};
+    }
+    pthread_mutex_unlock(&books);
+    return is_entered;
+}
+
+bool fgv_memory_remove(uint64_t address, enum fgv_memory_kind kind, struct fgv_range *range)
+{
+    pthread_mutex_lock(&books);
+    size_t index = first_after(address);
+    bool is_found = index > 0 && ranges[index - 1].address == address && ranges[index - 1].kind == kind;
+    if (is_found) {
+        *range = ranges[index - 1];
+        remove_at(index - 1);
+    }
+    pthread_mutex_unlock(&books);
+    return is_found;
+}
+
+static void forget(const struct fgv_context *context, uint64_t owner)
+{
+    pthread_mutex_lock(&books);
+    size_t kept = 0;
+    for (size_t i = 0; i < nr_ranges; i++) {
+        const bool outlives = ranges[i].kind == FGV_MEMORY_REGISTERED || ranges[i].kind == FGV_MEMORY_MAPPED;
+        bool is_gone = context ? ranges[i].context == context && !outlives
+                               : ranges[i].kind == FGV_MEMORY_GLOBAL && ranges[i].owner == owner;
+        if (!is_gone) {
+            ranges[kept++] = ranges[i];
+        }
+    }
+    nr_ranges = kept;
+    pthread_mutex_unlock(&books);
+}
+
+void fgv_memory_forget_context(struct fgv_context *context)
+{
+    forget(context, 0);
+}
+
+void fgv_memory_forget_owner(uint64_t owner)
+{
+    forget(NULL, owner);
+}
+
+bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range *range)
+{
+    bool is_found = false;
+    pthread_mutex_lock(&books);
+    for (size_t i = 0; i < nr_ranges && !is_found; i++) {
+        is_found = ranges[i].context == context && fgv_memory_is_shared(ranges[i].kind);
+        if (is_found) {
+            *range = ranges[i];
+        }
+    }
+    pthread_mutex_unlock(&books);
+    return is_found;
+}
+
+bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&books);
+    bool overlaps = false;
+    for (size_t i = 0; i < nr_ranges && ranges[i].address < address + bytes; i++) {
+        overlaps =
+            overlaps || (ranges[i].kind == FGV_MEMORY_REGISTERED && address < ranges[i].address + ranges[i].bytes);
+    }
+    pthread_mutex_unlock(&books);
+    return overlaps;
+}
+
+/* Whether whole mappings, side by side, make up the bytes. Under the lock. */
+static bool is_filled(uint64_t address, uint64_t bytes)
+{
+    for (size_t i = first_after(address); bytes > 0; i++) {
+        if (i == 0 || i > nr_ranges || ranges[i - 1].kind != FGV_MEMORY_MAPPED || ranges[i - 1].address != address ||
+            ranges[i - 1].bytes > bytes) {
+            return false;
+        }
+        address += ranges[i - 1].bytes;
+        bytes -= ranges[i - 1].bytes;
+    }
+    return true;
+}
+
+bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
+{
+    bool is_mapped = true;
+    pthread_mutex_lock(&books);
+    for (size_t i = first_after(address); bytes > 0 && is_mapped; i++) {
+        const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
+        is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
+        if (is_mapped) {
+            uint64_t part = range->bytes - (address - range->address);
+            part = part < bytes ? part : bytes;
+            address += part;
+            bytes -= part;
+        }
+    }
+    pthread_mutex_unlock(&books);
+    return is_mapped;
+}
+
+bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const struct fgv_range *range))
+{
+    pthread_mutex_lock(&books);
+    const bool is_whole = is_filled(address, bytes);
+    while (is_whole && bytes > 0) {
+        const size_t index = first_after(address) - 1;
+        const struct fgv_range range = ranges[index];
+        remove_at(index);
+        visit(&range);
+        address += range.bytes;
+        bytes -= range.bytes;
+    }
+    pthread_mutex_unlock(&books);
+    return is_whole;
+}
+
+bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access)
+{
+    pthread_mutex_lock(&books);
+    const bool is_whole = is_filled(address, bytes);
+    for (size_t i = first_after(address); is_whole && bytes > 0; i++) {
+        ranges[i - 1].flags = access;
+        bytes -= ranges[i - 1].bytes;
+    }
+    pthread_mutex_unlock(&books);
+    return is_whole;
+}
+
+void fgv_memory_set_sync(uint64_t address, bool is_sync)
+{
+    pthread_mutex_lock(&books);
+    size_t index = first_after(address);
+    if (index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes) {
+        ranges[index - 1].is_sync_memops = is_sync;
+    }
+    pthread_mutex_unlock(&books);
+}
