@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -34,6 +34,11 @@ demo: setup
 # What fails runs once more, alone; tests/gate.py tells what that means.
 test: setup
 	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
+
+# What is about time and processes, again and again beside two busy ones; how often each fails comes last.
+TIMES ?= 20
+stress: setup
+	@$(BIN)/python -m tests.stress --times $(TIMES) $(TESTS)
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build

@@ -2,7 +2,7 @@
 
 A line is written when a test begins and one for each of its reports, so that the file is right after a crash of the process and after Ctrl-C
 too: what began last and has no report is what was going on. JUnit's XML is written at the end only, and its names are not node ids.
-Wrong when: a process is killed in the middle of a line, which then is none of JSON.
+Wrong when: a process is killed in the middle of a line, which is then left out.
 """
 
 import json
@@ -56,5 +56,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def read(path: Path) -> Iterator[Outcome]:
-    for line in path.read_text().splitlines() if path.exists() else []:
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    for line in whole.splitlines():
         yield Outcome(**json.loads(line))

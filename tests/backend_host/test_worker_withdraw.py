@@ -1,10 +1,12 @@
 """Work that is taken off the device for others: when, what its program sees meanwhile, and what refusals of the driver lead to.
 
 softgpu cannot hold a kernel, so a library of the tests answers in the driver's place: here a withdrawn kernel runs on. That one stands still on
-an NVIDIA GPU is for tests/gpu/test_withdraw.py.
+an NVIDIA GPU is for tests/gpu/test_withdraw.py. As softgpu runs one kernel at a time, the neighbour's is on the device until the long one ends,
+which it does when the test lets it: one that ends by the clock may have ended before its neighbour comes.
 """
 
 import contextlib
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,15 +17,47 @@ import pytest
 from backend_host.channels import LIBRARY, SOURCE
 from backend_host.device.control import WorkerReading
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.backend_host.worker_harness import (
+    FUNCTION,
+    MODULE,
+    NO_CHUNK,
+    SOFTGPU,
+    Guest,
+    Host,
+    Served,
+    kernel_image,
+    make_region,
+)
 from tests.end_to_end.host import wait_until
 
 NS_PER_S = 1_000_000_000
 KERNEL_NS = NS_PER_S
 ENDLESS_NS = 600 * NS_PER_S
+LOOK_NS = KERNEL_NS // 4
 NS_PER_MS, TAKES_NS = 1_000_000, 1_000_000_000
 SLICE_NS, SHORT_NS = 1_500_000_000, 10_000_000
 REFUSES_TO_HOLD = {"FAIRGV_HOLD_REFUSED": "h"}
+HELD_MODULE, HELD = MODULE + 1, FUNCTION + 2
+HELD_PTX = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry held(.param .u64 out, .param .u64 gate, .param .u32 value)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    .reg .pred %p<2>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [gate];
+    ld.param.u32 %r1, [value];
+again:
+    ld.volatile.global.u32 %r2, [%rd2];
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra again;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
 FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 
 
@@ -35,13 +69,32 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+class HeldKernels(Kernels):
+    """With a kernel that ends when it is let, by a word in the guest's own memory."""
+
+    def __init__(self, guest: Guest) -> None:
+        super().__init__(guest)
+        assert guest.load(kernel_image(HELD_PTX), handle=HELD_MODULE, blob=8).result == 0
+        guest.ok("cuModuleGetFunction", b"held", module=HELD_MODULE, handle=HELD, name_bytes=4, chunk=NO_CHUNK)
+        self.gate = guest.allocate(4096)
+        guest.ok("host_register", address=guest.address + self.gate, bytes=4096)
+
+    def held(self, value: int) -> None:
+        """Stores the value once it is let."""
+        self.guest.write_word(self.gate, 0)
+        self.guest.launch(HELD, struct.pack("<QQI", self.address, self.guest.address + self.gate, value))
+
+    def let_end(self) -> None:
+        self.guest.write_word(self.gate, 1)
+
+
 class Two:
     """Two vGPUs on a device that is said to preempt, each with a program: one for long kernels, and a neighbour."""
 
     def __init__(self, host: Host, long: Served, other: Served, log: Path) -> None:
         self.host, self.log = host, log
         self.served, self.others = long, other
-        self.long, self.other = Kernels(long.primary()), Kernels(other.primary())
+        self.long, self.other = HeldKernels(long.primary()), Kernels(other.primary())
         for vgpu, per_ns in ((0, 1.0), (1, 0.0)):  # the neighbour is always next, for as long as it wants the device
             host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
 
@@ -62,11 +115,21 @@ class Two:
     def reading(self) -> WorkerReading:
         return next(worker for worker in self.host.control.workers() if worker.slot == self.host.workers[0].slot)
 
-    def overlap(self, ns: int, other_ns: int = 1000) -> None:
-        """A kernel of that length, and a neighbour's that comes after it."""
-        self.long.late(1, ns=ns)
+    def overlap(self, other_ns: int = 1000) -> None:
+        """A kernel that is held, and a neighbour's that comes after it."""
+        self.long.held(1)
         wait_until(lambda: self.reading().stalled_since_ns != 0, "it is on the device")
         self.other.late(2, ns=other_ns)
+
+    def stay_beside(self) -> None:
+        """The neighbour's turn goes on for a while beside the long one's kernel, and the long one has looked since."""
+        self._wait_charged(self.others, LOOK_NS)
+        self._wait_charged(self.served, 0)
+
+    @staticmethod
+    def _wait_charged(served: Served, more_ns: int) -> None:
+        before_ns = served.gpu_ns()
+        wait_until(lambda: served.gpu_ns() - before_ns > more_ns, "it is charged")
 
     def is_off(self) -> bool:
         """The long one waits for its turn, and its kernel with it."""
@@ -93,14 +156,18 @@ def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterat
 
 
 def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
-    two.overlap(KERNEL_NS, KERNEL_NS)
+    two.overlap()
     wait_until(lambda: two.asked() == "h", "it is off the device")
     asked = two.long.guest.begin("cuMemGetInfo_v2")
     wait_until(two.is_off, "it waits for its turn")
-    used_ns = two.served.gpu_ns()
+    used_ns, others_ns = two.served.gpu_ns(), two.others.gpu_ns()
+    wait_until(lambda: two.others.gpu_ns() - others_ns > LOOK_NS, "the neighbour has its turn")
+    assert two.served.gpu_ns() == used_ns  # what is off the device pays nothing
     assert not two.long.guest.is_answered(asked)  # a call might wait for what stands still
+    back_ns = time.monotonic_ns()
+    two.long.let_end()
     wait_until(lambda: two.asked() == "hl", "its turn has come")
-    assert two.served.gpu_ns() - used_ns < KERNEL_NS // 4  # what is off the device pays nothing
+    assert two.served.gpu_ns() - used_ns <= time.monotonic_ns() - back_ns  # nor afterwards for the time that it was off
     assert two.long.guest.finish("cuMemGetInfo_v2", asked).result == 0
     assert (two.long.value(), two.other.value()) == (1, 2)
     assert two.reading().nr_withdrawn == 1
@@ -110,7 +177,9 @@ def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
 def test_beside_a_holder_half_of_what_it_takes_to_go_is_paid_and_nothing_of_what_to_come_back(two: Two) -> None:
     """While it goes, each keeps the other off the device. Here the kernel runs on, and has ended when it is brought back."""
     began_ns = time.monotonic_ns()
-    two.overlap(TAKES_NS * 2 // 5, KERNEL_NS)
+    two.overlap(TAKES_NS * 3 // 2)
+    wait_until(lambda: two.asked() == "h", "it is taken off")
+    two.long.let_end()
     wait_until(lambda: two.asked() == "hl", "it is brought back")
     assert (two.long.value(), two.other.value()) == (1, 2)
     passed_ns = time.monotonic_ns() - began_ns
@@ -137,8 +206,9 @@ def test_for_a_neighbour_that_takes_whole_slices_it_goes_before_the_grant_does(t
 
 def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
     two.host.control.set_standing(1, 0.0, per_ns=1.0, charged_ns=0)
-    two.overlap(KERNEL_NS)
+    two.overlap()
     wait_until(lambda: min(reading.nr_withdrawn for reading in two.host.control.workers()) >= 2, "two turns of each")
+    two.long.let_end()
     assert (two.long.value(), two.other.value()) == (1, 2)
     assert [two.asked_by(number).replace("hl", "") for number in range(2)] == ["", ""]
     assert sum(reading.nr_withdrawn for reading in two.host.control.workers()) == len(two.asked()) // 2
@@ -148,7 +218,9 @@ def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
 def test_a_queue_of_kernels_gives_way_to_who_slept(two: Two, *, gives_way: bool) -> None:
     """Once a part of the slice is over, where it can be withdrawn; where that was refused, not before its end."""
     if not gives_way:  # found out with the first that is in the way
-        two.overlap(KERNEL_NS // 4)
+        two.overlap()
+        wait_until(lambda: two.asked() == "h", "it is asked for")
+        two.long.let_end()
         assert (two.long.value(), two.other.value()) == (1, 2)
     two.host.control.set_slice_ns(SLICE_NS)
     before_ns = two.served.gpu_ns()
@@ -181,10 +253,11 @@ def test_a_lone_kernel_stays_where_it_is(two: Two) -> None:
 
 @pytest.mark.parametrize("two", [REFUSES_TO_HOLD], indirect=True)
 def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
-    two.overlap(KERNEL_NS // 2)
-    assert (two.long.value(), two.other.value()) == (1, 2)
-    two.overlap(KERNEL_NS // 4)
-    assert (two.long.value(), two.other.value()) == (1, 2)
+    for _ in range(2):
+        two.overlap()
+        two.stay_beside()
+        two.long.let_end()
+        assert (two.long.value(), two.other.value()) == (1, 2)
     assert two.asked() == "h"
     assert two.reading().nr_withdrawn == 0
     assert two.long.guest.ok("cuMemGetInfo_v2")
@@ -192,23 +265,27 @@ def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
 
 @pytest.mark.parametrize("two", [{"FAIRGV_HOLD_REFUSED": "l"}], indirect=True)
 def test_where_the_driver_refuses_to_let_go_the_program_is_told_and_others_go_on(two: Two) -> None:
-    two.overlap(2 * KERNEL_NS)
+    two.overlap()
+    wait_until(lambda: two.asked() == "h", "it is off the device")
+    two.long.let_end()
     assert two.host.workers[0].ended() == {"ended": "the driver does not let its work go on"}
     assert two.asked() == "hl"
     assert two.other.value() == 2
 
 
 def test_a_program_that_ends_meanwhile_is_let_go_first(two: Two) -> None:
-    two.overlap(KERNEL_NS)
+    two.overlap()
     wait_until(lambda: two.asked() == "h", "it is off the device")
     two.long.guest.close()
+    wait_until(lambda: two.asked() == "hl", "it is let go")
+    two.long.let_end()
     assert two.host.workers[0].ended() == {"ended": "the client closed"}
     assert two.asked() == "hl"
     assert two.other.value() == 2
 
 
 def test_a_worker_that_is_killed_meanwhile_keeps_nothing_from_others(two: Two) -> None:
-    two.overlap(ENDLESS_NS)
+    two.overlap()
     wait_until(lambda: two.asked() == "h", "it is off the device")
     worker = two.host.workers[0]
     worker.process.kill()
@@ -226,7 +303,9 @@ def test_a_driver_without_channels(tmp_path: Path) -> None:
         make_region() as second,
     ):
         two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
-        two.overlap(KERNEL_NS // 4)
+        two.overlap()
+        two.stay_beside()
+        two.long.let_end()
         assert (two.long.value(), two.other.value()) == (1, 2)
         two.long.guest.close()
         two.host.workers[0].ended()
@@ -237,6 +316,8 @@ def test_no_device_that_does_not_preempt_is_asked(library: Path, tmp_path: Path)
     environment = {"LD_PRELOAD": str(library), "FAIRGV_HOLD_LOG": str(tmp_path / "log")}
     with contextlib.closing(Host(SOFTGPU, environment)) as host, make_region() as first, make_region() as second:
         two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
-        two.overlap(KERNEL_NS // 4)
+        two.overlap()
+        wait_until(lambda: two.host.control.workers()[1].is_waiting, "the neighbour waits")
+        two.long.let_end()
         assert (two.long.value(), two.other.value()) == (1, 2)
         assert two.asked() == ""
