@@ -93,7 +93,7 @@ static struct CUarray_st *record_new(struct CUctx_st *context)
         free(array);
         return NULL;
     }
-    array->context = context;
+    array->object.context = context;
     return array;
 }
 
@@ -197,7 +197,7 @@ SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
     if (!sgp_object_is(hArray, SGP_ARRAY) || hArray->mipmap) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    context = hArray->context;
+    context = hArray->object.context;
     sgp_object_hold(context);
     sgp_context_drain(context); /* a kernel may still read it; others run meanwhile */
     for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next) {
@@ -247,7 +247,7 @@ static bool levels_new(struct CUmipmappedArray_st *mipmap, uint64_t offsets[SGP_
     for (uint32_t level = 0; level < mipmap->nr_levels; level++) {
         CUDA_ARRAY3D_DESCRIPTOR descriptor = level_of(&mipmap->descriptor, level);
 
-        mipmap->levels[level] = record_new(mipmap->context);
+        mipmap->levels[level] = record_new(mipmap->object.context);
         if (!mipmap->levels[level]) {
             return false;
         }
@@ -283,7 +283,7 @@ SGP_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     most = fgv_array_max_levels(pMipmappedArrayDesc);
-    mipmap->context = context;
+    mipmap->object.context = context;
     mipmap->descriptor = *pMipmappedArrayDesc;
     mipmap->nr_levels = numMipmapLevels < most ? numMipmapLevels : most;
     result = levels_new(mipmap, offsets, &bytes) ? sgp_memory_new(context, bytes, SGP_MEMORY_ARRAY, &memory)
@@ -331,7 +331,7 @@ SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     if (!sgp_object_is(hMipmappedArray, SGP_MIPMAPPED_ARRAY)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    context = hMipmappedArray->context;
+    context = hMipmappedArray->object.context;
     sgp_object_hold(context);
     sgp_context_drain(context);
     for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next) {

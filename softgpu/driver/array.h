@@ -9,7 +9,6 @@
 
 struct CUarray_st {
     struct sgp_object object;
-    struct CUctx_st *context;
     struct CUarray_st *next;            /* in the context */
     struct CUmipmappedArray_st *mipmap; /* whose level it is, or NULL */
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
@@ -21,7 +20,6 @@ struct CUarray_st {
 
 struct CUmipmappedArray_st {
     struct sgp_object object;
-    struct CUctx_st *context;
     struct CUmipmappedArray_st *next;
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     uint32_t nr_levels;

@@ -140,7 +140,7 @@ CUresult sgp_capture_gate(struct CUstream_st *stream)
         return capture->is_invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                                        : invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    capture = stream == stream->context->legacy ? blocking_capture(stream->context) : NULL;
+    capture = stream == stream->object.context->legacy ? blocking_capture(stream->object.context) : NULL;
     return capture ? invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) : CUDA_SUCCESS;
 }
 
@@ -265,7 +265,7 @@ CUresult sgp_capture_event_wait(struct CUstream_st *stream, struct CUevent_st *e
     if (capture->is_invalidated) {
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
-    if (stream == stream->context->legacy) {
+    if (stream == stream->object.context->legacy) {
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     }
     if (stream->capture && stream->capture != capture) {
@@ -314,7 +314,7 @@ static CUresult begin(struct CUstream_st *stream, struct CUgraph_st *graph, cons
         .next = sgp_driver.captures,
         .graph = graph ? graph : sgp_graph_new(),
         .origin = stream,
-        .context = stream->context,
+        .context = stream->object.context,
         .id = sgp_new_id(),
         .mode = mode,
         .thread = own_thread(),

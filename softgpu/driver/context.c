@@ -106,7 +106,7 @@ void sgp_context_drain(struct CUctx_st *context)
     struct CUstream_st *stream = sgp_driver.pending;
 
     while (stream) {
-        if (stream->context == context && !sgp_queue_is_idle(stream)) {
+        if (stream->object.context == context && !sgp_queue_is_idle(stream)) {
             sgp_queue_wait(stream, stream->nr_submitted);
             stream = sgp_driver.pending; /* the list changed meanwhile */
         } else {
@@ -154,17 +154,6 @@ static void context_empty(struct CUctx_st *context)
     context->printf_buffer = NULL;
 }
 
-static CUresult enter_device(CUdevice dev, struct sgp_device **device)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    *device = sgp_device_find(dev);
-    return *device ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-}
-
 static bool flags_are_ok(unsigned int flags)
 {
     unsigned int schedule = flags & CU_CTX_SCHED_MASK;
@@ -176,7 +165,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     struct sgp_device *device;
     struct CUctx_st *context;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -201,7 +190,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 SGP_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -218,7 +207,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -233,7 +222,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -251,7 +240,7 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int fla
 SGP_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -268,7 +257,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
 {
     struct sgp_device *device;
     struct CUctx_st *context;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;

@@ -161,7 +161,7 @@ static CUresult linear(CUdeviceptr destination, bool destination_is_device, CUde
         return result;
     }
     result = sgp_stream_resolve(context, handle, &stream);
-    return sgp_leave(result ? result : sgp_copy(stream->context, stream, &box, is_async));
+    return sgp_leave(result ? result : sgp_copy(stream->object.context, stream, &box, is_async));
 }
 
 static CUdeviceptr address_of(const void *pointer)

@@ -181,14 +181,14 @@ struct sgp_device *sgp_device_find(CUdevice device)
     return device >= 0 && device < sgp_driver.nr_devices ? &sgp_driver.devices[device] : NULL;
 }
 
-static CUresult enter_device(CUdevice dev, struct sgp_device **device)
+CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device)
 {
     CUresult result = sgp_enter_driver();
 
     if (result) {
         return result;
     }
-    *device = sgp_device_find(dev);
+    *device = sgp_device_find(handle);
     return *device ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
 }
 
@@ -209,7 +209,7 @@ SGP_EXPORT CUresult cuDeviceGetCount(int *count)
 SGP_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     struct sgp_device *found;
-    CUresult result = enter_device(ordinal, &found);
+    CUresult result = sgp_enter_device(ordinal, &found);
 
     if (result) {
         return result;
@@ -224,7 +224,7 @@ SGP_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -244,7 +244,7 @@ void sgp_device_uuid(int ordinal, CUuuid *uuid)
 SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -259,7 +259,7 @@ SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -271,7 +271,7 @@ SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CU
 SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -287,7 +287,7 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
 {
     struct sgp_device *device;
     int value;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -303,7 +303,7 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
 SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -333,7 +333,7 @@ SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 SGP_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -349,7 +349,7 @@ SGP_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d
 SGP_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -390,7 +390,7 @@ SGP_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 SGP_EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     struct sgp_device *device, *other;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
@@ -410,7 +410,7 @@ SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
                                             CUdevice dstDevice)
 {
     struct sgp_device *device, *other;
-    CUresult result = enter_device(srcDevice, &device);
+    CUresult result = sgp_enter_device(srcDevice, &device);
 
     if (result) {
         return result;
@@ -434,7 +434,7 @@ SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute at
 SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter_device(dev, &device);
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;

@@ -5,14 +5,10 @@
 /* A device or, since CUDA 13, a place; its pool. With the lock; on error nothing is locked. */
 static CUresult enter(CUdevice dev, const void *pointer, struct sgp_device **device)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_device(dev, device);
 
     if (result) {
         return result;
-    }
-    *device = sgp_device_find(dev);
-    if (!*device) {
-        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
     }
     return pointer ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
 }

@@ -8,8 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "array.h"
-
 struct sgp_driver sgp_driver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void sgp_lock(void)
@@ -72,29 +70,6 @@ CUresult sgp_enter(struct CUctx_st **context)
     return enter_context(*context);
 }
 
-static struct CUctx_st *context_of(const void *handle)
-{
-    if (sgp_object_is(handle, SGP_STREAM)) {
-        return ((const struct CUstream_st *)handle)->context;
-    }
-    if (sgp_object_is(handle, SGP_EVENT)) {
-        return ((const struct CUevent_st *)handle)->context;
-    }
-    if (sgp_object_is(handle, SGP_MODULE)) {
-        return ((const struct CUmod_st *)handle)->context;
-    }
-    if (sgp_object_is(handle, SGP_FUNCTION)) {
-        return ((const struct CUfunc_st *)handle)->module->context;
-    }
-    if (sgp_object_is(handle, SGP_ARRAY)) {
-        return ((const struct CUarray_st *)handle)->context;
-    }
-    if (sgp_object_is(handle, SGP_MIPMAPPED_ARRAY)) {
-        return ((const struct CUmipmappedArray_st *)handle)->context;
-    }
-    return NULL;
-}
-
 CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
 {
     CUresult result = sgp_enter_driver();
@@ -104,7 +79,7 @@ CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
     }
     *context = sgp_context_current();
     if (!*context) {
-        *context = context_of(handle);
+        *context = sgp_object_context(handle);
     }
     return enter_context(*context);
 }

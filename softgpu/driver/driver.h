@@ -62,7 +62,8 @@ struct sgp_object {
     enum sgp_kind kind;
     uint32_t nr_references;
     void (*destroy)(
-        void *object); /* called with the lock held when the last reference goes; NULL: part of another object */
+        void *object);        /* called with the lock held when the last reference goes; NULL: part of another object */
+    struct CUctx_st *context; /* it belongs to; NULL: to none, or it is one itself */
 };
 
 struct sgp_command;
@@ -89,7 +90,6 @@ struct sgp_command {
 
 struct CUstream_st {
     struct sgp_object object;
-    struct CUctx_st *context;
     struct CUstream_st *next;         /* in the context */
     struct CUstream_st *next_pending; /* among the streams with commands */
     struct CUstream_st *next_ready;
@@ -112,7 +112,6 @@ struct CUstream_st {
 
 struct CUevent_st {
     struct sgp_object object;
-    struct CUctx_st *context;
     struct CUevent_st *next;
     struct CUstream_st *stream; /* recorded last in; NULL: never recorded */
     uint64_t sequence;
@@ -152,7 +151,6 @@ struct CUfunc_st {
 
 struct CUmod_st {
     struct sgp_object object;
-    struct CUctx_st *context;
     struct CUmod_st *next;    /* in the context */
     struct CUlib_st *library; /* NULL: loaded by cuModuleLoad* */
     struct sgp_image *image;
@@ -253,7 +251,7 @@ void sgp_wait(void);                           /* with the lock: until something
 void sgp_notify(void);                         /* with the lock */
 CUresult sgp_enter_driver(void);               /* locks; on error nothing is locked */
 CUresult sgp_enter(struct CUctx_st **context); /* and finds the calling thread's context, in good health */
-/* As sgp_enter; where no context is current, that of a stream, event, module, function or array is taken. */
+/* As sgp_enter; where no context is current, that of the object is taken. */
 CUresult sgp_enter_by(const void *handle, struct CUctx_st **context);
 CUresult sgp_leave(CUresult result); /* unlocks */
 uint64_t sgp_new_id(void);
@@ -263,12 +261,16 @@ void sgp_log(const char *area, const char *format, ...) __attribute__((format(pr
 /* object.c, all with the lock held */
 bool sgp_object_add(void *object, enum sgp_kind kind, void (*destroy)(void *));
 bool sgp_object_is(const void *handle, enum sgp_kind kind);
+struct CUctx_st *sgp_object_context(const void *handle); /* NULL: no object, or of no context */
 void sgp_object_remove(void *object); /* the handle is no longer valid; the object lives on while referenced */
 void sgp_object_hold(void *object);
 void sgp_object_release(void *object);
+/* As sgp_enter_driver, for a call on this object; `error` if the handle is none of the kind. */
+CUresult sgp_enter_object(const void *handle, enum sgp_kind kind, CUresult error);
 
 /* device.c */
 struct sgp_device *sgp_device_find(CUdevice device);
+CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
 int sgp_device_attribute(const struct sgp_device *device,
                          CUdevice_attribute attribute); /* INT32_MIN: no such attribute */
 void sgp_device_uuid(int ordinal, CUuuid *uuid);

@@ -22,21 +22,18 @@ static void event_destroy(void *object)
     if (event->stream) {
         sgp_object_release(event->stream);
     }
-    sgp_object_release(event->context);
+    sgp_object_release(event->object.context);
     free(event);
 }
 
 static CUresult enter_event(CUevent handle)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_object(handle, SGP_EVENT, CUDA_ERROR_INVALID_HANDLE);
 
     if (result) {
         return result;
     }
-    if (!sgp_object_is(handle, SGP_EVENT)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    return handle->context->error ? sgp_leave(handle->context->error) : CUDA_SUCCESS;
+    return handle->object.context->error ? sgp_leave(handle->object.context->error) : CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
@@ -59,7 +56,7 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         free(event);
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    event->context = context;
+    event->object.context = context;
     sgp_object_hold(context);
     event->flags = Flags;
     event->next = context->events;
@@ -71,21 +68,18 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 /* An event of a context that failed goes too, and the error is told. */
 SGP_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_object(hEvent, SGP_EVENT, CUDA_ERROR_INVALID_HANDLE);
 
     if (result) {
         return result;
     }
-    if (!sgp_object_is(hEvent, SGP_EVENT)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
-    }
-    for (struct CUevent_st **link = &hEvent->context->events; *link; link = &(*link)->next) {
+    for (struct CUevent_st **link = &hEvent->object.context->events; *link; link = &(*link)->next) {
         if (*link == hEvent) {
             *link = hEvent->next;
             break;
         }
     }
-    result = hEvent->context->error;
+    result = hEvent->object.context->error;
     sgp_object_remove(hEvent);
     sgp_object_release(hEvent);
     return sgp_leave(result);
@@ -152,7 +146,7 @@ SGP_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, uns
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     result = sgp_stream_resolve(context, hStream, &stream);
-    if (!result && hEvent->context != stream->context) {
+    if (!result && hEvent->object.context != stream->object.context) {
         result = CUDA_ERROR_INVALID_HANDLE; /* the current context does not matter */
     }
     if (!result) {
@@ -202,7 +196,7 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
     if (result) {
         return sgp_leave(result);
     }
-    context = hEvent->context;
+    context = hEvent->object.context;
     sgp_object_hold(context);
     if (!is_complete(hEvent)) {
         sgp_queue_wait(hEvent->stream, hEvent->sequence);
@@ -220,7 +214,7 @@ SGP_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
     if (result) {
         return result;
     }
-    if (!pMilliseconds || !sgp_object_is(hEnd, SGP_EVENT) || hStart->context != hEnd->context) {
+    if (!pMilliseconds || !sgp_object_is(hEnd, SGP_EVENT) || hStart->object.context != hEnd->object.context) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     result = sgp_capture_event_check(hStart);

@@ -16,7 +16,7 @@ CUresult sgp_function_resolve(struct CUctx_st *context, CUfunction handle, struc
     if (sgp_object_is(handle, SGP_FUNCTION)) {
         *function = handle;
         *settings = &handle->settings;
-        return handle->module->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return handle->object.context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     /* A kernel of a library may stand where a function does. */
     if (!sgp_object_is(handle, SGP_KERNEL)) {

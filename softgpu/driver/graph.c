@@ -211,22 +211,12 @@ bool sgp_edges_are_plain(const CUgraphEdgeData *edges, size_t nr)
 
 static CUresult enter_graph(CUgraph graph)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(graph, SGP_GRAPH) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    return sgp_enter_object(graph, SGP_GRAPH, CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult enter_node(CUgraphNode node)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(node, SGP_NODE) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    return sgp_enter_object(node, SGP_NODE, CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)

@@ -170,12 +170,7 @@ SGP_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGra
 
 static CUresult enter_exec(CUgraphExec exec)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(exec, SGP_EXEC) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    return sgp_enter_object(exec, SGP_EXEC, CUDA_ERROR_INVALID_VALUE);
 }
 
 SGP_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)

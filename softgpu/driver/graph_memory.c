@@ -230,22 +230,11 @@ bool sgp_graph_has_memory(const struct CUgraph_st *graph)
 
 /* ---- calls ---- */
 
-static CUresult enter_device_of(CUdevice device, struct sgp_device **found)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    *found = sgp_device_find(device);
-    return *found ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
-}
-
 /* Nothing is kept that no graph has. */
 SGP_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     struct sgp_device *found;
-    CUresult result = enter_device_of(device, &found);
+    CUresult result = sgp_enter_device(device, &found);
 
     return result ? result : sgp_leave(CUDA_SUCCESS);
 }
@@ -253,7 +242,7 @@ SGP_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     struct sgp_device *found;
-    CUresult result = enter_device_of(device, &found);
+    CUresult result = sgp_enter_device(device, &found);
 
     if (result) {
         return result;
@@ -268,7 +257,7 @@ SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_att
 SGP_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     struct sgp_device *found;
-    CUresult result = enter_device_of(device, &found);
+    CUresult result = sgp_enter_device(device, &found);
 
     if (result) {
         return result;

@@ -40,14 +40,10 @@ static CUresult current_context(CUcontext *context)
 static CUresult primary_context(CUcontext *context, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_device(dev, &device);
 
     if (result) {
         return result;
-    }
-    device = sgp_device_find(dev);
-    if (!device) {
-        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
     }
     *context = sgp_context_primary(device);
     return sgp_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
@@ -87,14 +83,11 @@ static CUresult stream_object(CUcontext context, CUstream stream, void **object)
 
 static CUresult stream_object_id(CUcontext context, void *object, uint64_t *id)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_object(object, SGP_STREAM, CUDA_ERROR_INVALID_HANDLE);
 
     (void)context;
     if (result) {
         return result;
-    }
-    if (!sgp_object_is(object, SGP_STREAM)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     *id = ((struct CUstream_st *)object)->id;
     return sgp_leave(CUDA_SUCCESS);

@@ -275,7 +275,7 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     if (!result) {
         result = sgp_stream_resolve(context, stream_handle, &stream);
     }
-    if (!result && stream->context != context) {
+    if (!result && stream->object.context != context) {
         result = CUDA_ERROR_INVALID_HANDLE; /* a kernel belongs to a context */
     }
     if (result) {

@@ -142,12 +142,7 @@ SGP_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNa
 
 static CUresult enter_library(CUlibrary handle)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(handle, SGP_LIBRARY) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    return sgp_enter_object(handle, SGP_LIBRARY, CUDA_ERROR_INVALID_HANDLE);
 }
 
 static struct CUmod_st *module_in(const struct CUctx_st *context, const struct CUlib_st *library)
@@ -186,7 +181,7 @@ SGP_EXPORT CUresult cuLibraryUnload(CUlibrary library)
     }
     sgp_object_hold(library);
     for (module = module_anywhere(library); module; module = module_anywhere(library)) {
-        struct CUctx_st *context = module->context;
+        struct CUctx_st *context = module->object.context;
 
         sgp_object_hold(context);
         sgp_context_drain(context);
@@ -349,12 +344,7 @@ SGP_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int nu
 
 static CUresult enter_kernel(CUkernel handle)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(handle, SGP_KERNEL) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_HANDLE);
+    return sgp_enter_object(handle, SGP_KERNEL, CUDA_ERROR_INVALID_HANDLE);
 }
 
 SGP_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)

@@ -112,13 +112,10 @@ SGP_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *optio
 /* Holds the link, so that it can be worked on without the lock. */
 static CUresult enter_link(CUlinkState state)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_object(state, SGP_LINK, CUDA_ERROR_INVALID_HANDLE);
 
     if (result) {
         return result;
-    }
-    if (!sgp_object_is(state, SGP_LINK)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     sgp_object_hold(state);
     return sgp_leave(CUDA_SUCCESS);
@@ -276,13 +273,10 @@ SGP_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
 
 SGP_EXPORT CUresult cuLinkDestroy(CUlinkState state)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_enter_object(state, SGP_LINK, CUDA_ERROR_INVALID_HANDLE);
 
     if (result) {
         return result;
-    }
-    if (!sgp_object_is(state, SGP_LINK)) {
-        return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     sgp_object_remove(state);
     sgp_object_release(state);

@@ -23,7 +23,7 @@ static CUresult globals_new(struct CUmod_st *module)
     if (!code->globals_bytes) {
         return CUDA_SUCCESS;
     }
-    result = sgp_memory_new(module->context, code->globals_bytes, SGP_MEMORY_MODULE, &globals);
+    result = sgp_memory_new(module->object.context, code->globals_bytes, SGP_MEMORY_MODULE, &globals);
     if (result) {
         return result;
     }
@@ -48,7 +48,7 @@ static void module_destroy(void *object)
     if (module->image) {
         sgp_image_release(module->image);
     }
-    sgp_object_release(module->context);
+    sgp_object_release(module->object.context);
     free(module->functions);
     free(module);
 }
@@ -75,6 +75,7 @@ static bool functions_new(struct CUmod_st *module)
         if (!sgp_object_add(function, SGP_FUNCTION, NULL)) {
             return false;
         }
+        function->object.context = module->object.context;
         function->module = module;
         function->kernel = &code->kernels[i];
         sgp_function_settings_reset(&function->settings, function->kernel);
@@ -92,7 +93,7 @@ CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struc
         free(module);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    module->context = context;
+    module->object.context = context;
     sgp_object_hold(context);
     module->image = image;
     image->nr_references++;
@@ -113,7 +114,7 @@ CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struc
 
 void sgp_module_delete(struct CUmod_st *module)
 {
-    for (struct CUmod_st **link = &module->context->modules; *link; link = &(*link)->next) {
+    for (struct CUmod_st **link = &module->object.context->modules; *link; link = &(*link)->next) {
         if (*link == module) {
             *link = module->next;
             break;
@@ -279,7 +280,7 @@ SGP_EXPORT CUresult cuModuleUnload(CUmodule hmod)
     if (hmod->library) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE); /* the library's own: it goes with it */
     }
-    context = hmod->context;
+    context = hmod->object.context;
     sgp_object_hold(context);
     sgp_context_drain(context);
     sgp_printf_flush(context);

@@ -89,6 +89,23 @@ bool sgp_object_is(const void *handle, enum sgp_kind kind)
     return slot && (*slot)->kind == kind;
 }
 
+struct CUctx_st *sgp_object_context(const void *handle)
+{
+    struct sgp_object **slot = find(handle);
+
+    return slot ? (*slot)->context : NULL;
+}
+
+CUresult sgp_enter_object(const void *handle, enum sgp_kind kind, CUresult error)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    return sgp_object_is(handle, kind) ? CUDA_SUCCESS : sgp_leave(error);
+}
+
 void sgp_object_remove(void *handle)
 {
     struct sgp_object **slot = find(handle);

@@ -334,12 +334,7 @@ SGP_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *po
 /* With the lock; on error nothing is locked. */
 static CUresult enter_pool(CUmemoryPool pool)
 {
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    return sgp_object_is(pool, SGP_MEMORY_POOL) ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    return sgp_enter_object(pool, SGP_MEMORY_POOL, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* What is allocated stays until it is freed. */

@@ -46,7 +46,7 @@ static void complete_head(struct CUstream_st *stream, CUresult result)
     }
     stream->nr_completed = command->sequence;
     if (result) {
-        sgp_device_fail(stream->context->device, result);
+        sgp_device_fail(stream->object.context->device, result);
     }
     for (uint32_t i = 0; i < command->nr_dependencies; i++) {
         sgp_object_release(command->dependencies[i].stream);
@@ -57,7 +57,7 @@ static void complete_head(struct CUstream_st *stream, CUresult result)
 
 static bool is_skipped(const struct CUstream_st *stream)
 {
-    return stream->context->error && !stream->head->runs_after_error;
+    return stream->object.context->error && !stream->head->runs_after_error;
 }
 
 static void pending_remove(struct CUstream_st *stream)
@@ -227,7 +227,7 @@ CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *strea
 
 static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_command *command)
 {
-    struct CUctx_st *context = stream->context;
+    struct CUctx_st *context = stream->object.context;
     CUresult result = CUDA_SUCCESS;
 
     if (stream != context->legacy) {
@@ -236,7 +236,7 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
     }
     /* Destroyed streams are no longer in the context's list, their last commands still count: so the pending ones. */
     for (struct CUstream_st *other = sgp_driver.pending; other && !result; other = other->next_pending) {
-        if (other->context == context && other != stream && other->is_blocking) {
+        if (other->object.context == context && other != stream && other->is_blocking) {
             result = sgp_queue_depend(command, other, other->nr_submitted);
         }
     }
@@ -309,7 +309,7 @@ CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_comman
             streams_advance();
         }
         sgp_queue_wait(stream, sequence);
-        result = stream->context->error;
+        result = stream->object.context->error;
     }
     sgp_object_release(stream);
     return result;

@@ -18,7 +18,7 @@ static void stream_destroy(void *object)
 {
     struct CUstream_st *stream = object;
 
-    sgp_object_release(stream->context);
+    sgp_object_release(stream->object.context);
     free(stream);
 }
 
@@ -33,7 +33,7 @@ struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags,
         free(stream);
         return NULL;
     }
-    stream->context = context;
+    stream->object.context = context;
     sgp_object_hold(context);
     stream->id = sgp_new_id();
     stream->flags = flags;
@@ -75,7 +75,7 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
         return CUDA_ERROR_INVALID_HANDLE;
     }
     *resolved = handle; /* of another context too: copies, sets and waits may name any stream */
-    return handle->context->error;
+    return handle->object.context->error;
 }
 
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
@@ -89,7 +89,7 @@ CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUs
     if (result) {
         return sgp_leave(result);
     }
-    *context = (*stream)->context;
+    *context = (*stream)->object.context;
     return CUDA_SUCCESS;
 }
 
@@ -121,11 +121,11 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
     if (result) {
         return result;
     }
-    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->context->legacy ||
-        (hStream == own_stream.stream && hStream->context->id == own_stream.context_id)) {
+    if (!sgp_object_is(hStream, SGP_STREAM) || hStream == hStream->object.context->legacy ||
+        (hStream == own_stream.stream && hStream->object.context->id == own_stream.context_id)) {
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
-    context = hStream->context;
+    context = hStream->object.context;
     sgp_capture_stream_gone(hStream);
     for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next) {
         if (*link == hStream) {
@@ -274,12 +274,12 @@ static CUresult host_run(struct sgp_command *command)
     struct host_command *host = (struct host_command *)command;
 
     sgp_lock();
-    sgp_printf_flush(host->stream->context);
+    sgp_printf_flush(host->stream->object.context);
     sgp_unlock();
     if (host->function) {
         host->function(host->data);
     } else {
-        host->callback(host->handle, host->stream->context->error, host->data);
+        host->callback(host->handle, host->stream->object.context->error, host->data);
     }
     return CUDA_SUCCESS;
 }

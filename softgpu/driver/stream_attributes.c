@@ -62,7 +62,7 @@ SGP_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     if (!pctx) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *pctx = stream->context;
+    *pctx = stream->object.context;
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -87,7 +87,7 @@ SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
     if (!device) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *device = stream->context->device->ordinal;
+    *device = stream->object.context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
 }
 
