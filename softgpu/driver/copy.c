@@ -27,11 +27,6 @@ struct set_command {
     CUDA_MEMSET_NODE_PARAMS set;
 };
 
-static void finish(struct sgp_command *command)
-{
-    free(command);
-}
-
 static CUresult copy_run(struct sgp_command *command)
 {
     const struct sgp_box *box = &((struct copy_command *)command)->box;
@@ -86,7 +81,7 @@ static struct copy_command *copy_new(const struct sgp_box *box, uint64_t staged_
     if (copy) {
         memset(copy, 0, sizeof(*copy));
         copy->command.run = copy_run;
-        copy->command.finish = finish;
+        copy->command.finish = sgp_command_free;
         copy->box = *box;
     }
     return copy;
@@ -286,7 +281,7 @@ static struct set_command *set_new(const CUDA_MEMSET_NODE_PARAMS *set)
     struct set_command *command = calloc(1, sizeof(*command));
 
     if (command) {
-        *command = (struct set_command){.command = {.run = set_run, .finish = finish}, .set = *set};
+        *command = (struct set_command){.command = {.run = set_run, .finish = sgp_command_free}, .set = *set};
     }
     return command;
 }

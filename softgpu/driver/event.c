@@ -96,13 +96,6 @@ static void record_finish(struct sgp_command *command)
     free(record);
 }
 
-/* By an executor, so that the time is the device's: when its thread is there, not when it was called. */
-static CUresult nothing(struct sgp_command *command)
-{
-    (void)command;
-    return CUDA_SUCCESS;
-}
-
 CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
 {
     struct record_command *command;
@@ -118,7 +111,8 @@ CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
     sgp_capture_event_forget(event);
     *command = (struct record_command){.command = {.finish = record_finish}, .event = event, .stream = stream};
     if (!(event->flags & CU_EVENT_DISABLE_TIMING)) {
-        command->command.run = nothing;
+        /* So that the time is the device's: when its thread is there, not when it was called. */
+        command->command.run = sgp_command_in_order;
     }
     sgp_object_hold(event);
     sgp_object_hold(stream);

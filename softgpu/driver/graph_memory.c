@@ -156,12 +156,6 @@ struct free_command {
     struct sgp_graph_memory *memory;
 };
 
-static CUresult free_run(struct sgp_command *command)
-{
-    (void)command; /* being in order is all */
-    return CUDA_SUCCESS;
-}
-
 static void free_finish(struct sgp_command *command)
 {
     sgp_graph_memory_release(((struct free_command *)command)->memory);
@@ -179,8 +173,8 @@ CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_
     if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *command = (struct free_command){.command = {.run = free_run, .finish = free_finish, .runs_after_error = true},
-                                     .memory = memory};
+    *command = (struct free_command){
+        .command = {.run = sgp_command_in_order, .finish = free_finish, .runs_after_error = true}, .memory = memory};
     end_life(memory);
     return sgp_queue_submit(stream, &command->command, NULL);
 }

@@ -231,12 +231,6 @@ struct free_command {
     uint64_t id;
 };
 
-static CUresult free_run(struct sgp_command *command)
-{
-    (void)command; /* being in order is all; the memory goes in finish, under the lock */
-    return CUDA_SUCCESS;
-}
-
 static void free_finish(struct sgp_command *command)
 {
     const struct free_command *released = (struct free_command *)command;
@@ -278,9 +272,10 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!command) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    *command = (struct free_command){.command = {.run = free_run, .finish = free_finish, .runs_after_error = true},
-                                     .address = dptr,
-                                     .id = allocation->id};
+    *command =
+        (struct free_command){.command = {.run = sgp_command_in_order, .finish = free_finish, .runs_after_error = true},
+                              .address = dptr,
+                              .id = allocation->id};
     allocation->freed_in = stream;
     if (allocation->kind == SGP_MEMORY_POOLED) {
         allocation->pool->used_bytes -= allocation->bytes;

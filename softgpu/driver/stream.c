@@ -140,7 +140,16 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
     return sgp_leave(result);
 }
 
-static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *sequence);
+static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *sequence)
+{
+    struct sgp_command *command = calloc(1, sizeof(*command));
+
+    if (!command) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    command->finish = sgp_command_free;
+    return sgp_queue_submit(stream, command, sequence);
+}
 
 SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 {
@@ -192,26 +201,6 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     return sgp_leave(is_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
-struct empty_command {
-    struct sgp_command command;
-};
-
-static void empty_finish(struct sgp_command *command)
-{
-    free(command);
-}
-
-static CUresult empty_command_submit(struct CUstream_st *stream, uint64_t *sequence)
-{
-    struct sgp_command *command = calloc(1, sizeof(*command));
-
-    if (!command) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    command->finish = empty_finish;
-    return sgp_queue_submit(stream, command, sequence);
-}
-
 CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence)
 {
     struct sgp_command *command;
@@ -224,7 +213,7 @@ CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, 
     if (!command) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    command->finish = empty_finish;
+    command->finish = sgp_command_free;
     result = sgp_queue_depend(command, other, sequence);
     if (result) {
         free(command);
@@ -293,7 +282,7 @@ CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn f
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *host = (struct host_command){
-        .command = {.run = host_run, .finish = empty_finish, .runs_after_error = callback != NULL},
+        .command = {.run = host_run, .finish = sgp_command_free, .runs_after_error = callback != NULL},
         .function = function,
         .callback = callback,
         .handle = handle,

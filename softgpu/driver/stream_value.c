@@ -125,11 +125,6 @@ static CUresult run(struct sgp_command *command)
     return result;
 }
 
-static void finish(struct sgp_command *command)
-{
-    free(command);
-}
-
 /* With the lock. */
 static bool is_allowed(const CUstreamBatchMemOpParams *one)
 {
@@ -176,7 +171,7 @@ static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, ui
     if (!operations) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    operations->command = (struct sgp_command){.run = run, .finish = finish};
+    operations->command = (struct sgp_command){.run = run, .finish = sgp_command_free};
     operations->context = context; /* the queue holds the stream, and that the context */
     operations->nr = nr;
     memcpy(operations->list, list, nr * sizeof(*list));
