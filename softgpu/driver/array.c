@@ -199,7 +199,7 @@ SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
     }
     context = hArray->object.context;
     sgp_object_hold(context);
-    sgp_context_drain(context); /* a kernel may still read it; others run meanwhile */
+    sgp_queue_drain(context); /* a kernel may still read it; others run meanwhile */
     for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next) {
         if (*link == hArray) {
             *link = hArray->next;
@@ -333,7 +333,7 @@ SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     }
     context = hMipmappedArray->object.context;
     sgp_object_hold(context);
-    sgp_context_drain(context);
+    sgp_queue_drain(context);
     for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next) {
         if (*link == hMipmappedArray) {
             *link = hMipmappedArray->next;

@@ -26,44 +26,6 @@ static const uint64_t default_limits[SGP_NR_LIMITS] = {
     [CU_LIMIT_SHMEM_SIZE] = 0,
 };
 
-bool sgp_context_is_alive(const struct CUctx_st *context)
-{
-    return context->is_active;
-}
-
-static void context_destroy(void *object)
-{
-    free(object);
-}
-
-static struct CUctx_st *context_new(struct sgp_device *device)
-{
-    struct CUctx_st *context = calloc(1, sizeof(*context));
-
-    if (!context) {
-        return NULL;
-    }
-    if (!sgp_object_add(context, SGP_CONTEXT, context_destroy)) {
-        free(context);
-        return NULL;
-    }
-    context->device = device;
-    context->next = sgp_driver.contexts;
-    sgp_driver.contexts = context;
-    return context;
-}
-
-struct CUctx_st *sgp_context_primary(struct sgp_device *device)
-{
-    if (!device->primary) {
-        device->primary = context_new(device);
-        if (device->primary) {
-            device->primary->is_primary = true;
-        }
-    }
-    return device->primary;
-}
-
 static CUresult context_activate(struct CUctx_st *context, unsigned int flags, unsigned int api_version)
 {
     if (context->device->fault) {
@@ -88,44 +50,17 @@ static CUresult context_activate(struct CUctx_st *context, unsigned int flags, u
     return CUDA_SUCCESS;
 }
 
-void sgp_device_fail(struct sgp_device *device, CUresult fault)
-{
-    if (device->fault) {
-        return;
-    }
-    device->fault = fault;
-    for (struct CUctx_st *context = sgp_driver.contexts; context; context = context->next) {
-        if (context->device == device) {
-            context->error = fault;
-        }
-    }
-}
-
-void sgp_context_drain(struct CUctx_st *context)
-{
-    struct CUstream_st *stream = sgp_driver.pending;
-
-    while (stream) {
-        if (stream->object.context == context && !sgp_queue_is_idle(stream)) {
-            sgp_queue_wait(stream, stream->nr_submitted);
-            stream = sgp_driver.pending; /* the list changed meanwhile */
-        } else {
-            stream = stream->next_pending;
-        }
-    }
-}
-
 /* Everything in the context goes; its record and, for a primary one, its handle stay. The lock is given up meanwhile.
  */
 static void context_empty(struct CUctx_st *context)
 {
     context->is_ending = true;
-    sgp_context_drain(context);
+    sgp_queue_drain(context);
     sgp_printf_flush(context);
     sgp_unlock();
     fgv_handshake_context_destroyed(context);
     sgp_lock();
-    sgp_context_drain(context);
+    sgp_queue_drain(context);
     context->is_active = false;
     context->is_ending = false;
     while (context->modules) {
@@ -265,7 +200,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
     if (!pctx || !flags_are_ok(flags)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    context = context_new(device);
+    context = sgp_context_new(device);
     if (!context) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -320,7 +255,7 @@ SGP_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
     context_empty(ctx);
-    for (struct CUctx_st **link = &sgp_driver.contexts; *link; link = &(*link)->next) {
+    for (struct CUctx_st **link = &sgp_contexts; *link; link = &(*link)->next) {
         if (*link == ctx) {
             *link = ctx->next;
             break;
@@ -468,7 +403,7 @@ SGP_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
         return sgp_leave(result);
     }
     sgp_object_hold(context);
-    sgp_context_drain(context);
+    sgp_queue_drain(context);
     result = context->error;
     sgp_printf_flush(context);
     sgp_object_release(context);

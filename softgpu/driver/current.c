@@ -1,6 +1,7 @@
 /*
- * Which context is current to a thread. A thread's stack of contexts holds references: a context that another thread
- * destroyed stays a record that says so (CUDA_ERROR_CONTEXT_IS_DESTROYED) for as long as some thread still names it.
+ * Contexts as records, which of them is current to a thread, and the doors into the driver that find it. A thread's
+ * stack of contexts holds references: a context that another thread destroyed stays a record that says so
+ * (CUDA_ERROR_CONTEXT_IS_DESTROYED) for as long as some thread still names it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct thread_contexts {
     struct CUctx_st **stack;
 };
 
+struct CUctx_st *sgp_contexts;
 static __thread struct thread_contexts own;
 static pthread_key_t own_key;
 static pthread_once_t own_key_once = PTHREAD_ONCE_INIT;
@@ -81,6 +83,88 @@ void sgp_context_pop(void)
 
     if (context) {
         sgp_object_release(context);
+    }
+}
+
+static CUresult enter_context(struct CUctx_st *context)
+{
+    if (!context) {
+        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    if (!context->is_active) {
+        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    return context->error ? sgp_leave(context->error) : CUDA_SUCCESS;
+}
+
+CUresult sgp_enter(struct CUctx_st **context)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    *context = sgp_context_current();
+    return enter_context(*context);
+}
+
+CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    *context = sgp_context_current();
+    if (!*context) {
+        *context = sgp_object_context(handle);
+    }
+    return enter_context(*context);
+}
+
+static void context_destroy(void *object)
+{
+    free(object);
+}
+
+struct CUctx_st *sgp_context_new(struct sgp_device *device)
+{
+    struct CUctx_st *context = calloc(1, sizeof(*context));
+
+    if (!context) {
+        return NULL;
+    }
+    if (!sgp_object_add(context, SGP_CONTEXT, context_destroy)) {
+        free(context);
+        return NULL;
+    }
+    context->device = device;
+    context->next = sgp_contexts;
+    sgp_contexts = context;
+    return context;
+}
+
+struct CUctx_st *sgp_context_primary(struct sgp_device *device)
+{
+    if (!device->primary) {
+        device->primary = sgp_context_new(device);
+        if (device->primary) {
+            device->primary->is_primary = true;
+        }
+    }
+    return device->primary;
+}
+
+void sgp_device_fail(struct sgp_device *device, CUresult fault)
+{
+    if (device->fault) {
+        return;
+    }
+    device->fault = fault;
+    for (struct CUctx_st *context = sgp_contexts; context; context = context->next) {
+        if (context->device == device) {
+            context->error = fault;
+        }
     }
 }
 

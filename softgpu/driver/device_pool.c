@@ -21,7 +21,7 @@ SGP_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice d
     if (result) {
         return result;
     }
-    *pool_out = &device->default_pool;
+    *pool_out = device->default_pool;
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -33,7 +33,7 @@ SGP_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
     if (result) {
         return result;
     }
-    *pool = device->pool ? device->pool : &device->default_pool;
+    *pool = device->pool;
     return sgp_leave(CUDA_SUCCESS);
 }
 

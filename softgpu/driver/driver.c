@@ -1,4 +1,4 @@
-/* The lock, the two doors into the driver, and the log. */
+/* The lock, the door into the driver, and the log. */
 #include "driver.h"
 
 #include <stdarg.h>
@@ -46,42 +46,6 @@ CUresult sgp_enter_driver(void)
     }
     sgp_unlock();
     return CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static CUresult enter_context(struct CUctx_st *context)
-{
-    if (!context) {
-        return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
-    }
-    if (!sgp_context_is_alive(context)) {
-        return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    }
-    return context->error ? sgp_leave(context->error) : CUDA_SUCCESS;
-}
-
-CUresult sgp_enter(struct CUctx_st **context)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    *context = sgp_context_current();
-    return enter_context(*context);
-}
-
-CUresult sgp_enter_by(const void *handle, struct CUctx_st **context)
-{
-    CUresult result = sgp_enter_driver();
-
-    if (result) {
-        return result;
-    }
-    *context = sgp_context_current();
-    if (!*context) {
-        *context = sgp_object_context(handle);
-    }
-    return enter_context(*context);
 }
 
 CUresult sgp_leave(CUresult result)

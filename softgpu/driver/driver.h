@@ -168,7 +168,6 @@ struct CUkern_st {
 
 struct CUlib_st {
     struct sgp_object object;
-    struct CUlib_st *next;
     struct sgp_image *image;
     struct CUkern_st *kernels;
 };
@@ -190,19 +189,18 @@ struct sgp_device {
     int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
     struct sgp_state *state;
     struct CUctx_st *primary;
-    struct CUmemPoolHandle_st default_pool;
-    struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from; NULL: the default one */
+    struct CUmemPoolHandle_st *default_pool;
+    struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from */
     uint32_t nr_primary_retains;     /* a reset leaves them as they are */
     CUresult fault;                  /* of this process: nothing of it runs here any more */
     unsigned int primary_flags;
     uint8_t *reservation;
     uint64_t reservation_bytes;
-    struct sgp_launch_area *launch_area;
     uint64_t memory_bytes;
-    uint64_t graph_memory[CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH + 1]; /* by attribute */
-    uint64_t nr_turns_taken; /* of this process's kernels, first come first served */
-    uint64_t nr_turns_served;
 };
+
+extern int sgp_nr_devices;
+extern struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 
 struct CUctx_st {
     struct sgp_object object;
@@ -233,12 +231,7 @@ struct sgp_driver {
     uint32_t nr_waiting;
     bool is_initialised;
     bool is_forked; /* this is a child of the process that called cuInit: nothing works here, as with CUDA */
-    int nr_devices;
     uint64_t next_id;
-    struct sgp_device devices[SGP_MAX_DEVICES];
-    struct CUctx_st *contexts;
-    struct CUlib_st *libraries;
-    struct CUstream_st *pending; /* streams with commands, of all contexts */
     struct sgp_capture *captures;
 };
 
@@ -247,12 +240,9 @@ extern struct sgp_driver sgp_driver;
 /* driver.c */
 void sgp_lock(void);
 void sgp_unlock(void);
-void sgp_wait(void);                           /* with the lock: until something completed */
-void sgp_notify(void);                         /* with the lock */
-CUresult sgp_enter_driver(void);               /* locks; on error nothing is locked */
-CUresult sgp_enter(struct CUctx_st **context); /* and finds the calling thread's context, in good health */
-/* As sgp_enter; where no context is current, that of the object is taken. */
-CUresult sgp_enter_by(const void *handle, struct CUctx_st **context);
+void sgp_wait(void);                 /* with the lock: until something completed */
+void sgp_notify(void);               /* with the lock */
+CUresult sgp_enter_driver(void);     /* locks; on error nothing is locked */
 CUresult sgp_leave(CUresult result); /* unlocks */
 uint64_t sgp_new_id(void);
 uint64_t sgp_now_ns(void);
@@ -273,21 +263,23 @@ struct sgp_device *sgp_device_find(CUdevice device);
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
 int sgp_device_attribute(const struct sgp_device *device,
                          CUdevice_attribute attribute); /* INT32_MIN: no such attribute */
-void sgp_device_uuid(int ordinal, CUuuid *uuid);
+void sgp_device_uuid(int physical, uint8_t uuid[16]);
 
 /* current.c, of the calling thread */
 struct CUctx_st *sgp_context_current(void);
 CUresult sgp_context_push(struct CUctx_st *context);
 void sgp_context_pop(void);
+CUresult sgp_enter(struct CUctx_st **context); /* as sgp_enter_driver; finds the current context, in good health */
+/* As sgp_enter; where no context is current, that of the object is taken. */
+CUresult sgp_enter_by(const void *handle, struct CUctx_st **context);
 
-/* context.c */
-struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* with the lock; NULL: no memory */
-bool sgp_context_is_alive(const struct CUctx_st *context);
+/* current.c, with the lock */
+extern struct CUctx_st *sgp_contexts;
+struct CUctx_st *sgp_context_new(struct sgp_device *device);     /* NULL: no memory */
+struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* NULL: no memory */
 /* After a fault nothing of this process runs on the device any more: all its contexts have the error, and no other is
  * made. */
 void sgp_device_fail(struct sgp_device *device, CUresult fault);
-void sgp_context_drain(
-    struct CUctx_st *context); /* with the lock, given up meanwhile: every command submitted so far is done */
 
 /* stream.c */
 CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream); /* as sgp_enter */
@@ -307,6 +299,7 @@ CUresult sgp_queue_submit(struct CUstream_st *stream, struct sgp_command *comman
 CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_command *command);
 CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *stream, uint64_t sequence);
 void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence);
+void sgp_queue_drain(struct CUctx_st *context); /* gives up the lock until all that was submitted so far is done */
 bool sgp_queue_is_idle(const struct CUstream_st *stream);
 CUresult sgp_command_in_order(struct sgp_command *command); /* run: nothing but to be in order, by an executor */
 void sgp_command_free(struct sgp_command *command);         /* finish: of one that refers to nothing */

@@ -19,9 +19,11 @@ struct sgp_graph_memory {
     bool is_instantiated;
 };
 
-static void add_up(struct sgp_device *device, CUgraphMem_attribute current, int64_t bytes)
+static uint64_t used[SGP_MAX_DEVICES][CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH + 1]; /* by attribute */
+
+static void add_up(const struct sgp_device *device, CUgraphMem_attribute current, int64_t bytes)
 {
-    uint64_t *values = device->graph_memory;
+    uint64_t *values = used[device->ordinal];
 
     values[current] += (uint64_t)bytes;
     if (values[current + 1] < values[current]) { /* each has its high watermark beside it */
@@ -244,7 +246,7 @@ SGP_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_att
     if (!value || (unsigned int)attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *(cuuint64_t *)value = found->graph_memory[attr];
+    *(cuuint64_t *)value = used[device][attr];
     return sgp_leave(CUDA_SUCCESS);
 }
 
@@ -260,6 +262,6 @@ SGP_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_att
         (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    found->graph_memory[attr] = found->graph_memory[attr - 1];
+    used[device][attr] = used[device][attr - 1];
     return sgp_leave(CUDA_SUCCESS);
 }

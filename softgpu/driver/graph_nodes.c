@@ -147,12 +147,9 @@ static void params_of_box(CUDA_MEMCPY3D *params, const struct sgp_box *box)
 /* The library's kernel that a launch is one of; NULL for a module of the program's own. */
 static CUkernel kernel_of(const struct sgp_launch *launch)
 {
-    struct CUlib_st *library = sgp_driver.libraries;
+    const struct CUlib_st *library = launch->module->library;
 
-    while (library && library != launch->module->library) {
-        library = library->next;
-    }
-    for (uint32_t i = 0; library && i < library->image->module->nr_kernels; i++) {
+    for (uint32_t i = 0; sgp_object_is(library, SGP_LIBRARY) && i < library->image->module->nr_kernels; i++) {
         if (library->kernels[i].kernel == launch->kernel) {
             return &library->kernels[i];
         }

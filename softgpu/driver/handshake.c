@@ -14,19 +14,19 @@ static int driver_version(void)
 
 static int device_count(void)
 {
-    return sgp_driver.nr_devices;
+    return sgp_nr_devices;
 }
 
 static CUresult device_uuid(int ordinal, CUuuid *uuid)
 {
-    sgp_device_uuid(ordinal, uuid);
+    sgp_device_uuid(sgp_devices[ordinal].physical, (uint8_t *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 
 static CUresult device_pci(int ordinal, int domain_bus_device[3])
 {
     domain_bus_device[0] = 0;
-    domain_bus_device[1] = SGP_FIRST_PCI_BUS + sgp_driver.devices[ordinal].physical;
+    domain_bus_device[1] = SGP_FIRST_PCI_BUS + sgp_devices[ordinal].physical;
     domain_bus_device[2] = 0;
     return CUDA_SUCCESS;
 }
@@ -71,7 +71,7 @@ static CUresult stream_object(CUcontext context, CUstream stream, void **object)
     if (!context) {
         context = sgp_context_current();
     }
-    if (!context || !sgp_object_is(context, SGP_CONTEXT) || !sgp_context_is_alive(context)) {
+    if (!context || !sgp_object_is(context, SGP_CONTEXT) || !context->is_active) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
     result = sgp_stream_resolve(context, stream, &resolved);

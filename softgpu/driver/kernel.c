@@ -42,13 +42,21 @@ struct kernel_command {
     uint8_t parameters[] __attribute__((aligned(16)));
 };
 
+/* Of this process's kernels, on each device: first come, first served. */
+static struct {
+    uint64_t nr_taken;
+    uint64_t nr_served;
+} turns[SGP_MAX_DEVICES];
+
+static struct sgp_launch_area *areas[SGP_MAX_DEVICES];
+
 static void turn_take(struct sgp_device *device)
 {
     uint64_t turn;
 
     sgp_lock();
-    turn = device->nr_turns_taken++;
-    while (device->nr_turns_served != turn) {
+    turn = turns[device->ordinal].nr_taken++;
+    while (turns[device->ordinal].nr_served != turn) {
         sgp_wait();
     }
     sgp_unlock();
@@ -59,15 +67,15 @@ static void turn_end(struct sgp_device *device, uint64_t busy_ns)
 {
     sgp_state_end_kernel(device->state, busy_ns);
     sgp_lock();
-    device->nr_turns_served++;
+    turns[device->ordinal].nr_served++;
     sgp_notify();
     sgp_unlock();
 }
 
-bool sgp_launch_area_map(struct sgp_device *device)
+bool sgp_launch_area_map(const struct sgp_device *device)
 {
-    device->launch_area = sgp_window_map(sizeof(*device->launch_area), PROT_READ | PROT_WRITE, 0);
-    return device->launch_area;
+    areas[device->ordinal] = sgp_window_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
+    return areas[device->ordinal];
 }
 
 /* With the device held. */
@@ -88,7 +96,7 @@ static CUresult kernel_run(struct sgp_command *command)
 
     kernel->grid.kernel = sgp_tier_kernel(kernel->module->image, kernel->grid.kernel);
     turn_take(device);
-    lay_out(kernel, device->launch_area);
+    lay_out(kernel, areas[device->ordinal]);
     begin_ns = sgp_now_ns();
     result = sgp_grid_run(&kernel->grid);
     turn_end(device, sgp_now_ns() - begin_ns);

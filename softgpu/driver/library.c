@@ -46,12 +46,6 @@ static bool kernels_new(struct CUlib_st *library)
 
 static void library_delete(struct CUlib_st *library)
 {
-    for (struct CUlib_st **link = &sgp_driver.libraries; *link; link = &(*link)->next) {
-        if (*link == library) {
-            *link = library->next;
-            break;
-        }
-    }
     for (uint32_t i = 0; library->kernels && i < library->image->module->nr_kernels; i++) {
         sgp_object_remove(&library->kernels[i]);
     }
@@ -70,8 +64,6 @@ static CUresult library_new(struct sgp_image *image, CUlibrary *result)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     library->image = image;
-    library->next = sgp_driver.libraries;
-    sgp_driver.libraries = library;
     if (!kernels_new(library)) {
         library_delete(library);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -165,7 +157,7 @@ static struct CUmod_st *module_anywhere(const struct CUlib_st *library)
 {
     struct CUmod_st *module = NULL;
 
-    for (struct CUctx_st *context = sgp_driver.contexts; context && !module; context = context->next) {
+    for (struct CUctx_st *context = sgp_contexts; context && !module; context = context->next) {
         module = module_in(context, library);
     }
     return module;
@@ -184,7 +176,7 @@ SGP_EXPORT CUresult cuLibraryUnload(CUlibrary library)
         struct CUctx_st *context = module->object.context;
 
         sgp_object_hold(context);
-        sgp_context_drain(context);
+        sgp_queue_drain(context);
         sgp_printf_flush(context);
         module = module_in(context, library); /* others ran meanwhile */
         if (module) {
@@ -291,7 +283,7 @@ SGP_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibr
     }
     context = sgp_context_current();
     if (!context) {
-        context = sgp_context_primary(&sgp_driver.devices[0]);
+        context = sgp_context_primary(&sgp_devices[0]);
     }
     if (!context) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -396,7 +388,7 @@ SGP_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, C
     }
     result = sgp_function_attribute_set(kernel->kernel, &kernel->settings[dev], attrib, val);
     /* Functions of this kernel that exist already follow. */
-    for (struct CUctx_st *context = sgp_driver.contexts; context && !result; context = context->next) {
+    for (struct CUctx_st *context = sgp_contexts; context && !result; context = context->next) {
         struct CUmod_st *module = context->device->ordinal == dev ? module_in(context, kernel->library) : NULL;
 
         if (module) {

@@ -52,7 +52,7 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise what, CUm
     if (!is_managed(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    return sgp_leave(fgv_advice_set(&advice, address, bytes, what, location, sgp_driver.nr_devices));
+    return sgp_leave(fgv_advice_set(&advice, address, bytes, what, location, sgp_nr_devices));
 }
 
 SGP_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise what, CUdevice device)
@@ -77,7 +77,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation locati
     if (!is_managed(address, bytes)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    return sgp_leave(fgv_advice_prefetched(&advice, address, bytes, location, sgp_driver.nr_devices));
+    return sgp_leave(fgv_advice_prefetched(&advice, address, bytes, location, sgp_nr_devices));
 }
 
 SGP_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)

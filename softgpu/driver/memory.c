@@ -119,7 +119,7 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     }
     owner = allocation->context;
     sgp_object_hold(owner);
-    sgp_context_drain(owner);           /* a kernel may still use it, as with CUDA: freeing waits */
+    sgp_queue_drain(owner);             /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
     if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED) {
         sgp_pool_free(allocation);
@@ -223,7 +223,7 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
     }
     owner = allocation->context;
     sgp_object_hold(owner);
-    sgp_context_drain(owner);
+    sgp_queue_drain(owner);
     allocation = sgp_memory_find((uintptr_t)p);
     if (allocation && allocation->start == (uintptr_t)p && allocation->kind == kind) {
         sgp_memory_delete(allocation);

@@ -36,7 +36,6 @@ struct sgp_allocation {
 };
 
 bool sgp_memory_reserve(struct sgp_device *device);
-bool sgp_launch_area_map(struct sgp_device *device);
 CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address);
 CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
                              unsigned int flags);

@@ -251,8 +251,8 @@ struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocati
 
 bool sgp_memory_is_device_address(uintptr_t address)
 {
-    for (int i = 0; i < sgp_driver.nr_devices; i++) {
-        if (address - (uintptr_t)sgp_driver.devices[i].reservation < sgp_driver.devices[i].reservation_bytes) {
+    for (int i = 0; i < sgp_nr_devices; i++) {
+        if (address - (uintptr_t)sgp_devices[i].reservation < sgp_devices[i].reservation_bytes) {
             return true;
         }
     }

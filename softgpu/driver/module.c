@@ -282,7 +282,7 @@ SGP_EXPORT CUresult cuModuleUnload(CUmodule hmod)
     }
     context = hmod->object.context;
     sgp_object_hold(context);
-    sgp_context_drain(context);
+    sgp_queue_drain(context);
     sgp_printf_flush(context);
     if (sgp_object_is(hmod, SGP_MODULE)) {
         sgp_module_delete(hmod);

@@ -17,8 +17,12 @@
 
 void sgp_pool_open(struct sgp_device *device)
 {
-    device->default_pool = (struct CUmemPoolHandle_st){.device = device, .reuse = {1, 1, 1}};
-    sgp_object_add(&device->default_pool, SGP_MEMORY_POOL, NULL);
+    static struct CUmemPoolHandle_st default_pools[SGP_MAX_DEVICES];
+    struct CUmemPoolHandle_st *pool = &default_pools[device->ordinal];
+
+    *pool = (struct CUmemPoolHandle_st){.device = device, .reuse = {1, 1, 1}};
+    sgp_object_add(pool, SGP_MEMORY_POOL, NULL);
+    device->default_pool = device->pool = pool;
 }
 
 static bool is_kept_by(const struct sgp_allocation *allocation, const void *pool)
@@ -62,7 +66,7 @@ void sgp_pool_deleted(const struct sgp_allocation *allocation)
     if (!allocation->is_kept && !allocation->freed_in) {
         pool->used_bytes -= allocation->bytes;
     }
-    if (pool != &pool->device->default_pool) {
+    if (pool != pool->device->default_pool) {
         sgp_object_release(pool);
     }
 }
@@ -112,7 +116,7 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
     if (result && bytes <= context->device->memory_bytes) {
         sgp_object_hold(context);
-        sgp_context_drain(context);
+        sgp_queue_drain(context);
         sgp_object_release(context);
         sgp_pools_trim(pool->device);
         result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
@@ -122,7 +126,7 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     }
     *allocation = sgp_memory_find((uintptr_t)address);
     (*allocation)->pool = pool;
-    if (pool != &pool->device->default_pool) {
+    if (pool != pool->device->default_pool) {
         sgp_object_hold(pool);
     }
     pool->reserved_bytes += (*allocation)->mapped_bytes;
@@ -156,11 +160,6 @@ static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *po
     }
     *address = allocation->start;
     return CUDA_SUCCESS;
-}
-
-static struct CUmemPoolHandle_st *current_pool(struct sgp_device *device)
-{
-    return device->pool ? device->pool : &device->default_pool;
 }
 
 /* In a stream that is captured: a node of the graph, whose memory is none of a pool's. */
@@ -212,7 +211,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     if (stream->capture) {
         return sgp_leave(capture_allocation(context, stream, bytes, dptr));
     }
-    return sgp_leave(allocate(context, is_named ? pool : current_pool(context->device), bytes, dptr));
+    return sgp_leave(allocate(context, is_named ? pool : context->device->pool, bytes, dptr));
 }
 
 SGP_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -340,11 +339,11 @@ SGP_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
     if (result) {
         return result;
     }
-    if (pool == &pool->device->default_pool) {
+    if (pool == pool->device->default_pool) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (pool->device->pool == pool) {
-        pool->device->pool = NULL;
+        pool->device->pool = pool->device->default_pool;
     }
     pool->is_destroyed = true;
     trim(pool, 0);

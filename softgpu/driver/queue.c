@@ -18,6 +18,7 @@
 
 #define MAX_EXECUTORS 256u
 
+static struct CUstream_st *pending; /* streams with commands, of all contexts */
 static struct CUstream_st *ready_head;
 static struct CUstream_st *ready_tail;
 static uint32_t nr_ready;
@@ -62,7 +63,7 @@ static bool is_skipped(const struct CUstream_st *stream)
 
 static void pending_remove(struct CUstream_st *stream)
 {
-    struct CUstream_st **link = &sgp_driver.pending;
+    struct CUstream_st **link = &pending;
 
     while (*link != stream) {
         link = &(*link)->next_pending;
@@ -144,7 +145,7 @@ static void streams_advance(void)
 
     do {
         completed = false;
-        for (struct CUstream_st *stream = sgp_driver.pending, *next; stream; stream = next) {
+        for (struct CUstream_st *stream = pending, *next; stream; stream = next) {
             sgp_object_hold(stream);
             completed |= stream_advance(stream);
             next = stream->next_pending;
@@ -235,7 +236,7 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
                                    : CUDA_SUCCESS;
     }
     /* Destroyed streams are no longer in the context's list, their last commands still count: so the pending ones. */
-    for (struct CUstream_st *other = sgp_driver.pending; other && !result; other = other->next_pending) {
+    for (struct CUstream_st *other = pending; other && !result; other = other->next_pending) {
         if (other->object.context == context && other != stream && other->is_blocking) {
             result = sgp_queue_depend(command, other, other->nr_submitted);
         }
@@ -269,8 +270,8 @@ static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
     if (!stream->is_pending) {
         stream->is_pending = true;
         sgp_object_hold(stream);
-        stream->next_pending = sgp_driver.pending;
-        sgp_driver.pending = stream;
+        stream->next_pending = pending;
+        pending = stream;
     }
     return CUDA_SUCCESS;
 }
@@ -322,6 +323,20 @@ void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence)
         sgp_wait();
     }
     sgp_object_release(stream);
+}
+
+void sgp_queue_drain(struct CUctx_st *context)
+{
+    struct CUstream_st *stream = pending;
+
+    while (stream) {
+        if (stream->object.context == context && !sgp_queue_is_idle(stream)) {
+            sgp_queue_wait(stream, stream->nr_submitted);
+            stream = pending; /* the list changed meanwhile */
+        } else {
+            stream = stream->next_pending;
+        }
+    }
 }
 
 bool sgp_queue_is_idle(const struct CUstream_st *stream)

@@ -435,7 +435,7 @@ static CUresult destroy(uint64_t value, enum sgp_texture_kind kind)
     if (result || !value) {
         return result ? result : sgp_leave(CUDA_SUCCESS);
     }
-    sgp_context_drain(textures[place].context); /* a kernel may still read through it; others run meanwhile */
+    sgp_queue_drain(textures[place].context); /* a kernel may still read through it; others run meanwhile */
     if (textures[place].value == value) {
         object_remove(&textures[place]);
     }
