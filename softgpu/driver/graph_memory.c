@@ -31,54 +31,6 @@ static void add_up(const struct sgp_device *device, CUgraphMem_attribute current
     }
 }
 
-static bool is_own_memory(const CUDA_MEM_ALLOC_NODE_PARAMS *params, const struct CUctx_st *context)
-{
-    if (params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        sgp_device_find(params->poolProps.location.id) != context->device) {
-        return false;
-    }
-    for (size_t i = 0; i < params->accessDescCount; i++) {
-        if (params->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            !sgp_device_find(params->accessDescs[i].location.id)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-CUresult sgp_graph_memory_new(struct CUctx_st *context, CUDA_MEM_ALLOC_NODE_PARAMS *params,
-                              struct sgp_graph_memory **made)
-{
-    struct sgp_graph_memory *memory;
-    void *address;
-    CUresult result;
-
-    if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        (params->accessDescCount && !params->accessDescs) || !is_own_memory(params, context)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    memory = calloc(1, sizeof(*memory));
-    if (!memory) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    result = sgp_memory_new(context, params->bytesize, SGP_MEMORY_GRAPH, &address);
-    if (result) {
-        free(memory);
-        return result;
-    }
-    params->dptr = (CUdeviceptr)(uintptr_t)address;
-    *memory = (struct sgp_graph_memory){.nr_references = 1, .device = context->device, .params = *params};
-    memory->params.accessDescs = NULL;
-    memory->params.accessDescCount = 0;
-    sgp_memory_find((uintptr_t)address)->graph_memory = memory;
-    add_up(memory->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, (int64_t)params->bytesize);
-    *made = memory;
-    return CUDA_SUCCESS;
-}
-
 struct sgp_graph_memory *sgp_graph_memory_find(CUdeviceptr address)
 {
     const struct sgp_allocation *allocation = sgp_memory_find(address);
@@ -147,12 +99,6 @@ static void end_life(struct sgp_graph_memory *memory)
     add_up(memory->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, -(int64_t)memory->params.bytesize);
 }
 
-void sgp_graph_memory_freed(struct sgp_graph_memory *memory)
-{
-    end_life(memory);
-    sgp_graph_memory_release(memory);
-}
-
 struct free_command {
     struct sgp_command command;
     struct sgp_graph_memory *memory;
@@ -179,6 +125,77 @@ CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_
         .command = {.run = sgp_command_in_order, .finish = free_finish, .runs_after_error = true}, .memory = memory};
     end_life(memory);
     return sgp_queue_submit(stream, &command->command, NULL);
+}
+
+static bool is_live(const struct sgp_allocation *allocation)
+{
+    return allocation->graph_memory->is_live;
+}
+
+static void freed(struct sgp_allocation *allocation)
+{
+    struct sgp_graph_memory *memory = allocation->graph_memory;
+
+    end_life(memory);
+    sgp_graph_memory_release(memory);
+}
+
+static CUresult free_in(struct sgp_allocation *allocation, struct CUstream_st *stream)
+{
+    return sgp_graph_memory_free(allocation->graph_memory, stream);
+}
+
+static const struct sgp_memory_owner owner = {.is_live = is_live, .free = freed, .free_in = free_in};
+
+static bool is_own_memory(const CUDA_MEM_ALLOC_NODE_PARAMS *params, const struct CUctx_st *context)
+{
+    if (params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        sgp_device_find(params->poolProps.location.id) != context->device) {
+        return false;
+    }
+    for (size_t i = 0; i < params->accessDescCount; i++) {
+        if (params->accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            !sgp_device_find(params->accessDescs[i].location.id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+CUresult sgp_graph_memory_new(struct CUctx_st *context, CUDA_MEM_ALLOC_NODE_PARAMS *params,
+                              struct sgp_graph_memory **made)
+{
+    struct sgp_allocation *allocation;
+    struct sgp_graph_memory *memory;
+    void *address;
+    CUresult result;
+
+    if (!params->bytesize || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        (params->accessDescCount && !params->accessDescs) || !is_own_memory(params, context)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (params->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    memory = calloc(1, sizeof(*memory));
+    if (!memory) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = sgp_memory_new(context, params->bytesize, SGP_MEMORY_GRAPH, &address);
+    if (result) {
+        free(memory);
+        return result;
+    }
+    params->dptr = (CUdeviceptr)(uintptr_t)address;
+    *memory = (struct sgp_graph_memory){.nr_references = 1, .device = context->device, .params = *params};
+    memory->params.accessDescs = NULL;
+    memory->params.accessDescCount = 0;
+    allocation = sgp_memory_find((uintptr_t)address);
+    allocation->owner = &owner;
+    allocation->graph_memory = memory;
+    add_up(memory->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, (int64_t)params->bytesize);
+    *made = memory;
+    return CUDA_SUCCESS;
 }
 
 /* ---- nodes ---- */

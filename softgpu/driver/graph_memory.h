@@ -29,7 +29,6 @@ void sgp_graph_memory_forget_exec(struct sgp_graph_memory *memory);
 void sgp_graph_memory_launched(struct sgp_graph_memory *memory);
 /* Freed in the order of the stream, and at once when nothing uses it any more. */
 CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_st *stream);
-void sgp_graph_memory_freed(struct sgp_graph_memory *memory);
 
 /* The work of a new node that allocates or frees; the address of what is allocated comes back in params. */
 CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,

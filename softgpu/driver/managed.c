@@ -8,6 +8,13 @@
 
 static struct fgv_advice advice;
 
+static void deleted(const struct sgp_allocation *allocation)
+{
+    fgv_advice_forget(&advice, allocation->start, allocation->mapped_bytes);
+}
+
+static const struct sgp_memory_owner owner = {.deleted = deleted};
+
 SGP_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     struct CUctx_st *context;
@@ -22,15 +29,13 @@ SGP_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsign
     }
     result = sgp_memory_new(context, bytesize, SGP_MEMORY_MANAGED, &address);
     if (!result) {
-        sgp_memory_find((uintptr_t)address)->flags = flags;
+        struct sgp_allocation *allocation = sgp_memory_find((uintptr_t)address);
+
+        allocation->owner = &owner;
+        allocation->flags = flags;
         *dptr = (uintptr_t)address;
     }
     return sgp_leave(result);
-}
-
-void sgp_managed_deleted(const struct sgp_allocation *allocation)
-{
-    fgv_advice_forget(&advice, allocation->start, allocation->mapped_bytes);
 }
 
 static bool is_managed(CUdeviceptr address, uint64_t bytes)

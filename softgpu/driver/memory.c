@@ -7,7 +7,6 @@
 
 #include "cuda_api/prototypes.h"
 #include "graph.h"
-#include "graph_memory.h"
 #include "state.h"
 #include "window.h"
 
@@ -68,8 +67,8 @@ static bool is_freeable(const struct sgp_allocation *allocation, CUdeviceptr add
     if (!allocation || allocation->start != address || allocation->freed_in || allocation->is_kept) {
         return false;
     }
-    if (allocation->kind == SGP_MEMORY_GRAPH) {
-        return sgp_graph_memory_is_live(allocation->graph_memory);
+    if (allocation->owner && allocation->owner->is_live) {
+        return allocation->owner->is_live(allocation);
     }
     return allocation->kind == SGP_MEMORY_DEVICE || allocation->kind == SGP_MEMORY_MANAGED ||
            allocation->kind == SGP_MEMORY_POOLED;
@@ -121,10 +120,8 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     sgp_object_hold(owner);
     sgp_queue_drain(owner);             /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
-    if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_POOLED) {
-        sgp_pool_free(allocation);
-    } else if (is_freeable(allocation, dptr) && allocation->kind == SGP_MEMORY_GRAPH) {
-        sgp_graph_memory_freed(allocation->graph_memory);
+    if (is_freeable(allocation, dptr) && allocation->owner && allocation->owner->free) {
+        allocation->owner->free(allocation);
     } else if (is_freeable(allocation, dptr)) {
         sgp_memory_delete(allocation);
     }

@@ -17,11 +17,22 @@ enum sgp_memory_kind {
     SGP_MEMORY_GRAPH,      /* that a node of a graph allocates */
 };
 
+struct sgp_allocation;
+
+/* What memory is to whoever made it, beside being memory. NULL: nothing. */
+struct sgp_memory_owner {
+    bool (*is_live)(const struct sgp_allocation *allocation); /* whether the program may free it */
+    void (*free)(struct sgp_allocation *allocation);          /* by cuMemFree, after everything that may use it */
+    CUresult (*free_in)(struct sgp_allocation *allocation, struct CUstream_st *stream);
+    void (*deleted)(const struct sgp_allocation *allocation); /* it is gone */
+};
+
 struct sgp_allocation {
     uintptr_t start;
     uint64_t bytes;        /* as the program asked */
     uint64_t mapped_bytes; /* whole pages */
     enum sgp_memory_kind kind;
+    const struct sgp_memory_owner *owner; /* or NULL */
     unsigned int flags;
     struct CUctx_st *context;
     uint64_t id;
@@ -56,21 +67,20 @@ bool sgp_memory_is_device_address(uintptr_t address);
 /* Whether a copy may touch these bytes: `is_device` says that the caller named them as device memory. */
 bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device);
 
-/* managed.c */
-CUresult sgp_managed_new(struct CUctx_st *context, uint64_t bytes, unsigned int flags, void **address);
-void sgp_managed_deleted(const struct sgp_allocation *allocation);
+/* Addresses without memory that the program reserved. */
+struct sgp_reservation {
+    uintptr_t start;
+    uint64_t bytes;
+    struct sgp_reservation *next;
+};
+
+extern struct sgp_reservation *sgp_reservations;
+/* The one that holds all of these bytes; NULL: none does. */
+struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes);
 
 /* pool.c */
 void sgp_pool_open(struct sgp_device *device);
-/* Bookkeeping of an allocation that goes. */
-void sgp_pool_deleted(const struct sgp_allocation *allocation);
-/* cuMemFree of pooled memory, after everything that may use it. */
-void sgp_pool_free(struct sgp_allocation *allocation);
 /* Gives all free memory of all pools of a device back; false: there was none. */
 bool sgp_pools_trim(struct sgp_device *device);
-
-/* virtual_memory.c */
-void sgp_physical_unmapped(struct sgp_physical *physical);
-bool sgp_address_is_reserved(uintptr_t address);
 
 #endif

@@ -25,6 +25,7 @@ static struct sgp_allocation *allocations;
 static size_t nr_allocations;
 static size_t max_allocations;
 static uint64_t next_offset[SGP_MAX_DEVICES];
+struct sgp_reservation *sgp_reservations;
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
@@ -192,24 +193,20 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
 {
     size_t i = (size_t)(allocation - allocations);
 
-    if (allocation->kind == SGP_MEMORY_POOLED) {
-        sgp_pool_deleted(allocation);
-    }
-    if (allocation->kind == SGP_MEMORY_MANAGED) {
-        sgp_managed_deleted(allocation);
-    }
     if (allocation->kind == SGP_MEMORY_HOST) {
         sgp_window_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
     } else if (allocation->kind == SGP_MEMORY_MAPPED) {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        sgp_physical_unmapped(allocation->physical);
     } else if (allocation->kind == SGP_MEMORY_REGISTERED) {
         sgp_window_remove(allocation->start, allocation->bytes);
     } else {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
+    }
+    if (allocation->owner && allocation->owner->deleted) {
+        allocation->owner->deleted(allocation);
     }
     nr_allocations--;
     memmove(&allocations[i], &allocations[i + 1], (nr_allocations - i) * sizeof(*allocations));
@@ -249,6 +246,17 @@ struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocati
     return NULL;
 }
 
+struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes)
+{
+    for (struct sgp_reservation *one = sgp_reservations; one; one = one->next) {
+        if (address >= one->start && address - one->start < one->bytes &&
+            bytes <= one->bytes - (address - one->start)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
 bool sgp_memory_is_device_address(uintptr_t address)
 {
     for (int i = 0; i < sgp_nr_devices; i++) {
@@ -256,7 +264,7 @@ bool sgp_memory_is_device_address(uintptr_t address)
             return true;
         }
     }
-    return sgp_address_is_reserved(address);
+    return sgp_reservation_of(address, 1);
 }
 
 /* Mapped memory side by side is one piece of memory to the program. */

@@ -58,7 +58,7 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
     sgp_object_release(pool);
 }
 
-void sgp_pool_deleted(const struct sgp_allocation *allocation)
+static void deleted(const struct sgp_allocation *allocation)
 {
     struct CUmemPoolHandle_st *pool = allocation->pool;
 
@@ -81,11 +81,13 @@ static void give_back(struct sgp_allocation *allocation)
     trim(pool, pool->is_destroyed ? 0 : pool->release_threshold_bytes);
 }
 
-void sgp_pool_free(struct sgp_allocation *allocation)
+static void free_pooled(struct sgp_allocation *allocation)
 {
     allocation->pool->used_bytes -= allocation->bytes;
     give_back(allocation);
 }
+
+static const struct sgp_memory_owner owner = {.free = free_pooled, .deleted = deleted};
 
 struct wish {
     const struct CUmemPoolHandle_st *pool;
@@ -125,6 +127,7 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
         return result;
     }
     *allocation = sgp_memory_find((uintptr_t)address);
+    (*allocation)->owner = &owner;
     (*allocation)->pool = pool;
     if (pool != pool->device->default_pool) {
         sgp_object_hold(pool);
@@ -260,8 +263,8 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return sgp_leave(capture_free(context, stream, dptr));
     }
     allocation = sgp_memory_find(dptr);
-    if (allocation && allocation->start == dptr && allocation->kind == SGP_MEMORY_GRAPH) {
-        return sgp_leave(sgp_graph_memory_free(allocation->graph_memory, stream));
+    if (allocation && allocation->start == dptr && allocation->owner && allocation->owner->free_in) {
+        return sgp_leave(allocation->owner->free_in(allocation, stream));
     }
     if (!allocation || allocation->start != dptr || allocation->freed_in || allocation->is_kept ||
         (allocation->kind != SGP_MEMORY_POOLED && allocation->kind != SGP_MEMORY_DEVICE)) {

@@ -25,30 +25,6 @@ struct sgp_physical {
     CUmemAllocationProp properties;
 };
 
-struct reservation {
-    uintptr_t start;
-    uint64_t bytes;
-    struct reservation *next;
-};
-
-static struct reservation *reservations;
-
-static struct reservation *reservation_of(uintptr_t address, uint64_t bytes)
-{
-    for (struct reservation *one = reservations; one; one = one->next) {
-        if (address >= one->start && address - one->start < one->bytes &&
-            bytes <= one->bytes - (address - one->start)) {
-            return one;
-        }
-    }
-    return NULL;
-}
-
-bool sgp_address_is_reserved(uintptr_t address)
-{
-    return reservation_of(address, 1) != NULL;
-}
-
 static bool is_whole(uint64_t value)
 {
     return value % GRANULARITY_BYTES == 0;
@@ -84,7 +60,7 @@ static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
 SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                         unsigned long long flags)
 {
-    struct reservation *made;
+    struct sgp_reservation *made;
     CUresult result = sgp_enter_driver();
 
     if (result) {
@@ -106,15 +82,15 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     made->bytes = size;
-    made->next = reservations;
-    reservations = made;
+    made->next = sgp_reservations;
+    sgp_reservations = made;
     *ptr = made->start;
     return sgp_leave(CUDA_SUCCESS);
 }
 
 SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    struct reservation **link = &reservations, *found;
+    struct sgp_reservation **link = &sgp_reservations, *found;
     const struct sgp_allocation *after;
     CUresult result = sgp_enter_driver();
 
@@ -236,10 +212,12 @@ static void drop(struct sgp_physical *physical)
     sgp_object_release(physical);
 }
 
-void sgp_physical_unmapped(struct sgp_physical *physical)
+static void unmapped(const struct sgp_allocation *mapping)
 {
-    drop(physical);
+    drop(mapping->physical);
 }
+
+static const struct sgp_memory_owner owner = {.deleted = unmapped};
 
 SGP_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
@@ -268,13 +246,14 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
     }
     after = sgp_memory_after(ptr);
     if (!size || !is_whole(ptr) || !is_whole(size) || !is_whole(offset) || flags || offset > physical->bytes ||
-        size > physical->bytes - offset || !reservation_of(ptr, size) || (after && after->start < ptr + size)) {
+        size > physical->bytes - offset || !sgp_reservation_of(ptr, size) || (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     mapping = (struct sgp_allocation){.start = ptr,
                                       .bytes = size,
                                       .mapped_bytes = size,
                                       .kind = SGP_MEMORY_MAPPED,
+                                      .owner = &owner,
                                       .context = sgp_context_current(),
                                       .id = sgp_new_id(),
                                       .physical = physical,
