@@ -10,7 +10,7 @@
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "memory.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 #include "texture.h"
 
 #define DEFAULT_API_VERSION 3020

@@ -12,7 +12,7 @@
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "memory.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 #define MAX_STAGED_BYTES 65536u
 

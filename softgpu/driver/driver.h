@@ -295,6 +295,8 @@ CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream);
 
 /* queue.c, all with the lock held */
 bool sgp_queue_start(void); /* the first executor thread */
+/* Every thread that runs kernels begins with this, without the lock: a stack for the handlers of their faults. */
+void sgp_queue_thread_start(void);
 CUresult sgp_queue_submit(struct CUstream_st *stream, struct sgp_command *command, uint64_t *sequence);
 CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_command *command);
 CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *stream, uint64_t sequence);

@@ -4,7 +4,7 @@
 #include "cuda_api/prototypes.h"
 #include "driver.h"
 #include "graph.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 

@@ -7,7 +7,7 @@
 
 #include "cuda_api/prototypes.h"
 #include "loading.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 static void library_destroy(void *object)
 {

@@ -2,7 +2,7 @@
  * given back. */
 #include "cuda_api/prototypes.h"
 #include "driver.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 SGP_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {

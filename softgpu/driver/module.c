@@ -10,7 +10,7 @@
 #include "cuda_api/prototypes.h"
 #include "loading.h"
 #include "memory.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 #define MAX_FILE_BYTES ((off_t)1 << 31)
 

@@ -11,12 +11,13 @@
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "driver.h"
 #include "graph.h"
-#include "runtime/runtime.h"
 
-#define MAX_EXECUTORS 256u
+#define MAX_EXECUTORS         256u
+#define ALTERNATE_STACK_BYTES 65536u
 
 static struct CUstream_st *pending; /* streams with commands, of all contexts */
 static struct CUstream_st *ready_head;
@@ -172,10 +173,21 @@ static CUresult run_head(struct CUstream_st *stream)
     return result;
 }
 
+void sgp_queue_thread_start(void)
+{
+    /* Never freed: the threads that run kernels live as long as the process. */
+    void *at = mmap(NULL, ALTERNATE_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t alternate = {.ss_sp = at, .ss_size = ALTERNATE_STACK_BYTES};
+
+    if (at != MAP_FAILED) {
+        sigaltstack(&alternate, NULL);
+    }
+}
+
 static void *executor_main(void *unused)
 {
     (void)unused;
-    sgp_runtime_thread_start();
+    sgp_queue_thread_start();
     sgp_lock();
     for (;;) {
         struct CUstream_st *stream = ready_head;

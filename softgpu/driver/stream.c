@@ -4,7 +4,7 @@
 #include "cuda_api/prototypes.h"
 #include "driver.h"
 #include "graph.h"
-#include "runtime/runtime.h"
+#include "printf.h"
 
 /* One per thread and context; a thread that ends leaves its stream to the context, as idle streams cost nothing. */
 struct per_thread_stream {

@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include "../memory.h"
+#include "../printf.h"
 #include "../window.h"
-#include "lane.h"
+#include "records.h"
 
 #define MAX_TEXT_BYTES   4096u
 #define MAX_ASSERT_BYTES 1024u

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "../window.h"
-#include "lane.h"
+#include "records.h"
 
 #define MAX_GUARDS          24000u
 #define STAGGER_BYTES       128u

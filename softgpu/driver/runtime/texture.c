@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lane.h"
+#include "records.h"
 
 #define WEIGHT_ONE 256 /* a weight of 1: 8 fractional bits */
 #define FACES      6u

@@ -1,6 +1,6 @@
-/* A lane and the blocks it runs. Only runtime/ includes this. */
-#ifndef SOFTGPU_LANE_H
-#define SOFTGPU_LANE_H
+/* A lane and the blocks it runs: plain data, and what its files offer each other. Only runtime/ includes this. */
+#ifndef SOFTGPU_RUNTIME_RECORDS_H
+#define SOFTGPU_RUNTIME_RECORDS_H
 
 #include <signal.h>
 
@@ -60,6 +60,7 @@ struct sgp_team {
     struct sgp_lane *lane;
     const struct sgp_kernel *kernel;
     struct sgp_block block;
+    void (*thread_main)(void *thread);
     struct sgp_thread *queue; /* threads that can go on */
     struct sgp_thread **queue_last;
     uint32_t nr_threads;
@@ -130,15 +131,16 @@ enum sgp_progress {
 
 void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t number);
 enum sgp_progress sgp_block_go_on(struct sgp_team *team);
+void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid); /* as its lane says */
+
+/* thread.c */
+struct sgp_thread *sgp_thread_next(struct sgp_team *team); /* takes the one to run; NULL: nobody can */
 void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread);
 void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it ready */
 void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
 
 /* resident.c */
 void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane);
-
-/* grid.c */
-void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const struct sgp_team *team);
 
 /* barrier.c, warp.c */
 enum { SGP_BARRIER_AND, SGP_BARRIER_OR, SGP_BARRIER_COUNT };
@@ -150,7 +152,13 @@ void sgp_barrier_thread_exited(struct sgp_team *team, const struct sgp_thread *t
 uint32_t sgp_warp_exchange(struct sgp_thread *self, uint32_t member_mask, uint64_t value, uint64_t values[32]);
 uint32_t sgp_warp_converge(struct sgp_thread *self, uintptr_t place);
 void sgp_warp_thread_exited(struct sgp_team *team, const struct sgp_thread *thread);
-uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp); /* threads the block has in it */
+
+static inline uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp) /* threads the block has in it */
+{
+    uint32_t rest = team->nr_threads - warp * SGP_WARP_THREADS;
+
+    return rest < SGP_WARP_THREADS ? rest : SGP_WARP_THREADS;
+}
 
 /* texture.c, surface.c: of kernel_abi.h */
 void sgp_texture_fetch(struct sgp_thread *self, uint64_t value, uint32_t form, const uint32_t *operands,
@@ -158,6 +166,13 @@ void sgp_texture_fetch(struct sgp_thread *self, uint64_t value, uint32_t form, c
 uint32_t sgp_texture_query(struct sgp_thread *self, uint64_t value, uint32_t query, uint32_t level);
 void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form, const int32_t *operands,
                           uint32_t nr_bytes);
+
+/* services.c */
+extern const struct sgp_runtime sgp_runtime_table;
+
+/* format.c */
+/* What vprintf of a kernel prints; the number of arguments, or -1. */
+int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, size_t text_bytes, size_t *length);
 
 /* fault.c */
 void sgp_fault_handlers_install(void);
