@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compiler.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/fatbin_choice.h"
 #include "driver.h"

@@ -8,8 +8,6 @@
 
 #include "cuda_api/types.h"
 
-#define SGP_CAPABILITY 80 /* 8.0, as the device's attributes say */
-
 /* An object on disk, and where a faster one will be that does the same; "": this is as fast as they get. */
 struct sgp_compiled {
     char path[PATH_MAX];
@@ -28,20 +26,5 @@ struct sgp_image_set;
 CUresult sgp_link_check(const struct sgp_image_set *set, char *error_text, size_t error_text_bytes);
 /* The images as one PTX text, which the caller frees. */
 CUresult sgp_link(const struct sgp_image_set *set, void **text, char *error_text, size_t error_text_bytes);
-
-/* What the compiler is to do with a file. quick: NULL, or where a large module's object goes that is made quickly, the
- * output following later. mode: NULL, or "--link"; "--check", which writes nothing; "--finish", when the quick object
- * is there. */
-struct sgp_compiler_task {
-    const char *input;
-    const char *output;
-    const char *quick;
-    const char *mode;
-};
-
-CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes);
-
-/* What tells one compiler from another, mixed into the key. */
-void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash);
 
 #endif

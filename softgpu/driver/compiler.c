@@ -6,6 +6,8 @@
  * FAIRGV_SOFTGPU_COMPILER is a command, its words separated by spaces; without it the command that this library was
  * built with.
  */
+#include "compiler.h"
+
 #include <cpuid.h>
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +21,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "compile.h"
 #include "driver.h"
 
 #define MAX_WORDS          32

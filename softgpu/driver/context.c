@@ -10,6 +10,7 @@
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "memory.h"
+#include "module.h"
 #include "printf.h"
 #include "texture.h"
 

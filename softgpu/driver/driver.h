@@ -122,56 +122,6 @@ struct CUevent_st {
     uint32_t nr_captured;
 };
 
-struct sgp_code {
-    void *shared_object;
-    const struct sgp_module *module;
-};
-
-/* Compiled code, loaded into the process once and shared by every module made of it. */
-struct sgp_image {
-    uint32_t nr_references;
-    struct sgp_code code;
-    const struct sgp_module *module; /* the tables of `code` */
-    struct sgp_tier *tier;           /* code that takes its place once it is there; NULL: this is as fast as it gets */
-};
-
-struct sgp_function_settings {
-    int max_dynamic_shared_bytes;
-    int shared_carveout;
-    int cluster_policy;
-    int non_portable_cluster;
-};
-
-struct CUfunc_st {
-    struct sgp_object object;
-    struct CUmod_st *module;
-    const struct sgp_kernel *kernel;
-    struct sgp_function_settings settings;
-};
-
-struct CUmod_st {
-    struct sgp_object object;
-    struct CUmod_st *next;    /* in the context */
-    struct CUlib_st *library; /* NULL: loaded by cuModuleLoad* */
-    struct sgp_image *image;
-    uint8_t *globals;
-    struct CUfunc_st *functions;
-};
-
-struct CUkern_st {
-    struct sgp_object object;
-    struct CUlib_st *library;
-    const struct sgp_kernel *kernel;
-    uint32_t index;
-    struct sgp_function_settings settings[SGP_MAX_DEVICES];
-};
-
-struct CUlib_st {
-    struct sgp_object object;
-    struct sgp_image *image;
-    struct CUkern_st *kernels;
-};
-
 /* A memory pool: what it holds are allocations that name it. */
 struct CUmemPoolHandle_st {
     struct sgp_object object;
@@ -305,24 +255,5 @@ void sgp_queue_drain(struct CUctx_st *context); /* gives up the lock until all t
 bool sgp_queue_is_idle(const struct CUstream_st *stream);
 CUresult sgp_command_in_order(struct sgp_command *command); /* run: nothing but to be in order, by an executor */
 void sgp_command_free(struct sgp_command *command);         /* finish: of one that refers to nothing */
-
-/* module.c */
-CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struct CUlib_st *library,
-                        struct CUmod_st **module);
-void sgp_module_delete(struct CUmod_st *module);
-CUresult sgp_function_resolve(struct CUctx_st *context, CUfunction handle, struct CUfunc_st **function,
-                              struct sgp_function_settings **settings);
-void sgp_function_settings_reset(struct sgp_function_settings *settings, const struct sgp_kernel *kernel);
-
-/* library.c */
-CUresult sgp_library_module(struct CUctx_st *context, struct CUlib_st *library, struct CUmod_st **module);
-
-/* occupancy.c */
-int sgp_blocks_per_multiprocessor(const struct sgp_kernel *kernel, uint32_t block_threads,
-                                  uint64_t dynamic_shared_bytes);
-
-/* image.c: without the lock. error_text: what the compiler said, if anything. */
-CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_text, size_t error_text_bytes);
-void sgp_image_release(struct sgp_image *image); /* with the lock */
 
 #endif

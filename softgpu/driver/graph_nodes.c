@@ -9,6 +9,7 @@
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "graph_memory.h"
+#include "library.h"
 #include "memory.h"
 
 /* ---- parameters to work ---- */

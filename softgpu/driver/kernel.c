@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 
 #include "cuda_api/prototypes.h"
+#include "function.h"
 #include "graph.h"
-#include "memory.h"
 #include "runtime/runtime.h"
 #include "state.h"
 #include "tier.h"
@@ -91,10 +91,11 @@ static CUresult kernel_run(struct sgp_command *command)
 {
     struct kernel_command *kernel = (struct kernel_command *)command;
     struct sgp_device *device = kernel->grid.context->device;
+    const struct sgp_image *image = kernel->module->image;
     uint64_t begin_ns;
     CUresult result;
 
-    kernel->grid.kernel = sgp_tier_kernel(kernel->module->image, kernel->grid.kernel);
+    kernel->grid.kernel = sgp_tier_kernel(image->tier, image->module, kernel->grid.kernel);
     turn_take(device);
     lay_out(kernel, areas[device->ordinal]);
     begin_ns = sgp_now_ns();

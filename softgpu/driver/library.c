@@ -2,6 +2,8 @@
  * Libraries: code without a context. A module of the library comes into being in each context in which it is first
  * used; kernels are the library's handles, valid in all contexts.
  */
+#include "library.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -373,7 +375,7 @@ SGP_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, C
         return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
     }
     return sgp_leave(
-        sgp_function_attribute_get(kernel->library->image, kernel->kernel, &kernel->settings[dev], attrib, pi));
+        sgp_function_attribute_get(kernel->library->image->module, kernel->kernel, &kernel->settings[dev], attrib, pi));
 }
 
 SGP_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)

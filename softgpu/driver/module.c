@@ -1,18 +1,13 @@
 /* Modules: code with a copy of its globals in a context. */
-#include <fcntl.h>
-#include <stdio.h>
+#include "module.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cuda_api/prototypes.h"
 #include "loading.h"
 #include "memory.h"
 #include "printf.h"
-
-#define MAX_FILE_BYTES ((off_t)1 << 31)
 
 static CUresult globals_new(struct CUmod_st *module)
 {
@@ -51,14 +46,6 @@ static void module_destroy(void *object)
     sgp_object_release(module->object.context);
     free(module->functions);
     free(module);
-}
-
-void sgp_function_settings_reset(struct sgp_function_settings *settings, const struct sgp_kernel *kernel)
-{
-    *settings = (struct sgp_function_settings){
-        .max_dynamic_shared_bytes = (int)(SGP_MAX_STATIC_SHARED_BYTES - kernel->static_shared_bytes),
-        .shared_carveout = CU_SHAREDMEM_CARVEOUT_DEFAULT,
-    };
 }
 
 static bool functions_new(struct CUmod_st *module)
@@ -127,50 +114,6 @@ void sgp_module_delete(struct CUmod_st *module)
     sgp_object_release(module);
 }
 
-/* One of the program's logs: its buffer is filled, as far as there is room, and its size becomes what is filled. */
-static void log_write(unsigned int nr_options, const CUjit_option *options, void **values, CUjit_option buffer_option,
-                      const char *text)
-{
-    const CUjit_option size_option = buffer_option + 1;
-    char *buffer = NULL;
-    void **size = NULL;
-    size_t bytes, length = strlen(text);
-
-    for (unsigned int i = 0; options && values && i < nr_options; i++) {
-        if (options[i] == buffer_option) {
-            buffer = values[i];
-        } else if (options[i] == size_option) {
-            size = &values[i];
-        }
-    }
-    bytes = size ? (uint32_t)(uintptr_t)*size : 0;
-    if (buffer && bytes) {
-        snprintf(buffer, bytes, "%s", text);
-    }
-    if (size) {
-        *size = (void *)(uintptr_t)(!buffer || !bytes ? 0 : length < bytes ? length : bytes - 1);
-    }
-}
-
-void sgp_jit_log(unsigned int nr_options, const CUjit_option *options, void **values, const char *text)
-{
-    log_write(nr_options, options, values, CU_JIT_INFO_LOG_BUFFER, ""); /* there is nothing to tell but errors */
-    log_write(nr_options, options, values, CU_JIT_ERROR_LOG_BUFFER, text);
-}
-
-bool sgp_jit_options_are_ok(unsigned int nr_options, const CUjit_option *options, void *const *values)
-{
-    if (nr_options && (!options || !values)) {
-        return false;
-    }
-    for (unsigned int i = 0; i < nr_options; i++) {
-        if ((unsigned int)options[i] >= CU_JIT_NUM_OPTIONS) {
-            return false;
-        }
-    }
-    return true;
-}
-
 SGP_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
                                        CUjit_option *options, void **optionValues)
 {
@@ -210,37 +153,6 @@ SGP_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 SGP_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     return cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
-}
-
-/* With a zero at its end, for PTX. The caller frees. */
-CUresult sgp_file_read(const char *name, void **data, size_t *bytes)
-{
-    struct stat status;
-    size_t used = 0;
-    ssize_t got = 1;
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-
-    *data = NULL;
-    if (fd < 0) {
-        return CUDA_ERROR_FILE_NOT_FOUND;
-    }
-    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
-        close(fd);
-        return CUDA_ERROR_OUT_OF_MEMORY; /* what NVIDIA's driver says of a folder: it seems to have no end */
-    }
-    if (status.st_size >= MAX_FILE_BYTES || !(*data = calloc(1, (size_t)status.st_size + 64))) {
-        close(fd);
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    while (got > 0 && used < (size_t)status.st_size) {
-        got = read(fd, (char *)*data + used, (size_t)status.st_size - used);
-        used += got > 0 ? (size_t)got : 0;
-    }
-    close(fd);
-    if (bytes) {
-        *bytes = used;
-    }
-    return CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)

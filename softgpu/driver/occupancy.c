@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cuda_api/prototypes.h"
-#include "loading.h"
+#include "function.h"
 
 #define MAX_BLOCKS            32u
 #define MAX_THREADS           2048u

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "code.h"
 #include "compile.h"
 
 #define LOOK_NS 5000000ull /* from look to look: one takes a microsecond */
@@ -92,18 +93,18 @@ static void look(struct sgp_tier *tier, const struct sgp_module *quick)
     atomic_store(&tier->module, tier->code.module);
 }
 
-const struct sgp_kernel *sgp_tier_kernel(struct sgp_image *image, const struct sgp_kernel *kernel)
+const struct sgp_kernel *sgp_tier_kernel(struct sgp_tier *tier, const struct sgp_module *quick,
+                                         const struct sgp_kernel *kernel)
 {
-    struct sgp_tier *tier = image->tier;
     const struct sgp_module *optimised = tier ? atomic_load(&tier->module) : NULL;
 
     if (tier && !optimised) {
         uint64_t look_ns = atomic_load(&tier->look_ns);
 
         if (sgp_now_ns() >= look_ns && atomic_compare_exchange_strong(&tier->look_ns, &look_ns, NEVER)) {
-            look(tier, image->module);
+            look(tier, quick);
         }
         optimised = atomic_load(&tier->module);
     }
-    return optimised ? &optimised->kernels[kernel - image->module->kernels] : kernel;
+    return optimised ? &optimised->kernels[kernel - quick->kernels] : kernel;
 }

@@ -8,11 +8,9 @@
 struct sgp_tier *sgp_tier_new(const char *optimised);
 void sgp_tier_delete(struct sgp_tier *tier); /* NULL is fine */
 
-/* The kernel, of the image's own tables, in the fastest code that there is by now. Without the lock. */
-const struct sgp_kernel *sgp_tier_kernel(struct sgp_image *image, const struct sgp_kernel *kernel);
-
-/* image.c: on failure what is open stays so, for sgp_code_close. */
-CUresult sgp_code_open(const char *path, struct sgp_code *code);
-void sgp_code_close(struct sgp_code *code);
+/* The kernel, of the quick code's tables, in the fastest code that there is by now. tier may be NULL. Without the lock.
+ */
+const struct sgp_kernel *sgp_tier_kernel(struct sgp_tier *tier, const struct sgp_module *quick,
+                                         const struct sgp_kernel *kernel);
 
 #endif
