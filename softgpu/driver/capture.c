@@ -465,13 +465,10 @@ SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureS
     struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_capture *capture;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), captureStatus_out);
 
     if (result) {
         return result;
-    }
-    if (!captureStatus_out) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (stream == context->legacy && blocking_capture(context)) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);

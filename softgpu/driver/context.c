@@ -101,13 +101,10 @@ SGP_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     struct sgp_device *device;
     struct CUctx_st *context;
-    CUresult result = sgp_enter_device(dev, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), pctx);
 
     if (result) {
         return result;
-    }
-    if (!pctx) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     context = sgp_context_primary(device);
     if (!context) {
@@ -244,13 +241,10 @@ SGP_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreate
 
 SGP_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_with_argument(sgp_enter_driver(), ctx);
 
     if (result) {
         return result;
-    }
-    if (!ctx) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (!sgp_object_is(ctx, SGP_CONTEXT) || ctx->is_primary || !ctx->is_active) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);
@@ -288,13 +282,10 @@ static CUresult enter_context(CUcontext ctx, struct CUctx_st **context)
 SGP_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     struct CUctx_st *context;
-    CUresult result = enter_context(ctx, &context);
+    CUresult result = sgp_with_argument(enter_context(ctx, &context), device);
 
     if (result) {
         return result;
-    }
-    if (!device) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *device = context->device->ordinal; /* of one that was destroyed, too */
     return sgp_leave(CUDA_SUCCESS);
@@ -308,13 +299,10 @@ SGP_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 SGP_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_with_argument(sgp_enter(&context), flags);
 
     if (result) {
         return result;
-    }
-    if (!flags) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *flags = context->flags | (context->is_primary ? CU_CTX_MAP_HOST : 0);
     return sgp_leave(CUDA_SUCCESS);
@@ -338,13 +326,10 @@ SGP_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
 SGP_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     struct CUctx_st *context;
-    CUresult result = enter_context(ctx, &context);
+    CUresult result = sgp_with_argument(enter_context(ctx, &context), ctxId);
 
     if (result) {
         return result;
-    }
-    if (!ctxId) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (!context->is_active) {
         return sgp_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -356,13 +341,10 @@ SGP_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 SGP_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
     struct CUctx_st *context;
-    CUresult result = enter_context(ctx, &context);
+    CUresult result = sgp_with_argument(enter_context(ctx, &context), version);
 
     if (result) {
         return result;
-    }
-    if (!version) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (!context->is_active) {
         return sgp_leave(CUDA_ERROR_INVALID_CONTEXT);

@@ -216,13 +216,10 @@ SGP_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
 
 SGP_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_with_argument(sgp_enter_driver(), pctx);
 
     if (result) {
         return result;
-    }
-    if (!pctx) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pctx = sgp_context_current();
     return sgp_leave(CUDA_SUCCESS);

@@ -49,13 +49,10 @@ CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device)
 
 SGP_EXPORT CUresult cuDeviceGetCount(int *count)
 {
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_with_argument(sgp_enter_driver(), count);
 
     if (result) {
         return result;
-    }
-    if (!count) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *count = sgp_nr_devices;
     return sgp_leave(CUDA_SUCCESS);
@@ -64,13 +61,10 @@ SGP_EXPORT CUresult cuDeviceGetCount(int *count)
 SGP_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     struct sgp_device *found;
-    CUresult result = sgp_enter_device(ordinal, &found);
+    CUresult result = sgp_with_argument(sgp_enter_device(ordinal, &found), device);
 
     if (result) {
         return result;
-    }
-    if (!device) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *device = ordinal;
     return sgp_leave(CUDA_SUCCESS);
@@ -94,13 +88,10 @@ SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = sgp_enter_device(dev, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), uuid);
 
     if (result) {
         return result;
-    }
-    if (!uuid) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     sgp_device_uuid(device->physical, (uint8_t *)uuid->bytes);
     return sgp_leave(CUDA_SUCCESS);
@@ -121,13 +112,10 @@ SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CU
 SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = sgp_enter_device(dev, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), bytes);
 
     if (result) {
         return result;
-    }
-    if (!bytes) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *bytes = device->memory_bytes;
     return sgp_leave(CUDA_SUCCESS);
@@ -153,13 +141,10 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
 SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = sgp_enter_device(dev, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), prop);
 
     if (result) {
         return result;
-    }
-    if (!prop) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *prop = (CUdevprop){
         .maxThreadsPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),

@@ -194,6 +194,12 @@ void sgp_wait(void);                 /* with the lock: until something completed
 void sgp_notify(void);               /* with the lock */
 CUresult sgp_enter_driver(void);     /* locks; on error nothing is locked */
 CUresult sgp_leave(CUresult result); /* unlocks */
+/* How entering went, for a call that needs this argument, too: where it is NULL, an error, and nothing is locked. */
+static inline CUresult sgp_with_argument(CUresult entered, const void *argument)
+{
+    return entered || argument ? entered : sgp_leave(CUDA_ERROR_INVALID_VALUE);
+}
+
 uint64_t sgp_new_id(void);
 uint64_t sgp_now_ns(void);
 void sgp_log(const char *area, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -111,13 +111,10 @@ SGP_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_given_function(hfunc, &function, &settings);
+    CUresult result = sgp_with_argument(enter_given_function(hfunc, &function, &settings), hmod);
 
     if (result) {
         return result;
-    }
-    if (!hmod) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *hmod = function->module;
     return sgp_leave(CUDA_SUCCESS);
@@ -127,13 +124,10 @@ SGP_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_given_function(hfunc, &function, &settings);
+    CUresult result = sgp_with_argument(enter_given_function(hfunc, &function, &settings), name);
 
     if (result) {
         return result;
-    }
-    if (!name) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *name = function->kernel->name;
     return sgp_leave(CUDA_SUCCESS);
@@ -152,13 +146,10 @@ SGP_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fun
 {
     struct CUfunc_st *function;
     struct sgp_function_settings *settings;
-    CUresult result = enter_function(func, &function, &settings);
+    CUresult result = sgp_with_argument(enter_function(func, &function, &settings), state);
 
     if (result) {
         return result;
-    }
-    if (!state) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *state = CU_FUNCTION_LOADING_STATE_LOADED;
     return sgp_leave(CUDA_SUCCESS);

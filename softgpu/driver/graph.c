@@ -292,13 +292,10 @@ SGP_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOri
 
 SGP_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
-    CUresult result = enter_node(hNode);
+    CUresult result = sgp_with_argument(enter_node(hNode), type);
 
     if (result) {
         return result;
-    }
-    if (!type) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *type = hNode->work.type;
     return sgp_leave(CUDA_SUCCESS);
@@ -444,13 +441,10 @@ static CUresult answer_end(struct answer *answer, size_t *nr)
 static CUresult list_nodes(CUgraph graph, CUgraphNode *nodes, size_t *nr, bool only_roots)
 {
     struct answer answer = {.nodes = nodes, .room = nr && nodes ? *nr : 0};
-    CUresult result = enter_graph(graph);
+    CUresult result = sgp_with_argument(enter_graph(graph), nr);
 
     if (result) {
         return result;
-    }
-    if (!nr) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     for (struct CUgraphNode_st *node = graph->first; node; node = node->next) {
         if (!only_roots || !node->nr_dependencies) {
@@ -500,13 +494,10 @@ SGP_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode
 {
     struct answer answer = {
         .nodes = dependencies, .edges = edgeData, .room = numDependencies && dependencies ? *numDependencies : 0};
-    CUresult result = enter_node(hNode);
+    CUresult result = sgp_with_argument(enter_node(hNode), numDependencies);
 
     if (result) {
         return result;
-    }
-    if (!numDependencies) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     for (uint32_t i = 0; i < hNode->nr_dependencies; i++) {
         answer_add(&answer, hNode->dependencies[i], NULL);
@@ -525,13 +516,10 @@ SGP_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNo
     struct answer answer = {.nodes = dependentNodes,
                             .edges = edgeData,
                             .room = numDependentNodes && dependentNodes ? *numDependentNodes : 0};
-    CUresult result = enter_node(hNode);
+    CUresult result = sgp_with_argument(enter_node(hNode), numDependentNodes);
 
     if (result) {
         return result;
-    }
-    if (!numDependentNodes) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     for (struct CUgraphNode_st *node = hNode->graph->first; node; node = node->next) {
         for (uint32_t i = 0; i < node->nr_dependencies; i++) {

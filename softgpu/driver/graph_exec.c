@@ -191,13 +191,10 @@ SGP_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 SGP_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
-    CUresult result = enter_exec(hGraphExec);
+    CUresult result = sgp_with_argument(enter_exec(hGraphExec), flags);
 
     if (result) {
         return result;
-    }
-    if (!flags) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *flags = hGraphExec->flags;
     return sgp_leave(CUDA_SUCCESS);

@@ -305,13 +305,10 @@ static CUresult enter_kernel_node(CUgraphNode node)
 SGP_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                                   CUkernelNodeAttrValue *value_out)
 {
-    CUresult result = enter_kernel_node(hNode);
+    CUresult result = sgp_with_argument(enter_kernel_node(hNode), value_out);
 
     if (result) {
         return result;
-    }
-    if (!value_out) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     memset(value_out, 0, sizeof(*value_out));
     switch (attr) {
@@ -329,13 +326,10 @@ SGP_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNod
 SGP_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                                   const CUkernelNodeAttrValue *value)
 {
-    CUresult result = enter_kernel_node(hNode);
+    CUresult result = sgp_with_argument(enter_kernel_node(hNode), value);
 
     if (result) {
         return result;
-    }
-    if (!value) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:

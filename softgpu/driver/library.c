@@ -231,13 +231,10 @@ static CUresult enter_module_of(CUlibrary library, struct CUmod_st **module)
 SGP_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
     struct CUmod_st *module;
-    CUresult result = enter_module_of(library, &module);
+    CUresult result = sgp_with_argument(enter_module_of(library, &module), pMod);
 
     if (result) {
         return result;
-    }
-    if (!pMod) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pMod = module;
     return sgp_leave(CUDA_SUCCESS);
@@ -308,13 +305,10 @@ SGP_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, 
 
 SGP_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
-    CUresult result = enter_library(lib);
+    CUresult result = sgp_with_argument(enter_library(lib), count);
 
     if (result) {
         return result;
-    }
-    if (!count) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *count = lib->image->module->nr_kernels;
     return sgp_leave(CUDA_SUCCESS);
@@ -423,13 +417,10 @@ SGP_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, siz
 
 SGP_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
-    CUresult result = enter_kernel(kernel);
+    CUresult result = sgp_with_argument(enter_kernel(kernel), pLib);
 
     if (result) {
         return result;
-    }
-    if (!pLib) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pLib = kernel->library;
     return sgp_leave(CUDA_SUCCESS);

@@ -7,13 +7,10 @@
 SGP_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_with_argument(sgp_enter(&context), pvalue);
 
     if (result) {
         return result;
-    }
-    if (!pvalue) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if ((unsigned int)limit >= CU_LIMIT_SHMEM_SIZE) {
         return sgp_leave((unsigned int)limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE);
@@ -46,13 +43,10 @@ SGP_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 SGP_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_with_argument(sgp_enter(&context), pconfig);
 
     if (result) {
         return result;
-    }
-    if (!pconfig) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pconfig = context->cache_config;
     return sgp_leave(CUDA_SUCCESS);
@@ -76,13 +70,10 @@ SGP_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 SGP_EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = sgp_with_argument(sgp_enter(&context), pConfig);
 
     if (result) {
         return result;
-    }
-    if (!pConfig) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
     return sgp_leave(CUDA_SUCCESS);

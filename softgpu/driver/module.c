@@ -255,13 +255,10 @@ SGP_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
     const char *wanted;
-    CUresult result = sgp_enter_driver();
+    CUresult result = sgp_with_argument(sgp_enter_driver(), mode);
 
     if (result) {
         return result;
-    }
-    if (!mode) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     wanted = getenv("CUDA_MODULE_LOADING");
     *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
@@ -271,13 +268,10 @@ SGP_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 SGP_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 {
     struct CUctx_st *context;
-    CUresult result = enter_module(mod, &context);
+    CUresult result = sgp_with_argument(enter_module(mod, &context), count);
 
     if (result) {
         return result;
-    }
-    if (!count) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *count = mod->image->module->nr_kernels;
     return sgp_leave(CUDA_SUCCESS);
@@ -286,13 +280,10 @@ SGP_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 SGP_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
     struct CUctx_st *context;
-    CUresult result = enter_module(mod, &context);
+    CUresult result = sgp_with_argument(enter_module(mod, &context), functions);
 
     if (result) {
         return result;
-    }
-    if (!functions) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     for (uint32_t i = 0; i < numFunctions && i < mod->image->module->nr_kernels; i++) {
         functions[i] = &mod->functions[i];

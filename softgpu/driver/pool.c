@@ -368,13 +368,10 @@ SGP_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 
 SGP_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    CUresult result = enter_pool(pool);
+    CUresult result = sgp_with_argument(enter_pool(pool), value);
 
     if (result) {
         return result;
-    }
-    if (!value) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
@@ -403,13 +400,10 @@ SGP_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute
 
 SGP_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    CUresult result = enter_pool(pool);
+    CUresult result = sgp_with_argument(enter_pool(pool), value);
 
     if (result) {
         return result;
-    }
-    if (!value) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:

@@ -6,13 +6,10 @@ SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), priority);
 
     if (result) {
         return result;
-    }
-    if (!priority) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *priority = stream->priority;
     return sgp_leave(CUDA_SUCCESS);
@@ -22,13 +19,10 @@ SGP_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), flags);
 
     if (result) {
         return result;
-    }
-    if (!flags) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *flags = stream->flags;
     return sgp_leave(CUDA_SUCCESS);
@@ -38,13 +32,10 @@ SGP_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), streamId);
 
     if (result) {
         return result;
-    }
-    if (!streamId) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *streamId = stream->id;
     return sgp_leave(CUDA_SUCCESS);
@@ -54,13 +45,10 @@ SGP_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), pctx);
 
     if (result) {
         return result;
-    }
-    if (!pctx) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *pctx = stream->object.context;
     return sgp_leave(CUDA_SUCCESS);
@@ -79,13 +67,10 @@ SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), device);
 
     if (result) {
         return result;
-    }
-    if (!device) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *device = stream->object.context->device->ordinal;
     return sgp_leave(CUDA_SUCCESS);
@@ -95,13 +80,10 @@ SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, 
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), value_out);
 
     if (result) {
         return result;
-    }
-    if (!value_out) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -123,13 +105,10 @@ SGP_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, 
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), value);
 
     if (result) {
         return result;
-    }
-    if (!value) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:

@@ -390,13 +390,10 @@ SGP_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *
                                                            CUmemGenericAllocationHandle handle)
 {
     struct sgp_physical *physical;
-    CUresult result = enter_physical(handle, &physical);
+    CUresult result = sgp_with_argument(enter_physical(handle, &physical), prop);
 
     if (result) {
         return result;
-    }
-    if (!prop) {
-        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     *prop = physical->properties;
     return sgp_leave(CUDA_SUCCESS);
