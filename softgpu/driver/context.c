@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "array.h"
+#include "capture.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 #include "memory.h"
 #include "module.h"
 #include "printf.h"

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 #include "memory.h"
 #include "printf.h"
 
@@ -94,14 +94,6 @@ CUresult sgp_box_submit(struct CUstream_st *stream, const struct sgp_box *box)
     return copy ? sgp_queue_submit(stream, &copy->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult copy_capture(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box)
-{
-    struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .context = context, .box = *box};
-
-    sgp_object_hold(context);
-    return sgp_capture_work(stream, &work);
-}
-
 CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box, bool is_async)
 {
     uint64_t source_bytes = 0;
@@ -113,7 +105,7 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
         return result;
     }
     if (stream->capture && is_async) {
-        return copy_capture(context, stream, box);
+        return stream->capture->sink->copy(context, stream, box);
     }
     box_span(box->width, box->height, box->depth, box->source_pitch, box->source_slice, &source_bytes);
     is_staged = is_async && is_pageable(box->source) && source_bytes <= MAX_STAGED_BYTES;
@@ -293,14 +285,6 @@ CUresult sgp_set_submit(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAM
     return command ? sgp_queue_submit(stream, &command->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult set_capture(struct CUctx_st *context, struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *set)
-{
-    struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .context = context, .set = *set};
-
-    sgp_object_hold(context);
-    return sgp_capture_work(stream, &work);
-}
-
 CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width,
                  size_t height, CUstream handle, bool is_async)
 {
@@ -328,7 +312,7 @@ CUresult sgp_set(CUdeviceptr destination, size_t pitch, uint32_t value, uint32_t
         return sgp_leave(result);
     }
     if (stream->capture && is_async) {
-        return sgp_leave(set_capture(context, stream, &set));
+        return sgp_leave(stream->capture->sink->set(context, stream, &set));
     }
     if (is_async) {
         return sgp_leave(sgp_set_submit(stream, &set));

@@ -88,6 +88,12 @@ struct sgp_command {
     bool runs_after_error; /* a host callback learns of a failed context, a kernel does not run there */
 };
 
+/* A set of nodes of a graph, each once. */
+struct sgp_nodes {
+    struct CUgraphNode_st **items;
+    uint32_t nr;
+};
+
 struct CUstream_st {
     struct sgp_object object;
     struct CUstream_st *next;         /* in the context */
@@ -106,8 +112,7 @@ struct CUstream_st {
     bool is_running;
     bool is_blocking; /* takes part in the legacy default stream's order */
     struct sgp_capture *capture;
-    struct CUgraphNode_st **captured; /* what the next captured node depends on */
-    uint32_t nr_captured;
+    struct sgp_nodes captured; /* what the next captured node depends on */
 };
 
 struct CUevent_st {
@@ -118,8 +123,7 @@ struct CUevent_st {
     uint64_t time_ns;
     unsigned int flags;
     struct sgp_capture *capture; /* recorded last in a stream that was captured: behind these nodes */
-    struct CUgraphNode_st **captured;
-    uint32_t nr_captured;
+    struct sgp_nodes captured;
 };
 
 /* A memory pool: what it holds are allocations that name it. */
@@ -182,7 +186,6 @@ struct sgp_driver {
     bool is_initialised;
     bool is_forked; /* this is a child of the process that called cuInit: nothing works here, as with CUDA */
     uint64_t next_id;
-    struct sgp_capture *captures;
 };
 
 extern struct sgp_driver sgp_driver;

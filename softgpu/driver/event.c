@@ -1,9 +1,9 @@
 /* Events: a place in a stream, and the time at which the stream got there. */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
 #include "driver.h"
-#include "graph.h"
 #include "printf.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)

@@ -202,6 +202,34 @@ SGP_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flag
 
 /* ---- launches ---- */
 
+/* Queues it now. A child graph is not its affair. */
+static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *stream)
+{
+    switch (work->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return sgp_launch_submit(work->context, stream, &work->kernel.launch, work->kernel.parameters);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return sgp_box_submit(stream, &work->box);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return sgp_set_submit(stream, &work->set);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return sgp_host_submit(stream, stream, work->host.fn, NULL, work->host.userData);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return sgp_event_record(work->event, stream);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        return work->event->stream ? sgp_stream_wait(stream, work->event->stream, work->event->sequence) : CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        sgp_graph_memory_launched(work->memory);
+        return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return sgp_graph_memory_free(work->memory, stream);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
 static CUresult exec_queue(const struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -212,7 +240,7 @@ static CUresult exec_queue(const struct CUgraphExec_st *exec, struct CUstream_st
         if (node->child) {
             result = exec_queue(node->child, stream);
         } else if (node->is_enabled) {
-            result = sgp_work_submit(&node->work, stream);
+            result = work_submit(&node->work, stream);
         }
     }
     return result;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 #include "memory.h"
 
 struct sgp_graph_memory {
@@ -196,49 +195,6 @@ CUresult sgp_graph_memory_new(struct CUctx_st *context, CUDA_MEM_ALLOC_NODE_PARA
     add_up(memory->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, (int64_t)params->bytesize);
     *made = memory;
     return CUDA_SUCCESS;
-}
-
-/* ---- nodes ---- */
-
-static bool is_freed_in(const struct CUgraph_st *graph, const struct sgp_graph_memory *memory)
-{
-    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next) {
-        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory == memory) {
-            return true;
-        }
-    }
-    return false;
-}
-
-CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
-                            CUgraphNodeParams *params)
-{
-    struct sgp_graph_memory *memory;
-
-    *work = (struct sgp_work){.type = params->type};
-    if (graph->owner) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        return sgp_graph_memory_new(context, &params->alloc, &work->memory);
-    }
-    memory = sgp_graph_memory_find(params->free.dptr);
-    if (!memory || is_freed_in(graph, memory)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    work->memory = memory;
-    sgp_graph_memory_hold(memory);
-    return CUDA_SUCCESS;
-}
-
-bool sgp_graph_has_memory(const struct CUgraph_st *graph)
-{
-    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next) {
-        if (sgp_is_of_memory(node->work.type)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---- calls ---- */

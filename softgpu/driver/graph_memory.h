@@ -2,9 +2,8 @@
 #ifndef SOFTGPU_GRAPH_MEMORY_H
 #define SOFTGPU_GRAPH_MEMORY_H
 
-#include "work.h"
+#include "driver.h"
 
-struct CUgraph_st;
 struct sgp_graph_memory;
 
 static inline bool sgp_is_of_memory(CUgraphNodeType type)
@@ -29,10 +28,5 @@ void sgp_graph_memory_forget_exec(struct sgp_graph_memory *memory);
 void sgp_graph_memory_launched(struct sgp_graph_memory *memory);
 /* Freed in the order of the stream, and at once when nothing uses it any more. */
 CUresult sgp_graph_memory_free(struct sgp_graph_memory *memory, struct CUstream_st *stream);
-
-/* The work of a new node that allocates or frees; the address of what is allocated comes back in params. */
-CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
-                            CUgraphNodeParams *params);
-bool sgp_graph_has_memory(const struct CUgraph_st *graph);
 
 #endif

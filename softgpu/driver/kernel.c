@@ -9,9 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
 #include "function.h"
-#include "graph.h"
+#include "launch.h"
 #include "runtime/runtime.h"
 #include "state.h"
 #include "tier.h"
@@ -273,7 +274,6 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
-    struct sgp_work work;
     CUresult result = sgp_enter_by(stream_handle, &context);
 
     if (result) {
@@ -290,11 +290,8 @@ static CUresult launch_kernel(CUfunction handle, struct sgp_launch *launch, CUst
     if (result) {
         return sgp_leave(result);
     }
-    if (!stream->capture) {
-        return sgp_leave(submit(context, stream, launch, parameters, extra));
-    }
-    result = sgp_work_kernel(&work, context, launch, parameters, extra);
-    return sgp_leave(result ? result : sgp_capture_work(stream, &work));
+    return sgp_leave(stream->capture ? stream->capture->sink->launch(context, stream, launch, parameters, extra)
+                                     : submit(context, stream, launch, parameters, extra));
 }
 
 SGP_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
 #include "state.h"
 #include "window.h"
 

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "graph.h"
-#include "graph_memory.h"
 #include "memory.h"
 
 /* Kept memory serves requests down to this part of its size. */
@@ -165,36 +164,6 @@ static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *po
     return CUDA_SUCCESS;
 }
 
-/* In a stream that is captured: a node of the graph, whose memory is none of a pool's. */
-static CUresult capture_allocation(struct CUctx_st *context, struct CUstream_st *stream, uint64_t bytes,
-                                   CUdeviceptr *dptr)
-{
-    CUgraphNodeParams params = {
-        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-        .alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->device->ordinal}},
-                  .bytesize = bytes}};
-    struct sgp_work work;
-    CUresult result = sgp_work_of_memory(&work, context, stream->capture->graph, &params);
-
-    if (!result) {
-        result = sgp_capture_work(stream, &work);
-    }
-    if (!result) {
-        *dptr = params.alloc.dptr;
-    }
-    return result;
-}
-
-static CUresult capture_free(struct CUctx_st *context, struct CUstream_st *stream, CUdeviceptr address)
-{
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .free = {.dptr = address}};
-    struct sgp_work work;
-    CUresult result = sgp_work_of_memory(&work, context, stream->capture->graph, &params);
-
-    return result ? result : sgp_capture_work(stream, &work);
-}
-
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, bool is_named, CUstream handle)
 {
     struct CUctx_st *context;
@@ -212,7 +181,7 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
         return sgp_leave(CUDA_SUCCESS);
     }
     if (stream->capture) {
-        return sgp_leave(capture_allocation(context, stream, bytes, dptr));
+        return sgp_leave(stream->capture->sink->allocate(stream, bytes, dptr));
     }
     return sgp_leave(allocate(context, is_named ? pool : context->device->pool, bytes, dptr));
 }
@@ -260,7 +229,7 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return result;
     }
     if (stream->capture) {
-        return sgp_leave(capture_free(context, stream, dptr));
+        return sgp_leave(stream->capture->sink->free(stream, dptr));
     }
     allocation = sgp_memory_find(dptr);
     if (allocation && allocation->start == dptr && allocation->owner && allocation->owner->free_in) {

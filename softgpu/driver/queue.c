@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "capture.h"
 #include "driver.h"
-#include "graph.h"
 
 #define MAX_EXECUTORS         256u
 #define ALTERNATE_STACK_BYTES 65536u

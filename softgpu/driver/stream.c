@@ -1,9 +1,9 @@
 /* Streams: made, named, waited for. How they run is queue.c. */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "cuda_api/prototypes.h"
 #include "driver.h"
-#include "graph.h"
 #include "printf.h"
 
 /* One per thread and context; a thread that ends leaves its stream to the context, as idle streams cost nothing. */
@@ -302,9 +302,7 @@ static CUresult host_call(CUstream handle, CUhostFn function, CUstreamCallback c
         return result;
     }
     if (stream->capture && function) {
-        struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = function, .userData = data}};
-
-        return sgp_leave(sgp_capture_work(stream, &work));
+        return sgp_leave(stream->capture->sink->host(stream, function, data));
     }
     return sgp_leave(sgp_host_submit(stream, handle, function, callback, data));
 }
