@@ -143,9 +143,8 @@ SGP_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph
                                                 const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                                 CUstreamCaptureMode mode)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -153,7 +152,7 @@ SGP_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph
     if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED || !sgp_object_is(hGraph, SGP_GRAPH)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (stream == context->legacy) {
+    if (stream == stream->object.context->legacy) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     if (stream->capture) {
@@ -168,9 +167,8 @@ SGP_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph
 
 SGP_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -178,7 +176,7 @@ SGP_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMod
     if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    if (stream == context->legacy) {
+    if (stream == stream->object.context->legacy) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     return sgp_leave(stream->capture ? CUDA_ERROR_ILLEGAL_STATE : begin(stream, NULL, NULL, 0, mode));
@@ -222,12 +220,11 @@ static bool is_joined(const struct sgp_capture *capture)
 
 SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_capture *capture;
     struct CUgraph_st *graph;
     bool is_gone;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -267,15 +264,14 @@ SGP_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureS
                                               const CUgraphNode **dependencies_out,
                                               const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_capture *capture;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), captureStatus_out);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), captureStatus_out);
 
     if (result) {
         return result;
     }
-    if (stream == context->legacy && sgp_capture_blocking(context)) {
+    if (stream == stream->object.context->legacy && sgp_capture_blocking(stream->object.context)) {
         return sgp_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     }
     capture = stream->capture;
@@ -326,10 +322,9 @@ SGP_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgra
                                                          const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                                          unsigned int flags)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_nodes nodes = {0};
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;

@@ -75,9 +75,8 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
                       const struct fgv_copy_extent *extent, CUstream handle, bool waits)
 {
     struct side destination, source;
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;
@@ -105,7 +104,7 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
         .destination_slice = destination.slice_bytes,
         .source_slice = source.slice_bytes,
     };
-    return sgp_leave(sgp_copy(context, stream, &box, !waits));
+    return sgp_leave(sgp_copy(stream->object.context, stream, &box, !waits));
 }
 
 bool fgv_copy_is_context(CUcontext context)

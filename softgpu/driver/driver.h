@@ -241,7 +241,7 @@ struct CUctx_st *sgp_context_primary(struct sgp_device *device); /* NULL: no mem
 void sgp_device_fail(struct sgp_device *device, CUresult fault);
 
 /* stream.c */
-CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream); /* as sgp_enter */
+CUresult sgp_enter_stream(CUstream handle, struct CUstream_st **stream); /* as sgp_enter_by */
 CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
 struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
 /* What the stream does from here on waits until `other` has completed that much. */

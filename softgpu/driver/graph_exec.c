@@ -328,9 +328,8 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 
 SGP_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -344,9 +343,8 @@ SGP_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 /* Nothing has to be brought to a device that is this process. */
 SGP_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;

@@ -72,9 +72,8 @@ SGP_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advis
 
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, CUstream handle)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;
@@ -125,10 +124,9 @@ SGP_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUme
 /* Memory that belongs to one stream, or to the host, is a promise of the program's that nothing here rests on. */
 SGP_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     const struct sgp_allocation *allocation;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -137,7 +135,7 @@ SGP_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, s
     if (!allocation || allocation->kind != SGP_MEMORY_MANAGED || allocation->start != dptr ||
         (length && length != allocation->bytes) ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE) ||
-        (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy)) {
+        (flags == CU_MEM_ATTACH_SINGLE && stream == stream->object.context->legacy)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     return sgp_leave(CUDA_SUCCESS);
@@ -179,9 +177,8 @@ SGP_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, s
 SGP_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
                                            CUstream hStream)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;

@@ -166,9 +166,8 @@ static CUresult allocate(struct CUctx_st *context, struct CUmemPoolHandle_st *po
 
 static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, bool is_named, CUstream handle)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;
@@ -183,7 +182,8 @@ static CUresult allocate_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     if (stream->capture) {
         return sgp_leave(stream->capture->sink->allocate(stream, bytes, dptr));
     }
-    return sgp_leave(allocate(context, is_named ? pool : context->device->pool, bytes, dptr));
+    return sgp_leave(
+        allocate(stream->object.context, is_named ? pool : stream->object.context->device->pool, bytes, dptr));
 }
 
 SGP_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -219,11 +219,10 @@ static void free_finish(struct sgp_command *command)
 
 SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     struct sgp_allocation *allocation;
     struct free_command *command;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;

@@ -78,19 +78,16 @@ CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream handle, struct CU
     return handle->object.context->error;
 }
 
-CUresult sgp_enter_stream(CUstream handle, struct CUctx_st **context, struct CUstream_st **stream)
+CUresult sgp_enter_stream(CUstream handle, struct CUstream_st **stream)
 {
-    CUresult result = sgp_enter_by(handle, context);
+    struct CUctx_st *context;
+    CUresult result = sgp_enter_by(handle, &context);
 
     if (result) {
         return result;
     }
-    result = sgp_stream_resolve(*context, handle, stream);
-    if (result) {
-        return sgp_leave(result);
-    }
-    *context = (*stream)->object.context;
-    return CUDA_SUCCESS;
+    result = sgp_stream_resolve(context, handle, stream);
+    return result ? sgp_leave(result) : CUDA_SUCCESS;
 }
 
 SGP_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
@@ -156,7 +153,7 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     struct CUctx_st *context;
     struct CUstream_st *stream;
     uint64_t sequence;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -166,6 +163,7 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
         return sgp_leave(result);
     }
     sequence = stream->nr_submitted;
+    context = stream->object.context; /* the stream may go while it is waited for */
     /* The legacy stream stands for all blocking ones: an empty command in it waits for them. */
     if (stream == context->legacy) {
         result = empty_command_submit(stream, &sequence);
@@ -185,7 +183,7 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     struct CUctx_st *context;
     struct CUstream_st *stream;
     bool is_idle;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -194,6 +192,7 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     if (result) {
         return sgp_leave(result);
     }
+    context = stream->object.context;
     is_idle = sgp_queue_is_idle(stream);
     for (struct CUstream_st *other = context->streams; other && stream == context->legacy; other = other->next) {
         is_idle = is_idle && (!other->is_blocking || sgp_queue_is_idle(other));
@@ -224,9 +223,8 @@ CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, 
 
 SGP_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(hStream, &context, &stream);
+    CUresult result = sgp_enter_stream(hStream, &stream);
 
     if (result) {
         return result;
@@ -294,9 +292,8 @@ CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn f
 
 static CUresult host_call(CUstream handle, CUhostFn function, CUstreamCallback callback, void *data)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;

@@ -4,9 +4,8 @@
 
 SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), priority);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), priority);
 
     if (result) {
         return result;
@@ -17,9 +16,8 @@ SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 
 SGP_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), flags);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), flags);
 
     if (result) {
         return result;
@@ -30,9 +28,8 @@ SGP_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 
 SGP_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), streamId);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), streamId);
 
     if (result) {
         return result;
@@ -43,9 +40,8 @@ SGP_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId
 
 SGP_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), pctx);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), pctx);
 
     if (result) {
         return result;
@@ -65,9 +61,8 @@ SGP_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreen
 
 SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), device);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), device);
 
     if (result) {
         return result;
@@ -78,9 +73,8 @@ SGP_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 
 SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), value_out);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), value_out);
 
     if (result) {
         return result;
@@ -103,9 +97,8 @@ SGP_EXPORT CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, 
 
 SGP_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
-    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &context, &stream), value);
+    CUresult result = sgp_with_argument(sgp_enter_stream(hStream, &stream), value);
 
     if (result) {
         return result;
@@ -133,14 +126,13 @@ SGP_EXPORT CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, 
 
 SGP_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
-    struct CUctx_st *context;
     struct CUstream_st *from, *to;
-    CUresult result = sgp_enter_stream(src, &context, &from);
+    CUresult result = sgp_enter_stream(src, &from);
 
     if (result) {
         return result;
     }
-    result = sgp_stream_resolve(context, dst, &to);
+    result = sgp_stream_resolve(from->object.context, dst, &to);
     if (!result) {
         to->sync_policy = from->sync_policy;
     }

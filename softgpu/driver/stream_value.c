@@ -154,10 +154,9 @@ static bool is_allowed(const CUstreamBatchMemOpParams *one)
 
 static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, uint32_t nr)
 {
-    struct CUctx_st *context;
     struct CUstream_st *stream;
     struct operations *operations;
-    CUresult result = sgp_enter_stream(handle, &context, &stream);
+    CUresult result = sgp_enter_stream(handle, &stream);
 
     if (result) {
         return result;
@@ -172,7 +171,7 @@ static CUresult submit(CUstream handle, const CUstreamBatchMemOpParams *list, ui
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     operations->command = (struct sgp_command){.run = run, .finish = sgp_command_free};
-    operations->context = context; /* the queue holds the stream, and that the context */
+    operations->context = stream->object.context; /* the queue holds the stream, and that the context */
     operations->nr = nr;
     memcpy(operations->list, list, nr * sizeof(*list));
     return sgp_leave(sgp_queue_submit(stream, &operations->command, NULL));
