@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "queue.h"
 
 #define ROW_ALIGNMENT_BYTES   64u
 #define LEVEL_ALIGNMENT_BYTES 512u

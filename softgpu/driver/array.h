@@ -3,7 +3,7 @@
 #define SOFTGPU_ARRAY_H
 
 #include "cuda_api/array_format.h"
-#include "driver.h"
+#include "object.h"
 
 #define SGP_MAX_LEVELS 18u
 

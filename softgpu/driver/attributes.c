@@ -3,9 +3,9 @@
  * documents it; features that nothing here serves are 0, so that programs take their other path. Any attribute not
  * listed that CUDA 13.0 knows is 0 as well.
  */
-#include <limits.h>
+#include "attributes.h"
 
-#include "driver.h"
+#include <limits.h>
 
 static const int fixed[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = SGP_MAX_BLOCK_THREADS,
@@ -103,16 +103,7 @@ static const int fixed[CU_DEVICE_ATTRIBUTE_MAX] = {
     [CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = -1,
 };
 
-int sgp_device_attribute(const struct sgp_device *device, CUdevice_attribute attribute)
+int sgp_attribute(CUdevice_attribute attribute)
 {
-    if ((unsigned int)attribute >= CU_DEVICE_ATTRIBUTE_MAX || !attribute) {
-        return INT_MIN;
-    }
-    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-        return SGP_FIRST_PCI_BUS + device->physical;
-    }
-    if (attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID) {
-        return device->ordinal;
-    }
-    return fixed[attribute];
+    return (unsigned int)attribute >= CU_DEVICE_ATTRIBUTE_MAX || !attribute ? INT_MIN : fixed[attribute];
 }

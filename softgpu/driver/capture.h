@@ -5,7 +5,7 @@
 #ifndef SOFTGPU_CAPTURE_H
 #define SOFTGPU_CAPTURE_H
 
-#include "driver.h"
+#include "records.h"
 
 struct sgp_box;
 struct sgp_launch;

@@ -2,6 +2,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graph.h"
+#include "stream.h"
 
 CUresult sgp_capture_work(struct CUstream_st *stream, struct sgp_work *work)
 {

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "attributes.h"
+
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
 {
     return kernel->name && (kernel->needs_threads ? !!kernel->run_thread : !!kernel->run_block) &&

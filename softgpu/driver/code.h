@@ -3,6 +3,7 @@
 #define SOFTGPU_CODE_H
 
 #include "driver.h"
+#include "kernel_abi.h"
 
 struct sgp_code {
     void *shared_object;

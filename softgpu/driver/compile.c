@@ -32,7 +32,7 @@
 #include "compiler.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/fatbin_choice.h"
-#include "driver.h"
+#include "kernel_abi.h"
 #include "loading.h"
 
 #define DEFAULT_CACHE_BYTES (1ull << 30)

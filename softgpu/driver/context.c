@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
 #include "capture.h"
 #include "cuda_api/handshake.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
 #include "module.h"
 #include "printf.h"
+#include "queue.h"
+#include "stream.h"
 #include "texture.h"
 
 #define DEFAULT_API_VERSION 3020

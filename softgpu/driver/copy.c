@@ -11,8 +11,10 @@
 
 #include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
 #include "printf.h"
+#include "queue.h"
+#include "stream.h"
 
 #define MAX_STAGED_BYTES 65536u
 

@@ -3,6 +3,7 @@
 #include "copy.h"
 #include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
+#include "stream.h"
 
 /* The same as addresses. */
 struct side {

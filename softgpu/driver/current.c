@@ -3,11 +3,12 @@
  * stack of contexts holds references: a context that another thread destroyed stays a record that says so
  * (CUDA_ERROR_CONTEXT_IS_DESTROYED) for as long as some thread still names it.
  */
+#include "current.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
-#include "driver.h"
 
 #define MAX_DEPTH 256
 

@@ -1,11 +1,12 @@
 /* The devices: how many, what they say of themselves. start.c opens them. */
+#include "device.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
-#include "driver.h"
 
 #define PCI_BUS_ID_BYTES 13 /* "0000:00:00.0" and its end */
 #define DEVICE_NAME      "FairGV softgpu"
@@ -130,7 +131,9 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
     if (result) {
         return result;
     }
-    value = sgp_device_attribute(device, attrib);
+    value = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                 ? SGP_FIRST_PCI_BUS + device->physical
+            : attrib == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID ? device->ordinal
+                                                                     : sgp_attribute(attrib);
     if (!pi || value == INT_MIN) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
@@ -147,20 +150,18 @@ SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
         return result;
     }
     *prop = (CUdevprop){
-        .maxThreadsPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-        .sharedMemPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
-        .totalConstantMemory = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
-        .SIMDWidth = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE),
-        .memPitch = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_PITCH),
-        .regsPerBlock = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
-        .clockRate = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
-        .textureAlign = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
+        .maxThreadsPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+        .sharedMemPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+        .totalConstantMemory = sgp_attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+        .SIMDWidth = sgp_attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+        .memPitch = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+        .regsPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+        .clockRate = sgp_attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        .textureAlign = sgp_attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
     };
     for (int i = 0; i < 3; i++) {
-        prop->maxThreadsDim[i] =
-            sgp_device_attribute(device, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
-        prop->maxGridSize[i] =
-            sgp_device_attribute(device, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+        prop->maxThreadsDim[i] = sgp_attribute((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        prop->maxGridSize[i] = sgp_attribute((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
     }
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -176,8 +177,8 @@ SGP_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d
     if (!major || !minor) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *major = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    *minor = sgp_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    *major = sgp_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = sgp_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -1,6 +1,6 @@
 /* Which pool a device has, and which one it uses. */
 #include "cuda_api/prototypes.h"
-#include "driver.h"
+#include "pool.h"
 
 /* A device or, since CUDA 13, a place; its pool. With the lock; on error nothing is locked. */
 static CUresult enter(CUdevice dev, const void *pointer, struct sgp_device **device)

@@ -3,8 +3,9 @@
 
 #include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "driver.h"
 #include "printf.h"
+#include "queue.h"
+#include "stream.h"
 
 #define ALL_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 

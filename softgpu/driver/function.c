@@ -2,6 +2,7 @@
 #include "function.h"
 
 #include "cuda_api/prototypes.h"
+#include "current.h"
 #include "library.h"
 
 CUresult sgp_function_resolve(struct CUctx_st *context, CUfunction handle, struct CUfunc_st **function,

@@ -9,6 +9,8 @@
 #include "cuda_api/prototypes.h"
 #include "graph.h"
 #include "graph_memory.h"
+#include "queue.h"
+#include "stream.h"
 
 struct exec_node {
     uint64_t id; /* of the graph's node */

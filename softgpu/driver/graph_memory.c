@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "queue.h"
 
 struct sgp_graph_memory {
     uint32_t nr_references; /* nodes, and the program while it is live */

@@ -10,7 +10,7 @@
 #include "graph.h"
 #include "graph_memory.h"
 #include "library.h"
-#include "memory.h"
+#include "memory_map.h"
 
 /* ---- parameters to work ---- */
 

@@ -5,7 +5,7 @@
 
 #include "cuda_api/procs.h"
 #include "cuda_api/prototypes.h"
-#include "driver.h"
+#include "stream.h"
 
 static int driver_version(void)
 {

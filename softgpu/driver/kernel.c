@@ -13,8 +13,10 @@
 #include "cuda_api/prototypes.h"
 #include "function.h"
 #include "launch.h"
+#include "queue.h"
 #include "runtime/runtime.h"
 #include "state.h"
+#include "stream.h"
 #include "tier.h"
 #include "window.h"
 

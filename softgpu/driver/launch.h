@@ -2,7 +2,8 @@
 #ifndef SOFTGPU_LAUNCH_H
 #define SOFTGPU_LAUNCH_H
 
-#include "driver.h"
+#include "device.h"
+#include "kernel_abi.h"
 
 struct sgp_launch {
     CUfunction handle; /* as the program named it: a function or a kernel */

@@ -10,6 +10,7 @@
 #include "cuda_api/prototypes.h"
 #include "loading.h"
 #include "printf.h"
+#include "queue.h"
 
 static void library_destroy(void *object)
 {

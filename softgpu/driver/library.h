@@ -2,6 +2,7 @@
 #ifndef SOFTGPU_LIBRARY_H
 #define SOFTGPU_LIBRARY_H
 
+#include "device.h"
 #include "module.h"
 
 struct CUkern_st {

@@ -1,7 +1,7 @@
 /* What can be set in a context: limits, preferences, peers. Preferences change nothing on a CPU; they are kept and
  * given back. */
 #include "cuda_api/prototypes.h"
-#include "driver.h"
+#include "current.h"
 #include "printf.h"
 
 SGP_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)

@@ -13,7 +13,7 @@
 #include "compile.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
-#include "driver.h"
+#include "current.h"
 #include "loading.h"
 
 #define ERROR_TEXT_BYTES 1024

@@ -4,7 +4,8 @@
  */
 #include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "stream.h"
 
 static struct fgv_advice advice;
 

@@ -1,5 +1,4 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
-#include "memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -7,6 +6,9 @@
 
 #include "capture.h"
 #include "cuda_api/prototypes.h"
+#include "memory_map.h"
+#include "pool.h"
+#include "queue.h"
 #include "state.h"
 #include "window.h"
 

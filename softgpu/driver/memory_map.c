@@ -7,12 +7,13 @@
  * Wrong when: a program holds more than some 30,000 allocations: Linux ends a process's mappings at vm.max_map_count,
  * and it sees CUDA_ERROR_OUT_OF_MEMORY.
  */
+#include "memory_map.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "kernel_abi.h"
-#include "memory.h"
 #include "state.h"
 #include "window.h"
 
@@ -195,15 +196,14 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
 
     if (allocation->kind == SGP_MEMORY_HOST) {
         sgp_window_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
-    } else if (allocation->kind == SGP_MEMORY_MAPPED) {
-        mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     } else if (allocation->kind == SGP_MEMORY_REGISTERED) {
         sgp_window_remove(allocation->start, allocation->bytes);
     } else {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
+        if (allocation->kind != SGP_MEMORY_MAPPED) { /* of which the physical memory counts */
+            sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
+        }
     }
     if (allocation->owner && allocation->owner->deleted) {
         allocation->owner->deleted(allocation);

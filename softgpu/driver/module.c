@@ -6,8 +6,9 @@
 
 #include "cuda_api/prototypes.h"
 #include "loading.h"
-#include "memory.h"
+#include "memory_map.h"
 #include "printf.h"
+#include "queue.h"
 
 static CUresult globals_new(struct CUmod_st *module)
 {

@@ -3,6 +3,7 @@
 #define SOFTGPU_MODULE_H
 
 #include "image.h"
+#include "object.h"
 #include "settings.h"
 
 struct CUfunc_st {

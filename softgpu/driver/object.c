@@ -2,9 +2,9 @@
  * Which addresses are handles. An open hash table of the addresses of live objects: a program may pass any number as a
  * handle, and only those found here are followed. Grows by doubling, never shrinks.
  */
-#include <stdlib.h>
+#include "object.h"
 
-#include "driver.h"
+#include <stdlib.h>
 
 #define REMOVED ((struct sgp_object *)1)
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cuda_api/prototypes.h"
+#include "current.h"
 #include "function.h"
 
 #define MAX_BLOCKS            32u

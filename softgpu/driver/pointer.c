@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
 
 static bool is_device_kind(const struct sgp_allocation *allocation)
 {

@@ -4,12 +4,16 @@
  *
  * Wrong when: a program holds tens of thousands of pooled allocations. Finding one to use again looks at all of them.
  */
+#include "pool.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "queue.h"
+#include "stream.h"
 
 /* Kept memory serves requests down to this part of its size. */
 #define FIT_PART 2u

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "current.h"
+
 #define MAX_BUFFER_BYTES (1ull << 30)
 
 /* A ring of bytes; a record is a 32-bit length and that many bytes. */

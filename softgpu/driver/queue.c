@@ -9,12 +9,13 @@
  * ever needed at once. A synchronous call on an idle stream runs its command by itself, in the calling thread: no
  * thread switch for a small copy.
  */
+#include "queue.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "capture.h"
-#include "driver.h"
 
 #define MAX_EXECUTORS         256u
 #define ALTERNATE_STACK_BYTES 65536u

@@ -1,6 +1,8 @@
 /* What kernels say of themselves, and the little that can be set. */
 #include "settings.h"
 
+#include "attributes.h"
+
 #define BINARY_VERSION 80
 
 void sgp_function_settings_reset(struct sgp_function_settings *settings, const struct sgp_kernel *kernel)

@@ -3,6 +3,7 @@
 #define SOFTGPU_SETTINGS_H
 
 #include "driver.h"
+#include "kernel_abi.h"
 
 struct sgp_function_settings {
     int max_dynamic_shared_bytes;

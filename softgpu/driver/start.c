@@ -8,7 +8,8 @@
 #include "cuda_api/prototypes.h"
 #include "cuda_api/visible.h"
 #include "launch.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "pool.h"
 #include "state.h"
 
 #define DEFAULT_MEMORY_BYTES (4ull << 30)

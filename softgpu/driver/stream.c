@@ -1,10 +1,12 @@
 /* Streams: made, named, waited for. How they run is queue.c. */
+#include "stream.h"
+
 #include <stdlib.h>
 
 #include "capture.h"
 #include "cuda_api/prototypes.h"
-#include "driver.h"
 #include "printf.h"
+#include "queue.h"
 
 /* One per thread and context; a thread that ends leaves its stream to the context, as idle streams cost nothing. */
 struct per_thread_stream {

@@ -1,6 +1,6 @@
 /* What streams say of themselves, and what of it can be set. */
 #include "cuda_api/prototypes.h"
-#include "driver.h"
+#include "stream.h"
 
 SGP_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 {

@@ -8,7 +8,9 @@
 #include <time.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "queue.h"
+#include "stream.h"
 
 #define MAX_OPERATIONS 256u
 #define NAP_MIN_NS     2000

@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "queue.h"
 
 #define PITCH_ALIGNMENT   32u
 #define ADDRESS_ALIGNMENT 16u

@@ -3,6 +3,7 @@
 #define SOFTGPU_TIER_H
 
 #include "driver.h"
+#include "kernel_abi.h"
 
 /* optimised: where the faster code will be. NULL: no memory. */
 struct sgp_tier *sgp_tier_new(const char *optimised);

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #include "cuda_api/prototypes.h"
-#include "memory.h"
+#include "memory_map.h"
+#include "pool.h"
 #include "state.h"
 #include "window.h"
 

@@ -8,9 +8,9 @@
 #include "window.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <sys/mman.h>
 
-#include "driver.h"
 #include "kernel_abi.h"
 
 #define FIRST_OFFSET (UINT64_C(4) << 40)

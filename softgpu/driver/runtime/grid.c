@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "../queue.h"
 #include "records.h"
 
 #define WORTH_WAKING_NS 30000u

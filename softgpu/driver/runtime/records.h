@@ -4,10 +4,10 @@
 
 #include <signal.h>
 
+#include "../device.h"
 #include "runtime.h"
 
 #define SGP_NR_BARRIERS       16u
-#define SGP_MIN_STACK_BYTES   16384u
 #define SGP_BLOCK_STACK_BYTES (1u << 20) /* of a call that runs a whole block */
 #define SGP_NR_WARPS          (SGP_MAX_BLOCK_THREADS / SGP_WARP_THREADS)
 /* No device has more at once: 32 on each multiprocessor. */

@@ -15,6 +15,7 @@
 #define SOFTGPU_RUNTIME_H
 
 #include "../driver.h"
+#include "../kernel_abi.h"
 
 /* One launch. Filled by kernel.c. */
 struct sgp_grid {

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../memory.h"
+#include "../memory_map.h"
 #include "../printf.h"
 #include "../window.h"
 #include "records.h"

@@ -4,6 +4,7 @@
  * Filtering mixes 2, 4 or 8 texels with weights of 8 fractional bits, as a GPU does; sums are made in double precision
  * and rounded once, which no GPU promises. Coordinates are brought to texels in double precision.
  */
+
 #include "../texture.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* What is where: the allocations of all devices and the host memory known to them. All with the driver's lock held. */
-#ifndef SOFTGPU_MEMORY_H
-#define SOFTGPU_MEMORY_H
+#ifndef SOFTGPU_MEMORY_MAP_H
+#define SOFTGPU_MEMORY_MAP_H
 
-#include "driver.h"
+#include "current.h"
 
 enum sgp_memory_kind {
     SGP_MEMORY_DEVICE,     /* cuMemAlloc */
@@ -77,10 +77,5 @@ struct sgp_reservation {
 extern struct sgp_reservation *sgp_reservations;
 /* The one that holds all of these bytes; NULL: none does. */
 struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes);
-
-/* pool.c */
-void sgp_pool_open(struct sgp_device *device);
-/* Gives all free memory of all pools of a device back; false: there was none. */
-bool sgp_pools_trim(struct sgp_device *device);
 
 #endif
