@@ -2,21 +2,10 @@
 #include "cuda_api/prototypes.h"
 #include "pool.h"
 
-/* A device or, since CUDA 13, a place; its pool. With the lock; on error nothing is locked. */
-static CUresult enter(CUdevice dev, const void *pointer, struct sgp_device **device)
-{
-    CUresult result = sgp_enter_device(dev, device);
-
-    if (result) {
-        return result;
-    }
-    return pointer ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_VALUE);
-}
-
 SGP_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter(dev, pool_out, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), pool_out);
 
     if (result) {
         return result;
@@ -28,7 +17,7 @@ SGP_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice d
 SGP_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
     struct sgp_device *device;
-    CUresult result = enter(dev, pool, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), pool);
 
     if (result) {
         return result;
@@ -40,7 +29,7 @@ SGP_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 SGP_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     struct sgp_device *device;
-    CUresult result = enter(dev, pool, &device);
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), pool);
 
     if (result) {
         return result;

@@ -18,18 +18,22 @@
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |                        \
      CU_MEMHOSTREGISTER_READ_ONLY)
 
+/* How entering went, for a call that not every capture allows beside it. */
+static CUresult beside_captures(CUresult entered)
+{
+    CUresult result = entered ? entered : sgp_capture_forbid_unsafe();
+
+    return result && !entered ? sgp_leave(result) : result;
+}
+
 SGP_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct CUctx_st *context;
     void *address = NULL;
-    CUresult result = sgp_enter(&context);
+    CUresult result = beside_captures(sgp_enter(&context));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     if (!dptr || !bytesize) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
@@ -102,14 +106,10 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct CUctx_st *owner;
     struct sgp_allocation *allocation;
-    CUresult result = enter_owner(dptr, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = beside_captures(enter_owner(dptr, CUDA_ERROR_INVALID_VALUE));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     if (!dptr) {
         return sgp_leave(CUDA_SUCCESS);
@@ -177,14 +177,10 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
 {
     struct CUctx_st *context;
     void *at;
-    CUresult result = sgp_enter(&context);
+    CUresult result = beside_captures(sgp_enter(&context));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     if (!pp || (Flags & ~(unsigned int)ALL_HOST_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
@@ -233,14 +229,10 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
 
 SGP_EXPORT CUresult cuMemFreeHost(void *p)
 {
-    CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = beside_captures(enter_owner((uintptr_t)p, CUDA_ERROR_INVALID_VALUE));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     return sgp_leave(p ? host_delete(p, SGP_MEMORY_HOST, CUDA_ERROR_INVALID_VALUE) : CUDA_SUCCESS);
 }
@@ -256,14 +248,10 @@ static bool is_pinned(const void *p)
 SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct CUctx_st *context;
-    CUresult result = sgp_enter(&context);
+    CUresult result = beside_captures(sgp_enter(&context));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     if (!p || !bytesize || (uintptr_t)p + bytesize < (uintptr_t)p || (Flags & ~(unsigned int)ALL_REGISTER_FLAGS)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
@@ -277,14 +265,10 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
 
 SGP_EXPORT CUresult cuMemHostUnregister(void *p)
 {
-    CUresult result = enter_owner((uintptr_t)p, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    CUresult result = beside_captures(enter_owner((uintptr_t)p, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
 
     if (result) {
         return result;
-    }
-    result = sgp_capture_forbid_unsafe();
-    if (result) {
-        return sgp_leave(result);
     }
     if (!p || is_pinned(p)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
