@@ -308,3 +308,34 @@ bool sgp_edges_are_plain(const CUgraphEdgeData *edges, size_t nr)
     }
     return true;
 }
+
+static bool is_freed_in(const struct CUgraph_st *graph, const struct sgp_graph_memory *memory)
+{
+    for (const struct CUgraphNode_st *node = graph->first; node; node = node->next) {
+        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory == memory) {
+            return true;
+        }
+    }
+    return false;
+}
+
+CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
+                            CUgraphNodeParams *params)
+{
+    struct sgp_graph_memory *memory;
+
+    *work = (struct sgp_work){.type = params->type};
+    if (graph->owner) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        return sgp_graph_memory_new(context, &params->alloc, &work->memory);
+    }
+    memory = sgp_graph_memory_find(params->free.dptr);
+    if (!memory || is_freed_in(graph, memory)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    work->memory = memory;
+    sgp_graph_memory_hold(memory);
+    return CUDA_SUCCESS;
+}

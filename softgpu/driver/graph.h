@@ -52,6 +52,9 @@ CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const 
                          void **parameters, void **extra);
 /* A copy with references of its own; a child graph is cloned. */
 CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from);
+/* The work of a new node that allocates or frees; the address of what is allocated comes back in params. */
+CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
+                            CUgraphNodeParams *params);
 /* Gives up what the work refers to. */
 void sgp_work_drop(struct sgp_work *work);
 
@@ -69,9 +72,6 @@ bool sgp_edges_are_plain(const CUgraphEdgeData *edges, size_t nr);
 bool sgp_graph_has_memory(const struct CUgraph_st *graph);
 
 /* graph_nodes.c */
-/* The work of a new node that allocates or frees; the address of what is allocated comes back in params. */
-CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
-                            CUgraphNodeParams *params);
 CUresult sgp_work_of_params(struct sgp_work *work, struct CUctx_st *context, const CUgraphNodeParams *params);
 
 /* capture_graph.c */
