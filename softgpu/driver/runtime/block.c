@@ -1,7 +1,7 @@
 /* One block. Compiled code that never waits runs it in one call. Otherwise each thread is a fiber (thread.c). */
 #include <string.h>
 
-#include "records.h"
+#include "runtime/records.h"
 
 static void thread_main(void *argument)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "records.h"
+#include "runtime/records.h"
 
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define NR_SIGNALS (sizeof(signals) / sizeof(signals[0]))

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "records.h"
+#include "runtime/records.h"
 
 #define MAX_ARGUMENTS 32
 

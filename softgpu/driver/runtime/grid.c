@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "../queue.h"
-#include "records.h"
+#include "runtime/records.h"
+#include "stream/queue.h"
 
 #define WORTH_WAKING_NS 30000u
 #define MAX_LANES       256u

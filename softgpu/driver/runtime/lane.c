@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../window.h"
-#include "records.h"
+#include "base/window.h"
+#include "runtime/records.h"
 
 #define NR_TEAMS_KEPT 8u
 

@@ -4,8 +4,8 @@
 
 #include <signal.h>
 
-#include "../device.h"
-#include "runtime.h"
+#include "device/device.h"
+#include "runtime/runtime.h"
 
 #define SGP_NR_BARRIERS       16u
 #define SGP_BLOCK_STACK_BYTES (1u << 20) /* of a call that runs a whole block */

@@ -9,7 +9,7 @@
  */
 #include <sched.h>
 
-#include "records.h"
+#include "runtime/records.h"
 
 #define PATIENCE_ROUNDS 4u
 

@@ -14,10 +14,10 @@
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H
 
-#include "../driver.h"
-#include "../kernel_abi.h"
+#include "base/driver.h"
+#include "kernel_abi.h"
 
-/* One launch. Filled by kernel.c. */
+/* One launch. Filled by launch.c. */
 struct sgp_grid {
     const struct sgp_kernel *kernel;
     struct CUctx_st *context;

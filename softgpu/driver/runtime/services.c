@@ -5,10 +5,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../memory_map.h"
-#include "../printf.h"
-#include "../window.h"
-#include "records.h"
+#include "base/window.h"
+#include "device/printf.h"
+#include "memory/memory_map.h"
+#include "runtime/records.h"
 
 #define MAX_TEXT_BYTES   4096u
 #define MAX_ASSERT_BYTES 1024u

@@ -5,12 +5,12 @@
  * and rounded once, which no GPU promises. Coordinates are brought to texels in double precision.
  */
 
-#include "../texture.h"
+#include "memory/texture.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "records.h"
+#include "runtime/records.h"
 
 #define WEIGHT_ONE 256 /* a weight of 1: 8 fractional bits */
 #define FACES      6u

@@ -10,7 +10,7 @@
  * Wrong when: a loop waits for another thread in a way that the compiler does not see (spin.py). Fibers are not
  * preempted.
  */
-#include "records.h"
+#include "runtime/records.h"
 
 void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread)
 {
