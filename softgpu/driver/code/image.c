@@ -2,7 +2,6 @@
 #include "code/image.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "code/compile.h"

@@ -1,6 +1,5 @@
 /* How many blocks a multiprocessor of capability 8.0 would hold. The device runs blocks one per core; programs size
  * their grids by this. */
-#include <stdlib.h>
 
 #include "code/function.h"
 #include "cuda_api/prototypes.h"

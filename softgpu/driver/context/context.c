@@ -2,7 +2,6 @@
  * Contexts: the primary one of each device, and others. A primary context's record lives for ever; it is active between
  * the first retain and the last release, and only then has streams and memory.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "code/module.h"

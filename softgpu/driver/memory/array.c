@@ -5,7 +5,6 @@
 #include "memory/array.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"

@@ -1,8 +1,6 @@
 /* Memory for programs: device memory, pinned host memory, registered host memory. Where it lies is memory_map.c. */
 
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/state.h"
 #include "base/window.h"

@@ -7,7 +7,6 @@
 #include "memory/pool.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"

@@ -8,8 +8,6 @@
  *
  * Wrong when: a kernel writes over what the process needs before its block ends. That process may crash.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 #include "runtime/records.h"

@@ -1,7 +1,5 @@
 /* What compiled code may call: the table of kernel_abi.h. Everything here runs on a fiber's small stack. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
