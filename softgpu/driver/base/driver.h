@@ -1,5 +1,5 @@
 /*
- * The lock, the door into the driver, and the log.
+ * A call enters the driver by one door, which takes the one lock.
  *
  * One lock guards everything but the work itself: handles, allocations, queues. Kernels and copies run outside it. A
  * driver for a CPU has no use for finer locks, since the work it hands out takes the same cores; one lock leaves no

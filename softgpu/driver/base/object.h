@@ -1,5 +1,5 @@
 /*
- * What a program holds handles of.
+ * A program holds handles of objects.
  *
  * A handle is the address of the object, but it is looked up in a table before it is followed, so that a stale or
  * invented handle is CUDA_ERROR_INVALID_HANDLE and not a crash. What a queue still needs is held by a reference count.

@@ -1,4 +1,4 @@
-/* Compiled code in this process. Without the lock. */
+/* Compiled code comes into this process as a shared object. Without the lock. */
 #ifndef SOFTGPU_CODE_H
 #define SOFTGPU_CODE_H
 

@@ -1,4 +1,4 @@
-/* The compiler as a child process. */
+/* The compiler runs as a child process. */
 #ifndef SOFTGPU_COMPILER_H
 #define SOFTGPU_COMPILER_H
 

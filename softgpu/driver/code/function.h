@@ -1,4 +1,4 @@
-/* Functions: kernels as a context has them. With the lock. */
+/* A function is a kernel as a context has it. With the lock. */
 #ifndef SOFTGPU_FUNCTION_H
 #define SOFTGPU_FUNCTION_H
 

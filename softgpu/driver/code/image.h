@@ -1,4 +1,4 @@
-/* Compiled code, loaded into the process once and shared by every module made of it. */
+/* An image is compiled code, loaded into the process once and shared by every module made of it. */
 #ifndef SOFTGPU_IMAGE_H
 #define SOFTGPU_IMAGE_H
 

@@ -1,4 +1,4 @@
-/* Libraries: code without a context. With the lock. */
+/* A library is code without a context. With the lock. */
 #ifndef SOFTGPU_LIBRARY_H
 #define SOFTGPU_LIBRARY_H
 

@@ -1,4 +1,4 @@
-/* Modules: code with a copy of its globals in a context. With the lock. */
+/* A module is code with a copy of its globals in a context. With the lock. */
 #ifndef SOFTGPU_MODULE_H
 #define SOFTGPU_MODULE_H
 

@@ -1,4 +1,4 @@
-/* The settings of one handle of a kernel. With the lock. */
+/* Each handle of a kernel has settings of its own. With the lock. */
 #ifndef SOFTGPU_SETTINGS_H
 #define SOFTGPU_SETTINGS_H
 

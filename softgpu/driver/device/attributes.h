@@ -1,4 +1,4 @@
-/* The sizes of a device, by which the driver goes and programs are told. */
+/* The driver goes by these sizes of a device, and programs are told them. */
 #ifndef SOFTGPU_ATTRIBUTES_H
 #define SOFTGPU_ATTRIBUTES_H
 

@@ -1,4 +1,4 @@
-/* Contexts as records, which of them is current, and the doors into the driver that find it. */
+/* A context is a record; a thread has one that is current, which the doors into the driver find. */
 #ifndef SOFTGPU_CURRENT_H
 #define SOFTGPU_CURRENT_H
 

@@ -1,4 +1,4 @@
-/* Devices. */
+/* A device is a record of this process; its memory and its turns are shared by all processes (state.h). */
 #ifndef SOFTGPU_DEVICE_H
 #define SOFTGPU_DEVICE_H
 

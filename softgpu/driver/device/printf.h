@@ -1,4 +1,4 @@
-/* The buffer of what kernels of a context print. */
+/* A context has a buffer of what its kernels print. */
 #ifndef SOFTGPU_PRINTF_H
 #define SOFTGPU_PRINTF_H
 

@@ -1,4 +1,4 @@
-/* Graphs, their nodes, and the pieces of work that nodes are. All with the driver's lock. */
+/* Graphs have nodes, and each node is a piece of work. All with the driver's lock. */
 #ifndef SOFTGPU_GRAPH_H
 #define SOFTGPU_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* What is instantiated of a graph. With the lock. */
+/* A graph is instantiated as its work in an order in which it can run. With the lock. */
 #ifndef SOFTGPU_GRAPH_EXEC_H
 #define SOFTGPU_GRAPH_EXEC_H
 

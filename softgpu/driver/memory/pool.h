@@ -1,4 +1,4 @@
-/* Memory pools. With the lock. */
+/* A memory pool keeps what is freed for use again. With the lock. */
 #ifndef SOFTGPU_POOL_H
 #define SOFTGPU_POOL_H
 

@@ -1,6 +1,6 @@
 /*
- * Captures, as streams and events see them: who is in one, what is refused beside one, and where the work of a captured
- * stream goes. All with the driver's lock.
+ * A capture, as streams and events see it, tells who is in it, what is refused beside it, and where the work of a
+ * captured stream goes. All with the driver's lock.
  */
 #ifndef SOFTGPU_CAPTURE_H
 #define SOFTGPU_CAPTURE_H

@@ -1,4 +1,4 @@
-/* Streams as queues, and the threads that empty them. All with the lock. */
+/* Streams are queues, which threads of the driver empty. All with the lock. */
 #ifndef SOFTGPU_QUEUE_H
 #define SOFTGPU_QUEUE_H
 

@@ -1,4 +1,4 @@
-/* Streams, what is queued in them, and events, as plain data. All with the lock. */
+/* Streams, events and what is queued are plain data. All with the lock. */
 #ifndef SOFTGPU_RECORDS_H
 #define SOFTGPU_RECORDS_H
 

@@ -1,4 +1,4 @@
-/* Streams and events. With the lock. */
+/* Streams are made and found here, and waited for. With the lock. */
 #ifndef SOFTGPU_STREAM_H
 #define SOFTGPU_STREAM_H
 
