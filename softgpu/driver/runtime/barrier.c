@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "lane.h"
+#include "runtime/records.h"
 
 static void release(struct sgp_team *team, struct sgp_barrier *barrier, uint32_t number)
 {

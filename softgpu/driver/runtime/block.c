@@ -1,74 +1,9 @@
-/*
- * One block. Compiled code that never waits runs it in one call. Otherwise each thread is a fiber, and the lane runs
- * one of them until it waits or ends: the next is the one that has been ready longest; threads not yet started come
- * first, so that all reach a barrier before anybody passes it twice. A switch goes from fiber to fiber, home only when
- * nobody is ready.
- *
- * A thread in a loop that waits for what another one writes yields with each turn. When as many turns have gone by as
- * there are threads, or there is nobody else, the block goes home as a whole: whatever it waits for may be another
- * block's to do.
- *
- * Wrong when: a loop waits for another thread in a way that the compiler does not see (spin.py). Fibers are not
- * preempted.
- */
+/* One block. Compiled code that never waits runs it in one call. Otherwise each thread is a fiber (thread.c). */
 #include <string.h>
 
-#include "lane.h"
+#include "runtime/records.h"
 
-static void team_thread_main(void *argument);
-
-void sgp_thread_ready(struct sgp_team *team, struct sgp_thread *thread)
-{
-    thread->next = NULL;
-    *team->queue_last = thread;
-    team->queue_last = &thread->next;
-}
-
-/* Takes the next thread to run; NULL: nobody can. */
-static struct sgp_thread *next_thread(struct sgp_team *team)
-{
-    struct sgp_thread *thread;
-
-    if (team->nr_started < team->nr_threads) {
-        thread = &team->threads[team->nr_started++];
-        thread->stack = team->free_stacks[--team->nr_free_stacks];
-        thread->stack_pointer = sgp_fiber_prepare(thread->stack, team_thread_main, thread);
-        return thread;
-    }
-    thread = team->queue;
-    if (thread) {
-        team->queue = thread->next;
-        if (!team->queue) {
-            team->queue_last = &team->queue;
-        }
-    }
-    return thread;
-}
-
-void sgp_thread_wait(struct sgp_thread *thread)
-{
-    struct sgp_thread *next = next_thread(thread->team);
-
-    if (next != thread) {
-        sgp_fiber_switch(&thread->stack_pointer, next ? next->stack_pointer : thread->team->lane->home);
-    }
-}
-
-void sgp_thread_yield(struct sgp_thread *thread)
-{
-    struct sgp_team *team = thread->team;
-    bool is_alone = !team->queue && team->nr_started == team->nr_threads;
-
-    sgp_thread_ready(team, thread);
-    if (++team->nr_yields < team->nr_alive && !is_alone) {
-        sgp_thread_wait(thread);
-    } else {
-        team->nr_yields = 0;
-        sgp_fiber_switch(&thread->stack_pointer, team->lane->home);
-    }
-}
-
-static void team_thread_main(void *argument)
+static void thread_main(void *argument)
 {
     struct sgp_thread *self = argument;
     struct sgp_team *team = self->team;
@@ -79,7 +14,7 @@ static void team_thread_main(void *argument)
     team->warps[self->index / SGP_WARP_THREADS].alive &= ~(1u << self->index % SGP_WARP_THREADS);
     sgp_warp_thread_exited(team, self);
     sgp_barrier_thread_exited(team, self);
-    next = next_thread(team);
+    next = sgp_thread_next(team);
     if (team->left_stack) {
         team->free_stacks[team->nr_free_stacks++] = team->left_stack;
     }
@@ -87,18 +22,12 @@ static void team_thread_main(void *argument)
     sgp_fiber_jump(next ? next->stack_pointer : team->lane->home);
 }
 
-uint32_t sgp_warp_size(const struct sgp_team *team, uint32_t warp)
-{
-    uint32_t rest = team->nr_threads - warp * SGP_WARP_THREADS;
-
-    return rest < SGP_WARP_THREADS ? rest : SGP_WARP_THREADS;
-}
-
 /* What a block that ended well leaves behind, made ready for the next one; the rest is sgp_team_prepare's. */
 static void team_reset(struct sgp_team *team, uint32_t nr_threads)
 {
     uint32_t nr_warps = (nr_threads + SGP_WARP_THREADS - 1) / SGP_WARP_THREADS;
 
+    team->thread_main = thread_main;
     team->nr_threads = nr_threads;
     team->nr_alive = nr_threads;
     team->nr_started = 0;
@@ -117,7 +46,7 @@ static void team_reset(struct sgp_team *team, uint32_t nr_threads)
 static void fibers_run(struct sgp_team *team)
 {
     struct sgp_lane *lane = team->lane;
-    struct sgp_thread *first = next_thread(team);
+    struct sgp_thread *first = sgp_thread_next(team);
 
     lane->is_in_kernel = true;
     sgp_fiber_switch(&lane->home, first->stack_pointer);
@@ -174,7 +103,7 @@ void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t numb
     struct sgp_block *block = &team->block;
 
     *block = (struct sgp_block){
-        .runtime = &sgp_runtime_table,
+        .runtime = grid->runtime,
         .parameters = grid->parameters,
         .globals = grid->globals,
         .shared = sgp_team_shared(team, kernel->static_shared_bytes + grid->dynamic_shared_bytes),
@@ -195,4 +124,20 @@ void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t numb
 enum sgp_progress sgp_block_go_on(struct sgp_team *team)
 {
     return team->kernel->needs_threads ? fibers_go_on(team) : whole_run(team);
+}
+
+void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid)
+{
+    const struct sgp_lane *lane = team->lane;
+    const uint32_t *index = team->block.block_index;
+    uint32_t none = CUDA_SUCCESS;
+
+    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address) {
+        sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
+                lane->fault_address);
+    } else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS) {
+        sgp_log("kernel", "%s: block %u,%u,%u used memory that is not the device's", grid->kernel->name, index[0],
+                index[1], index[2]);
+    }
+    __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -8,14 +8,9 @@
  *
  * Wrong when: a kernel writes over what the process needs before its block ends. That process may crash.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
-#include "lane.h"
-
-#define ALTERNATE_STACK_BYTES 65536u
+#include "runtime/records.h"
 
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 #define NR_SIGNALS (sizeof(signals) / sizeof(signals[0]))
@@ -88,15 +83,4 @@ void sgp_fault_handlers_install(void)
         sigaction(signals[i], &ours, NULL);
     }
     pthread_mutex_unlock(&install_lock);
-}
-
-void sgp_runtime_thread_start(void)
-{
-    /* Never freed: the threads that run kernels live as long as the process. */
-    void *at = mmap(NULL, ALTERNATE_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    stack_t alternate = {.ss_sp = at, .ss_size = ALTERNATE_STACK_BYTES};
-
-    if (at != MAP_FAILED) {
-        sigaltstack(&alternate, NULL);
-    }
 }

@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "lane.h"
+#include "runtime/records.h"
+#include "stream/queue.h"
 
 #define WORTH_WAKING_NS 30000u
 #define MAX_LANES       256u
@@ -38,21 +39,6 @@ static uint32_t count_lanes(void)
     return nr > (long)MAX_LANES ? MAX_LANES : (uint32_t)nr;
 }
 
-void sgp_grid_fail(struct sgp_grid *grid, const struct sgp_lane *lane, const struct sgp_team *team)
-{
-    const uint32_t *index = team->block.block_index;
-    uint32_t none = CUDA_SUCCESS;
-
-    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address) {
-        sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
-                lane->fault_address);
-    } else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS) {
-        sgp_log("kernel", "%s: block %u,%u,%u used memory that is not the device's", grid->kernel->name, index[0],
-                index[1], index[2]);
-    }
-    __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
 /* False: it failed, and the launch with it. */
 static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t number)
 {
@@ -62,7 +48,7 @@ static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t num
     if (sgp_block_go_on(team) == SGP_ENDED) {
         return true;
     }
-    sgp_grid_fail(grid, lane, team);
+    sgp_block_fail(team, grid);
     return false;
 }
 
@@ -119,7 +105,7 @@ static struct job *job_find(void)
 static void *helper_main(void *unused)
 {
     (void)unused;
-    sgp_runtime_thread_start();
+    sgp_queue_thread_start();
     pthread_mutex_lock(&jobs_lock);
     for (;;) {
         struct job *job = job_find();
@@ -227,6 +213,7 @@ CUresult sgp_grid_run(struct sgp_grid *grid)
         nr_lanes = count_lanes();
     }
     grid->nr_blocks = (uint64_t)grid->grid[0] * grid->grid[1] * grid->grid[2];
+    grid->runtime = &sgp_runtime_table;
     grid->chunk = 1;
     grid->next_block = 0;
     grid->error = CUDA_SUCCESS;

@@ -2,12 +2,11 @@
  * A lane: one flow of this process that runs blocks, with a stack for calls that run a whole block at once, and the way
  * home from a block that failed. What blocks need of their own is team.c's.
  */
-#include "lane.h"
-
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../window.h"
+#include "base/window.h"
+#include "runtime/records.h"
 
 #define NR_TEAMS_KEPT 8u
 

@@ -9,7 +9,7 @@
  */
 #include <sched.h>
 
-#include "lane.h"
+#include "runtime/records.h"
 
 #define PATIENCE_ROUNDS 4u
 
@@ -41,7 +41,7 @@ static bool block_add(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_
     team = sgp_lane_team(lane, nr_resident);
     if (!team) {
         lane->error = CUDA_ERROR_OUT_OF_MEMORY;
-        sgp_grid_fail(grid, lane, lane->teams[0]);
+        sgp_block_fail(lane->teams[0], grid);
         return false;
     }
     sgp_block_begin(team, grid, number);
@@ -78,7 +78,7 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
         }
         progress = sgp_block_go_on(lane->teams[at]);
         if (progress == SGP_FAILED) {
-            sgp_grid_fail(grid, lane, lane->teams[at]);
+            sgp_block_fail(lane->teams[at], grid);
             return;
         }
         nr_spun++;

@@ -4,18 +4,20 @@
  * each of its threads.
  *
  *     grid.c      the blocks of a launch over the lanes         lane.c      a lane; leaving a faulty block
- *     team.c      a running block's stacks and shared memory    block.c     its fibers and who runs next
+ *     team.c      a running block's stacks and shared memory    block.c     its begin and its end
  *     resident.c  blocks that wait for each other               barrier.c   bar.sync and its kin
  *     warp.c      vote, shfl, match, activemask                 fault.c     signals of kernels
- *     printf.c    formats and buffers text                      services.c  the table that compiled code calls
+ *     thread.c    which of a block's fibers runs next           format.c    text of printf
+ *     services.c  the table that compiled code calls
  *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
  */
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H
 
-#include "../driver.h"
+#include "base/driver.h"
+#include "kernel_abi.h"
 
-/* One launch. Filled by kernel.c. */
+/* One launch. Filled by launch.c. */
 struct sgp_grid {
     const struct sgp_kernel *kernel;
     struct CUctx_st *context;
@@ -29,6 +31,7 @@ struct sgp_grid {
     uint64_t max_resident; /* blocks that the device holds at once */
     const void *workspace; /* what cooperative groups keep for the grid; NULL unless it is cooperative */
     /* grid.c's own */
+    const struct sgp_runtime *runtime; /* what compiled code may call */
     uint64_t nr_blocks;
     uint64_t chunk;
     uint64_t next_block;  /* atomic */
@@ -36,22 +39,7 @@ struct sgp_grid {
     uint32_t error;       /* atomic: CUresult of the first block that failed */
 };
 
-/* Every thread that runs kernels begins with this: signals, alternate stack. */
-void sgp_runtime_thread_start(void);
-
 /* Runs all blocks; CUDA_SUCCESS or what ended the launch. Without the lock. */
 CUresult sgp_grid_run(struct sgp_grid *grid);
-
-extern const struct sgp_runtime sgp_runtime_table;
-
-/* printf.c */
-struct sgp_printf_buffer *sgp_printf_new(uint64_t bytes);
-bool sgp_printf_resize(struct sgp_printf_buffer *buffer, uint64_t bytes);
-void sgp_printf_delete(struct sgp_printf_buffer *buffer);
-void sgp_printf_append(struct sgp_printf_buffer *buffer, const char *text, size_t bytes);
-/* With the lock, given up while the text is written to the standard output. The context must be held. */
-void sgp_printf_flush(struct CUctx_st *context);
-/* What vprintf of a kernel prints; the number of arguments, or -1. */
-int sgp_printf_format(const char *format, const uint8_t *arguments, char *text, size_t text_bytes, size_t *length);
 
 #endif

@@ -1,13 +1,12 @@
 /* What compiled code may call: the table of kernel_abi.h. Everything here runs on a fiber's small stack. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "../memory.h"
-#include "../window.h"
-#include "lane.h"
+#include "base/window.h"
+#include "device/printf.h"
+#include "memory/memory_map.h"
+#include "runtime/records.h"
 
 #define MAX_TEXT_BYTES   4096u
 #define MAX_ASSERT_BYTES 1024u

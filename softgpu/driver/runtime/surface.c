@@ -2,8 +2,8 @@
  * Surfaces: kernels read and write the bytes of an array's texels. The first coordinate counts bytes, the others rows,
  * slices and layers. What happens outside is part of the instruction: a trap, the nearest place inside, or nothing.
  */
-#include "../texture.h"
-#include "lane.h"
+#include "memory/texture.h"
+#include "runtime/records.h"
 
 /* Brings a coordinate inside; false: it is outside, and the form does not clamp. */
 static bool inside(int64_t *at, int64_t last, uint32_t form)

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "../window.h"
-#include "lane.h"
+#include "base/window.h"
+#include "runtime/records.h"
 
 #define MAX_GUARDS          24000u
 #define STAGGER_BYTES       128u

@@ -4,12 +4,13 @@
  * Filtering mixes 2, 4 or 8 texels with weights of 8 fractional bits, as a GPU does; sums are made in double precision
  * and rounded once, which no GPU promises. Coordinates are brought to texels in double precision.
  */
-#include "../texture.h"
+
+#include "memory/texture.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "lane.h"
+#include "runtime/records.h"
 
 #define WEIGHT_ONE 256 /* a weight of 1: 8 fractional bits */
 #define FACES      6u

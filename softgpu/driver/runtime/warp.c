@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "lane.h"
+#include "runtime/records.h"
 
 #define MAX_PATIENCE 256u /* turns given to lanes that are behind */
 

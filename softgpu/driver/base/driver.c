@@ -1,0 +1,99 @@
+/* The lock, the door into the driver, and the log. */
+#include "base/driver.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sgp_driver sgp_driver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+void sgp_lock(void)
+{
+    pthread_mutex_lock(&sgp_driver.lock);
+}
+
+void sgp_unlock(void)
+{
+    pthread_mutex_unlock(&sgp_driver.lock);
+}
+
+void sgp_wait(void)
+{
+    sgp_driver.nr_waiting++;
+    pthread_cond_wait(&sgp_driver.changed, &sgp_driver.lock);
+    sgp_driver.nr_waiting--;
+}
+
+void sgp_notify(void)
+{
+    if (sgp_driver.nr_waiting) {
+        pthread_cond_broadcast(&sgp_driver.changed);
+    }
+}
+
+CUresult sgp_enter_driver(void)
+{
+    /* Before the lock: in a forked child some other thread of the parent may hold it for ever. */
+    if (sgp_driver.is_forked) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    sgp_lock();
+    if (sgp_driver.is_initialised) {
+        return CUDA_SUCCESS;
+    }
+    sgp_unlock();
+    return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult sgp_leave(CUresult result)
+{
+    sgp_unlock();
+    return result;
+}
+
+uint64_t sgp_new_id(void)
+{
+    return ++sgp_driver.next_id;
+}
+
+uint64_t sgp_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* FAIRGV_LOG is a list of areas, or "all". Areas: device, compile, kernel; procs is not in "all": a runtime asks for
+ * hundreds. */
+static bool log_wants(const char *area)
+{
+    const char *wanted = getenv("FAIRGV_LOG");
+
+    return wanted && (strstr(wanted, area) || (strstr(wanted, "all") && strcmp(area, "procs")));
+}
+
+void sgp_log(const char *area, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    int length;
+
+    if (!log_wants(area)) {
+        return;
+    }
+    length = snprintf(line, sizeof(line), "softgpu[%d] ", (int)getpid());
+    va_start(arguments, format);
+    length += vsnprintf(line + length, sizeof(line) - (size_t)length - 1, format, arguments);
+    va_end(arguments);
+    if (length > (int)sizeof(line) - 2) {
+        length = sizeof(line) - 2;
+    }
+    line[length++] = '\n';
+    if (write(STDERR_FILENO, line, (size_t)length) < 0) {
+        return;
+    }
+}

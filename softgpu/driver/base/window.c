@@ -1,0 +1,103 @@
+/*
+ * The window from its start: a gap, the reservations of the devices (memory_map.c), what the driver maps for kernels
+ * (here: pinned memory, stacks, shared memory), and the end, which is left to the program: FairGV's guests have their
+ * region there, and so has the worker that serves them, at the same addresses.
+ *
+ * Places are handed out in a round, as in memory_map.c. Each takes whole units, so that huge pages can back it.
+ */
+#include "base/window.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "kernel_abi.h"
+
+#define FIRST_OFFSET (UINT64_C(4) << 40)
+#define END_OFFSET   (UINT64_C(7) << 40)
+#define UNIT_BYTES   (UINT64_C(2) << 20)
+#define NR_TRIES     1024
+
+static uint64_t next_offset = FIRST_OFFSET; /* atomic */
+static uint64_t nr_outside;                 /* atomic: pieces of memory */
+
+static bool is_inside(uintptr_t start, uint64_t bytes)
+{
+    return start >= SGP_WINDOW_ADDRESS && bytes <= SGP_WINDOW_BYTES &&
+           start - SGP_WINDOW_ADDRESS <= SGP_WINDOW_BYTES - bytes;
+}
+
+void sgp_window_add(uintptr_t start, uint64_t bytes)
+{
+    if (!is_inside(start, bytes)) {
+        __atomic_fetch_add(&nr_outside, 1, __ATOMIC_RELAXED);
+    }
+}
+
+void sgp_window_remove(uintptr_t start, uint64_t bytes)
+{
+    if (!is_inside(start, bytes)) {
+        __atomic_fetch_sub(&nr_outside, 1, __ATOMIC_RELAXED);
+    }
+}
+
+bool sgp_window_is_closed(void)
+{
+    return __atomic_load_n(&nr_outside, __ATOMIC_RELAXED) == 0;
+}
+
+/* The offset of the next place of so many bytes. */
+static uint64_t take_place(uint64_t bytes)
+{
+    uint64_t offset = __atomic_load_n(&next_offset, __ATOMIC_RELAXED), place;
+
+    do {
+        place = bytes <= END_OFFSET - offset ? offset : FIRST_OFFSET;
+    } while (
+        !__atomic_compare_exchange_n(&next_offset, &offset, place + bytes, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return place;
+}
+
+static void *map_inside(uint64_t bytes, int protection, int flags)
+{
+    uint64_t place_bytes = (bytes / UNIT_BYTES + 1) * UNIT_BYTES; /* more than is mapped, by a page at least */
+
+    for (int i = 0; i < NR_TRIES; i++) {
+        void *wanted = (void *)(uintptr_t)(SGP_WINDOW_ADDRESS + take_place(place_bytes));
+        void *at = mmap(wanted, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
+
+        if (at == wanted) {
+            return at;
+        }
+        if (at != MAP_FAILED) { /* before Linux 4.17 the flag is unknown, and the address a hint */
+            munmap(at, bytes);
+        } else if (errno != EEXIST) {
+            break;
+        }
+    }
+    return MAP_FAILED;
+}
+
+void *sgp_window_map(uint64_t bytes, int protection, int flags)
+{
+    void *at = MAP_FAILED;
+
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    if (bytes < END_OFFSET - FIRST_OFFSET) {
+        at = map_inside(bytes, protection, flags);
+    }
+    if (at == MAP_FAILED) {
+        at = mmap(NULL, bytes, protection, flags, -1, 0);
+    }
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+    sgp_window_add((uintptr_t)at, bytes);
+    return at;
+}
+
+void sgp_window_unmap(void *start, uint64_t bytes)
+{
+    sgp_window_remove((uintptr_t)start, bytes);
+    munmap(start, bytes);
+}

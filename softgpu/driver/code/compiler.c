@@ -1,0 +1,297 @@
+/*
+ * The compiler as a child process: no shell, no signals and no files of the program's, an environment without what
+ * would make the child load the program's libraries or modules. One line of its error output is kept: it names the CUDA
+ * error and the reason.
+ *
+ * FAIRGV_SOFTGPU_COMPILER is a command, its words separated by spaces; without it the command that this library was
+ * built with.
+ */
+#include "code/compiler.h"
+
+#include <cpuid.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/driver.h"
+
+#define MAX_WORDS          32
+#define MAX_OPTIONS        10
+#define FIRST_INHERITED_FD 3
+#define TEXT_OF(number)    #number
+#define TEXT_OF_VALUE(x)   TEXT_OF(x)
+
+extern char **environ;
+
+static const char *command_text(void)
+{
+    const char *wanted = getenv("FAIRGV_SOFTGPU_COMPILER");
+
+    return wanted && *wanted ? wanted : SGP_COMPILER_COMMAND;
+}
+
+/* Cuts the text in place. */
+static size_t words_of(char *text, char *words[MAX_WORDS])
+{
+    size_t nr = 0;
+    char *rest = NULL;
+
+    for (char *word = strtok_r(text, " ", &rest); word && nr < MAX_WORDS - MAX_OPTIONS;
+         word = strtok_r(NULL, " ", &rest)) {
+        words[nr++] = word;
+    }
+    return nr;
+}
+
+static bool is_kept(const char *variable)
+{
+    static const char *const dropped[] = {"LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "PYTHON"};
+
+    for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++) {
+        if (!strncmp(variable, dropped[i], strlen(dropped[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static char **environment_new(void)
+{
+    static char python_path[] = "PYTHONPATH=" SGP_PYTHON_PATH;
+    size_t nr = 0, kept = 0;
+    char **variables;
+
+    while (environ[nr]) {
+        nr++;
+    }
+    variables = calloc(nr + 2, sizeof(*variables));
+    if (!variables) {
+        return NULL;
+    }
+    for (size_t i = 0; i < nr; i++) {
+        if (is_kept(environ[i])) {
+            variables[kept++] = environ[i];
+        }
+    }
+    variables[kept] = python_path;
+    return variables;
+}
+
+static int spawn(pid_t *child, char *const words[], int error_fd)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    char **variables = environment_new();
+    sigset_t none, all;
+    int failed;
+
+    if (!variables) {
+        return ENOMEM;
+    }
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, error_fd, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&actions, FIRST_INHERITED_FD);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    failed = posix_spawnp(child, words[0], &actions, &attributes, words, variables);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    free(variables);
+    return failed;
+}
+
+/* The end of what the child says, until it closes its output. */
+static void read_text(int fd, char *text, size_t bytes)
+{
+    char chunk[1024];
+    size_t used = 0;
+    ssize_t got;
+
+    while ((got = read(fd, chunk, sizeof(chunk))) != 0) {
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            break;
+        }
+        if ((size_t)got >= bytes - used) {
+            size_t keep = (bytes - 1) / 2 < used ? (bytes - 1) / 2 : used;
+
+            memmove(text, text + used - keep, keep);
+            used = keep;
+        }
+        size_t take = (size_t)got < bytes - 1 - used ? (size_t)got : bytes - 1 - used;
+
+        memcpy(text + used, chunk, take);
+        used += take;
+    }
+    while (used && (text[used - 1] == '\n' || text[used - 1] == ' ')) {
+        used--;
+    }
+    text[used] = '\0';
+}
+
+static int wait_for(pid_t child)
+{
+    int status;
+    pid_t ended;
+
+    do {
+        ended = waitpid(child, &status, 0);
+    } while (ended < 0 && errno == EINTR);
+    /* A program that ignores SIGCHLD, or waits for any child, takes the status away: the object tells then. */
+    return ended == child ? status : 0;
+}
+
+/* The CUresult that the compiler names, whatever else it says. */
+static CUresult result_named_in(const char *text)
+{
+    const char *name = strstr(text, "CUDA_ERROR_");
+    size_t length = name ? strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") : 0;
+
+#define MATCH(error, number, words)                                                                                    \
+    if (length == sizeof(#error) - 1 && !strncmp(name, #error, length))                                                \
+        return (CUresult)(number);
+    if (name) {
+        FGV_RESULTS(MATCH)
+    }
+#undef MATCH
+    return CUDA_ERROR_INVALID_PTX;
+}
+
+static void append_options(char **words, const struct sgp_compiler_task *task)
+{
+    const char *const options[MAX_OPTIONS] = {
+        "--image",
+        task->input,
+        "--capability",
+        TEXT_OF_VALUE(SGP_CAPABILITY),
+        "--output",
+        task->output,
+        task->quick ? "--quick" : task->mode,
+        task->quick,
+        task->quick ? task->mode : NULL,
+    };
+
+    for (size_t i = 0; i < MAX_OPTIONS; i++) {
+        words[i] = (char *)options[i];
+    }
+}
+
+static bool is_made(const struct sgp_compiler_task *task)
+{
+    struct stat made;
+
+    return (task->mode && strcmp(task->mode, "--link")) || stat(task->output, &made) == 0 ||
+           (task->quick && stat(task->quick, &made) == 0);
+}
+
+CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
+{
+    char text[2048] = "", command[PATH_MAX];
+    char *words[MAX_WORDS] = {NULL};
+    int pipe_fds[2], failed, status;
+    size_t nr;
+    pid_t child;
+
+    if (snprintf(command, sizeof(command), "%s", command_text()) >= (int)sizeof(command) ||
+        !(nr = words_of(command, words))) {
+        return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    }
+    append_options(&words[nr], task);
+    if (pipe2(pipe_fds, O_CLOEXEC)) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    failed = spawn(&child, words, pipe_fds[1]);
+    close(pipe_fds[1]);
+    if (failed) {
+        close(pipe_fds[0]);
+        snprintf(error_text, error_text_bytes, "cannot start the compiler %s: %s", words[0], strerror(failed));
+        sgp_log("compile", "%s", error_text);
+        return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    }
+    read_text(pipe_fds[0], text, sizeof(text));
+    close(pipe_fds[0]);
+    status = wait_for(child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task)) {
+        return CUDA_SUCCESS;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text) {
+        snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: %s", words[0]);
+    }
+    snprintf(error_text, error_text_bytes, "%s", text);
+    sgp_log("compile", "%s", text);
+    return result_named_in(text);
+}
+
+/* Names, sizes and times of the Python files of a directory, in whatever order they come: so a sum. */
+static uint64_t directory_state(const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    struct stat status;
+    uint64_t sum = 0;
+
+    while (directory && (entry = readdir(directory))) {
+        uint64_t one = 0;
+        size_t length = strlen(entry->d_name);
+
+        if (length < 4 || strcmp(entry->d_name + length - 3, ".py") ||
+            fstatat(dirfd(directory), entry->d_name, &status, 0)) {
+            continue;
+        }
+        for (size_t i = 0; i < length; i++) {
+            one = one * 31 + (uint8_t)entry->d_name[i];
+        }
+        one = (one ^ (uint64_t)status.st_size) * 0x9e3779b97f4a7c15ull;
+        one = (one ^ (uint64_t)status.st_mtim.tv_sec) * 0x9e3779b97f4a7c15ull;
+        sum += (one ^ (uint64_t)status.st_mtim.tv_nsec) * 0x9e3779b97f4a7c15ull;
+    }
+    if (directory) {
+        closedir(directory);
+    }
+    return sum;
+}
+
+/* Code is made for the CPU it will run on; homes travel. */
+static void mix_cpu(void (*mix)(void *hash, const void *data, size_t bytes), void *hash)
+{
+    unsigned int registers[4] = {0};
+
+    __get_cpuid(1, &registers[0], &registers[1], &registers[2], &registers[3]);
+    registers[1] = 0; /* which core this is */
+    mix(hash, registers, sizeof(registers));
+    __get_cpuid_count(7, 0, &registers[0], &registers[1], &registers[2], &registers[3]);
+    mix(hash, registers, sizeof(registers));
+}
+
+void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash)
+{
+    const char *command = command_text(), *fibers = getenv("FAIRGV_SOFTGPU_FIBERS");
+    char directories[] = SGP_COMPILER_DIRECTORIES;
+    char *rest = NULL;
+
+    mix(hash, command, strlen(command));
+    /* The compiler's own choice, in its environment. */
+    mix(hash, fibers, fibers ? strlen(fibers) : 0);
+    mix_cpu(mix, hash);
+    for (char *path = strtok_r(directories, ":", &rest); path; path = strtok_r(NULL, ":", &rest)) {
+        uint64_t state = directory_state(path);
+
+        mix(hash, &state, sizeof(state));
+    }
+}

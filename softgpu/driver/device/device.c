@@ -1,0 +1,291 @@
+/* The devices: how many, what they say of themselves. start.c opens them. */
+#include "device/device.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda_api/green_calls.h"
+#include "cuda_api/prototypes.h"
+
+#define PCI_BUS_ID_BYTES 13 /* "0000:00:00.0" and its end */
+#define DEVICE_NAME      "FairGV softgpu"
+
+int sgp_nr_devices;
+struct sgp_device sgp_devices[SGP_MAX_DEVICES];
+
+void sgp_device_uuid(int physical, uint8_t uuid[16])
+{
+    static const uint8_t base[16] = {0xfa, 0x16, 0x5f, 0x67, 0x70, 0x75, 0x4a, 0x00,
+                                     0x80, 0x00, 0x50, 0x54, 0x58, 0x43, 0x50, 0x00};
+
+    memcpy(uuid, base, sizeof(base));
+    uuid[15] = (uint8_t)physical;
+}
+
+SGP_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
+{
+    if (!driverVersion) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *driverVersion = SGP_DRIVER_VERSION;
+    return CUDA_SUCCESS;
+}
+
+struct sgp_device *sgp_device_find(CUdevice device)
+{
+    return device >= 0 && device < sgp_nr_devices ? &sgp_devices[device] : NULL;
+}
+
+CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device)
+{
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    *device = sgp_device_find(handle);
+    return *device ? CUDA_SUCCESS : sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
+SGP_EXPORT CUresult cuDeviceGetCount(int *count)
+{
+    CUresult result = sgp_with_argument(sgp_enter_driver(), count);
+
+    if (result) {
+        return result;
+    }
+    *count = sgp_nr_devices;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    struct sgp_device *found;
+    CUresult result = sgp_with_argument(sgp_enter_device(ordinal, &found), device);
+
+    if (result) {
+        return result;
+    }
+    *device = ordinal;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    if (!name || !len) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    snprintf(name, len < 0 ? sizeof(DEVICE_NAME) : (size_t)len, "%s", DEVICE_NAME);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), uuid);
+
+    if (result) {
+        return result;
+    }
+    sgp_device_uuid(device->physical, (uint8_t *)uuid->bytes);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    return sgp_leave(luid && deviceNodeMask ? CUDA_ERROR_NOT_SUPPORTED
+                                            : CUDA_ERROR_INVALID_VALUE); /* Windows' affair */
+}
+
+SGP_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), bytes);
+
+    if (result) {
+        return result;
+    }
+    *bytes = device->memory_bytes;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    struct sgp_device *device;
+    int value;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    value = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                 ? SGP_FIRST_PCI_BUS + device->physical
+            : attrib == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID ? device->ordinal
+                                                                     : sgp_attribute(attrib);
+    if (!pi || value == INT_MIN) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *pi = value;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_with_argument(sgp_enter_device(dev, &device), prop);
+
+    if (result) {
+        return result;
+    }
+    *prop = (CUdevprop){
+        .maxThreadsPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+        .sharedMemPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+        .totalConstantMemory = sgp_attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+        .SIMDWidth = sgp_attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+        .memPitch = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+        .regsPerBlock = sgp_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+        .clockRate = sgp_attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        .textureAlign = sgp_attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
+    };
+    for (int i = 0; i < 3; i++) {
+        prop->maxThreadsDim[i] = sgp_attribute((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        prop->maxGridSize[i] = sgp_attribute((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+    }
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    if (!major || !minor) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *major = sgp_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = sgp_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    if (!pciBusId || len < PCI_BUS_ID_BYTES) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    snprintf(pciBusId, (size_t)len, "0000:%02X:00.0", SGP_FIRST_PCI_BUS + device->physical);
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    unsigned int domain = 0, bus, slot, function = 0;
+    CUresult result = sgp_enter_driver();
+
+    if (result) {
+        return result;
+    }
+    if (!dev || !pciBusId) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+        domain = function = 0;
+        if (sscanf(pciBusId, "%x:%x.%x", &bus, &slot, &function) < 2) {
+            return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+        }
+    }
+    for (int i = 0; i < sgp_nr_devices; i++) {
+        if (!domain && !slot && !function && bus == SGP_FIRST_PCI_BUS + (unsigned int)sgp_devices[i].physical) {
+            *dev = i;
+            return sgp_leave(CUDA_SUCCESS);
+        }
+    }
+    return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
+SGP_EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    struct sgp_device *device, *other;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    other = sgp_device_find(peerDev);
+    if (!other) {
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    if (!canAccessPeer) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *canAccessPeer = other != device;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                            CUdevice dstDevice)
+{
+    struct sgp_device *device, *other;
+    CUresult result = sgp_enter_device(srcDevice, &device);
+
+    if (result) {
+        return result;
+    }
+    other = sgp_device_find(dstDevice);
+    if (!other) {
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    if (value && other == device) {
+        return sgp_leave(CUDA_ERROR_INVALID_DEVICE);
+    }
+    if (!value || (unsigned int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+        attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *value =
+        attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED || attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+{
+    struct sgp_device *device;
+    CUresult result = sgp_enter_device(dev, &device);
+
+    if (result) {
+        return result;
+    }
+    (void)type; /* an unknown one is not supported either */
+    if (!pi) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *pi = 0;
+    return sgp_leave(CUDA_SUCCESS);
+}
+
+CUresult fgv_green_refuse(void)
+{
+    CUresult result = sgp_enter_driver();
+
+    return result ? result : sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+}

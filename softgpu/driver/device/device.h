@@ -1,0 +1,34 @@
+/* A device is a record of this process; its memory and its turns are shared by all processes (state.h). */
+#ifndef SOFTGPU_DEVICE_H
+#define SOFTGPU_DEVICE_H
+
+#include "base/driver.h"
+#include "device/attributes.h"
+
+#define SGP_MAX_DEVICES    16
+#define SGP_DRIVER_VERSION 13000
+#define SGP_FIRST_PCI_BUS  0xf0
+
+struct sgp_device {
+    int ordinal;  /* as this program counts */
+    int physical; /* as the machine counts: CUDA_VISIBLE_DEVICES lies between */
+    struct sgp_state *state;
+    struct CUctx_st *primary;
+    struct CUmemPoolHandle_st *default_pool;
+    struct CUmemPoolHandle_st *pool; /* that cuMemAllocAsync takes from */
+    uint32_t nr_primary_retains;     /* a reset leaves them as they are */
+    CUresult fault;                  /* of this process: nothing of it runs here any more */
+    unsigned int primary_flags;
+    uint8_t *reservation;
+    uint64_t reservation_bytes;
+    uint64_t memory_bytes;
+};
+
+extern int sgp_nr_devices;
+extern struct sgp_device sgp_devices[SGP_MAX_DEVICES];
+
+struct sgp_device *sgp_device_find(CUdevice device);
+CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
+void sgp_device_uuid(int physical, uint8_t uuid[16]);
+
+#endif

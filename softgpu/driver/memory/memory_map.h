@@ -1,0 +1,81 @@
+/* What is where: the allocations of all devices and the host memory known to them. All with the driver's lock held. */
+#ifndef SOFTGPU_MEMORY_MAP_H
+#define SOFTGPU_MEMORY_MAP_H
+
+#include "device/current.h"
+
+enum sgp_memory_kind {
+    SGP_MEMORY_DEVICE,     /* cuMemAlloc */
+    SGP_MEMORY_MODULE,     /* globals of a module: not the program's to free */
+    SGP_MEMORY_HEAP,       /* malloc in a kernel */
+    SGP_MEMORY_ARRAY,      /* texels of an array */
+    SGP_MEMORY_HOST,       /* cuMemHostAlloc: ours to unmap */
+    SGP_MEMORY_REGISTERED, /* cuMemHostRegister: the program's own */
+    SGP_MEMORY_MANAGED,    /* cuMemAllocManaged */
+    SGP_MEMORY_POOLED,     /* of a memory pool */
+    SGP_MEMORY_MAPPED,     /* cuMemMap: part of a physical allocation */
+    SGP_MEMORY_GRAPH,      /* that a node of a graph allocates */
+};
+
+struct sgp_allocation;
+
+/* What memory is to whoever made it, beside being memory. NULL: nothing. */
+struct sgp_memory_owner {
+    bool (*is_live)(const struct sgp_allocation *allocation); /* whether the program may free it */
+    void (*free)(struct sgp_allocation *allocation);          /* by cuMemFree, after everything that may use it */
+    CUresult (*free_in)(struct sgp_allocation *allocation, struct CUstream_st *stream);
+    void (*deleted)(const struct sgp_allocation *allocation); /* it is gone */
+};
+
+struct sgp_allocation {
+    uintptr_t start;
+    uint64_t bytes;        /* as the program asked */
+    uint64_t mapped_bytes; /* whole pages */
+    enum sgp_memory_kind kind;
+    const struct sgp_memory_owner *owner; /* or NULL */
+    unsigned int flags;
+    struct CUctx_st *context;
+    uint64_t id;
+    struct CUmemPoolHandle_st *pool; /* of POOLED */
+    struct CUstream_st *freed_in;    /* POOLED, after cuMemFreeAsync and before that has run */
+    bool is_kept;                    /* POOLED: free, and the pool's for use again */
+    struct sgp_physical *physical;   /* of MAPPED */
+    uint64_t physical_offset;
+    struct sgp_graph_memory *graph_memory; /* of GRAPH */
+    CUmemAccess_flags access;
+    bool is_sync_memops;
+};
+
+bool sgp_memory_reserve(struct sgp_device *device);
+CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address);
+CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t bytes, enum sgp_memory_kind kind,
+                             unsigned int flags);
+/* Enters memory that is mapped already. NULL: no memory. */
+struct sgp_allocation *sgp_memory_enter(const struct sgp_allocation *allocation);
+void sgp_memory_delete(struct sgp_allocation *allocation);
+void sgp_memory_delete_context(struct CUctx_st *context); /* everything that belongs to it */
+
+/* The allocation that holds this address; NULL: none. Valid until the next allocation or release. */
+struct sgp_allocation *sgp_memory_find(uintptr_t address);
+/* The first allocation that ends after the address, in the order of addresses; NULL: none. */
+struct sgp_allocation *sgp_memory_after(uintptr_t address);
+/* Calls visit() for each allocation until it says true; that one, or NULL. */
+struct sgp_allocation *sgp_memory_search(bool (*visit)(const struct sgp_allocation *allocation, const void *what),
+                                         const void *what);
+/* Is this an address of some device's, allocated or not? */
+bool sgp_memory_is_device_address(uintptr_t address);
+/* Whether a copy may touch these bytes: `is_device` says that the caller named them as device memory. */
+bool sgp_memory_range_ok(uintptr_t address, uint64_t bytes, bool is_device);
+
+/* Addresses without memory that the program reserved. */
+struct sgp_reservation {
+    uintptr_t start;
+    uint64_t bytes;
+    struct sgp_reservation *next;
+};
+
+extern struct sgp_reservation *sgp_reservations;
+/* The one that holds all of these bytes; NULL: none does. */
+struct sgp_reservation *sgp_reservation_of(uintptr_t address, uint64_t bytes);
+
+#endif

@@ -1,0 +1,18 @@
+/* Streams are made and found here, and waited for. With the lock. */
+#ifndef SOFTGPU_STREAM_H
+#define SOFTGPU_STREAM_H
+
+#include "stream/records.h"
+
+CUresult sgp_enter_stream(CUstream handle, struct CUstream_st **stream); /* as sgp_enter_by */
+CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
+struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+/* What the stream does from here on waits until `other` has completed that much. */
+CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence);
+CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn function, CUstreamCallback callback,
+                         void *data);
+
+/* event.c */
+CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream);
+
+#endif
