@@ -1,6 +1,6 @@
 /*
- * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/graph_calls makes the older calls
- * of that). Semaphores, batches of memory operations and conditional nodes are not served.
+ * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/common/graph_calls makes the
+ * older calls of that). Semaphores, batches of memory operations and conditional nodes are not served.
  */
 #include <stdlib.h>
 #include <string.h>

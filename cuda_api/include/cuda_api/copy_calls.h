@@ -1,5 +1,5 @@
 /*
- * The calls that copy boxes and rows of arrays, brought into one form: cuda_api/copy_calls, which both of our
+ * The calls that copy boxes and rows of arrays, brought into one form: cuda_api/common/copy_calls, which both of our
  * libcuda.so.1 libraries have. What a program says of the sides is checked and carried out by the library that the
  * calls are part of.
  */

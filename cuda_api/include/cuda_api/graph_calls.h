@@ -1,4 +1,4 @@
-/* What cuda_api/graph_calls, which both of our libcuda.so.1 libraries have, asks of a library, and gives it. */
+/* What cuda_api/common/graph_calls, which both of our libcuda.so.1 libraries have, asks of a library, and gives it. */
 #ifndef CUDA_API_GRAPH_CALLS_H
 #define CUDA_API_GRAPH_CALLS_H
 

@@ -1,4 +1,4 @@
-/* What the calls of cuda_api/green_calls ask of the library that they are part of. */
+/* What the calls of cuda_api/common/green_calls ask of the library that they are part of. */
 #ifndef CUDA_API_GREEN_CALLS_H
 #define CUDA_API_GREEN_CALLS_H
 
