@@ -7,8 +7,15 @@
 
 #include "cuda_api/types.h"
 
-/* The parameters of a node; CUDA_ERROR_INVALID_VALUE when it is of another kind. `params` is zeroed by the caller. */
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params);
+/* What these calls ask of the library that they are part of. */
+struct fgv_graph_ops {
+    /* The parameters of a node; CUDA_ERROR_INVALID_VALUE when it is of another kind. `params` is zeroed by the caller.
+     */
+    CUresult (*node_get)(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params);
+};
+
+/* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
+void fgv_graph_set_ops(const struct fgv_graph_ops *ops);
 
 /* References of a graph, or of what was instantiated of it, to user objects; owners by their handles. */
 void fgv_user_objects_copy(uint64_t from, uint64_t to);
@@ -17,5 +24,9 @@ bool fgv_user_objects_has(uint64_t owner);
 bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value);
 /* Gives them up, and calls destructors of the program. Without locks. */
 void fgv_user_objects_drop(uint64_t owner);
+
+/* Until each library lends its ops. */
+__attribute__((visibility("hidden"), weak)) CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type,
+                                                                        CUgraphNodeParams *params);
 
 #endif

@@ -4,7 +4,15 @@
 
 #include "cuda_api/types.h"
 
-/* CUDA_ERROR_NOT_SUPPORTED, or why no call is answered. */
-__attribute__((visibility("hidden"))) CUresult fgv_green_refuse(void);
+struct fgv_green_ops {
+    /* CUDA_ERROR_NOT_SUPPORTED, or why no call is answered. */
+    CUresult (*refuse)(void);
+};
+
+/* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
+void fgv_green_set_ops(const struct fgv_green_ops *ops);
+
+/* Until each library lends its ops. */
+__attribute__((visibility("hidden"), weak)) CUresult fgv_green_refuse(void);
 
 #endif
