@@ -180,7 +180,7 @@ static void params_of_kernel(CUDA_KERNEL_NODE_PARAMS *params, const struct sgp_w
     };
 }
 
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
+static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
 {
     const struct sgp_work *work;
     CUresult result = sgp_enter_driver();
@@ -222,6 +222,13 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     return sgp_leave(CUDA_SUCCESS);
+}
+
+static const struct fgv_graph_ops graph_ops = {.node_get = node_get};
+
+__attribute__((constructor)) static void lend_graph_ops(void)
+{
+    fgv_graph_set_ops(&graph_ops);
 }
 
 /* ---- add and set ---- */
