@@ -1,8 +1,7 @@
 /* Keeps what the library lent: see ops.h. */
 #include "ops.h"
 
-static const struct fgv_graph_ops linked = {.node_get = fgv_graph_node_get};
-static const struct fgv_graph_ops *ops = &linked;
+static const struct fgv_graph_ops *ops;
 
 void fgv_graph_set_ops(const struct fgv_graph_ops *lent)
 {

@@ -5,8 +5,7 @@
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 
-static const struct fgv_green_ops linked = {.refuse = fgv_green_refuse};
-static const struct fgv_green_ops *ops = &linked;
+static const struct fgv_green_ops *ops;
 
 void fgv_green_set_ops(const struct fgv_green_ops *lent)
 {

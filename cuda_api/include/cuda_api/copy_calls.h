@@ -38,11 +38,4 @@ struct fgv_copy_ops {
 /* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
 void fgv_copy_set_ops(const struct fgv_copy_ops *ops);
 
-/* Until each library lends its ops. */
-__attribute__((visibility("hidden"), weak)) CUresult fgv_copy_box(const struct fgv_copy_side *to,
-                                                                  const struct fgv_copy_side *from,
-                                                                  const struct fgv_copy_extent *extent, CUstream stream,
-                                                                  bool waits);
-__attribute__((visibility("hidden"), weak)) bool fgv_copy_is_context(CUcontext context);
-
 #endif

@@ -25,8 +25,4 @@ bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value
 /* Gives them up, and calls destructors of the program. Without locks. */
 void fgv_user_objects_drop(uint64_t owner);
 
-/* Until each library lends its ops. */
-__attribute__((visibility("hidden"), weak)) CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type,
-                                                                        CUgraphNodeParams *params);
-
 #endif

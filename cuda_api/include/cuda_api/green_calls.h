@@ -12,7 +12,4 @@ struct fgv_green_ops {
 /* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
 void fgv_green_set_ops(const struct fgv_green_ops *ops);
 
-/* Until each library lends its ops. */
-__attribute__((visibility("hidden"), weak)) CUresult fgv_green_refuse(void);
-
 #endif
