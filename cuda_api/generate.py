@@ -14,7 +14,19 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api import table as table_module
-from cuda_api.generators import coverage, driver, exports, handlers, loans, procs, prototypes, stubs, twins, wire
+from cuda_api.generators import (
+    coverage,
+    driver,
+    exports,
+    handlers,
+    loans,
+    procs,
+    prototypes,
+    stubs,
+    twins,
+    values,
+    wire,
+)
 from cuda_api.table import Table, TableError
 
 PACKAGE = Path(__file__).parent
@@ -24,6 +36,9 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
     "cuda_api/include/cuda_api/prototypes.h": prototypes.generate,
     "cuda_api/include/cuda_api/wire.h": wire.generate,
     "cuda_api/include/cuda_api/driver.h": driver.generate,
+    "cuda_api/include/cuda_api/values.h": values.generate,
+    "cuda_api/include/cuda_api/variants.h": values.generate_variants,
+    "cuda_api/generated/values.py": values.generate_python,
     "cuda_api/generated/call_info.c": wire.generate_call_info,
     "frontend_guest/generated/stubs.c": stubs.generate,
     "frontend_guest/generated/hooks.h": stubs.generate_hooks,
@@ -43,7 +58,9 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
 def seal() -> str:
     """A hash of everything that the outputs depend on: table, headers, generators."""
     inputs = [table_module.CALLS_TOML, *PACKAGE.glob("generators/*.py")]
-    inputs += [PACKAGE / f"{name}.py" for name in ("c_types", "call", "generate", "layout", "prototype", "table")]
+    inputs += [
+        PACKAGE / f"{name}.py" for name in ("c_types", "call", "generate", "layout", "prototype", "table", "value")
+    ]
     inputs += [PACKAGE / "include" / "cuda_api" / name for name in ("enums.h", "device_attributes.h", "results.h")]
     digest = hashlib.sha256()
     for path in sorted(inputs):

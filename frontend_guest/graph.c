@@ -7,7 +7,6 @@
 #include "chunks.h"
 #include "client.h"
 #include "cuda_api/graph_calls.h"
-#include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
 #include "device.h"
 #include "frontend_guest/generated/hooks.h"
@@ -211,7 +210,7 @@ static CUresult pages_take(const struct list *list, size_t *nr)
     if (result != CUDA_SUCCESS || !fgv_chunk_take(&chunk)) {
         return result != CUDA_SUCCESS ? result : fgv_client_lost();
     }
-    const uint32_t most = fgv_guest.chunk_bytes / FGV_LIST_ENTRY_BYTES;
+    const uint32_t most = fgv_guest.chunk_bytes / FGV_GRAPH_LIST_ENTRY_BYTES;
     size_t first = 0;
     while (result == CUDA_SUCCESS && first < list->room && first < reply.nr_all) {
         const uint32_t capacity = list->room - first < most ? (uint32_t)(list->room - first) : most;
@@ -259,12 +258,13 @@ static CUresult list_ask(struct list *list, size_t *nr)
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_NODES, .of = number_of(hGraph), .nodes = nodes}, numNodes);
+    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_NODES, .of = number_of(hGraph), .nodes = nodes}, numNodes);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_ROOTS, .of = number_of(hGraph), .nodes = rootNodes}, numRootNodes);
+    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_ROOTS, .of = number_of(hGraph), .nodes = rootNodes},
+                    numRootNodes);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData,
@@ -273,7 +273,8 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, 
     if ((!from) != (!to)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct list list = {.what = FGV_LIST_EDGES, .of = number_of(hGraph), .nodes = from, .ends = to, .data = edgeData};
+    struct list list = {
+        .what = FGV_GRAPH_LIST_EDGES, .of = number_of(hGraph), .nodes = from, .ends = to, .data = edgeData};
     return list_ask(&list, numEdges);
 }
 
@@ -285,7 +286,8 @@ CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, siz
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData,
                                        size_t *numDependencies)
 {
-    struct list list = {.what = FGV_LIST_DEPENDENCIES, .of = number_of(hNode), .nodes = dependencies, .data = edgeData};
+    struct list list = {
+        .what = FGV_GRAPH_LIST_DEPENDENCIES, .of = number_of(hNode), .nodes = dependencies, .data = edgeData};
     return list_ask(&list, numDependencies);
 }
 
@@ -297,7 +299,8 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData,
                                          size_t *numDependentNodes)
 {
-    struct list list = {.what = FGV_LIST_DEPENDENTS, .of = number_of(hNode), .nodes = dependentNodes, .data = edgeData};
+    struct list list = {
+        .what = FGV_GRAPH_LIST_DEPENDENTS, .of = number_of(hNode), .nodes = dependentNodes, .data = edgeData};
     return list_ask(&list, numDependentNodes);
 }
 

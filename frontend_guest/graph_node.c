@@ -9,7 +9,6 @@
 #include "client.h"
 #include "context.h"
 #include "cuda_api/graph_calls.h"
-#include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
 #include "function.h"
 #include "graph.h"

@@ -34,14 +34,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "whole.h"
-
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
 #define FGV_CONTROL_VERSION 7u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
-#define FGV_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
+#define FGV_NOBODY          0u  /* vGPU numbers in `grant` are index + 1 */
+#define FGV_NR_WHOLE        32u /* room for the counters of all reasons (enum fgv_whole), and of newer ones */
 
 /* The grant word: holder in bits 0..15, closed flag in bit 16, a sequence number in the upper half that changes with
  * every hand-over. */

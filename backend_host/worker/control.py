@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from backend_host.worker._worker import ffi, lib
-from cuda_api.whole import Whole
+from cuda_api.generated.values import Whole
 
 MAX_VGPUS: int = lib.FGV_MAX_VGPUS
 MAX_WORKERS: int = lib.FGV_MAX_WORKERS
@@ -24,7 +24,7 @@ CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
 """What the shared memory object must hold, a multiple of the page."""
 
 
-_REASONS = frozenset(Whole)
+_REASONS = frozenset(Whole) - {Whole.NOT}
 _ORDER_RUN, _ORDER_END, _ORDER_PATIENT = 0, 1, 2  # enum fgv_worker_order
 
 

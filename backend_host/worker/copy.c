@@ -7,8 +7,6 @@
  */
 #include "worker.h"
 
-enum { PLACE_PAYLOAD = 0, PLACE_ARENA = 1, PLACE_HEAP = 2 };
-
 #define FGV_URGENT_BYTES (256u * 1024u) /* a chunk of this size is worth an event of its own, to be had again soon */
 
 uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes)
@@ -41,18 +39,18 @@ CUresult fgv_serve_cuMemcpyHtoDAsync_v2(struct fgv_worker *worker, const struct 
     (void)reply;
     const void *source = NULL;
     void *stream;
-    if (fixed->place == PLACE_PAYLOAD && fixed->bytes == request->payload_bytes) {
+    if (fixed->place == FGV_PLACE_INLINE && fixed->bytes == request->payload_bytes) {
         source = request->payload;
-    } else if (fixed->place == PLACE_ARENA) {
+    } else if (fixed->place == FGV_PLACE_ARENA) {
         source = fgv_arena_at(worker, fixed->source, fixed->bytes);
-    } else if (fixed->place == PLACE_HEAP && fgv_memory_is_own_heap(worker, fixed->source, fixed->bytes)) {
+    } else if (fixed->place == FGV_PLACE_HEAP && fgv_memory_is_own_heap(worker, fixed->source, fixed->bytes)) {
         source = (const void *)(uintptr_t)fixed->source;
     }
     if (!source || !worker->driver.cuMemcpyHtoDAsync_v2) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+    if (fixed->place != FGV_PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
     }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
@@ -71,16 +69,16 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
     (void)reply;
     void *destination = NULL;
     void *stream;
-    if (fixed->place == PLACE_ARENA) {
+    if (fixed->place == FGV_PLACE_ARENA) {
         destination = fgv_arena_at(worker, fixed->destination, fixed->bytes);
-    } else if (fixed->place == PLACE_HEAP && fgv_memory_is_own_heap(worker, fixed->destination, fixed->bytes)) {
+    } else if (fixed->place == FGV_PLACE_HEAP && fgv_memory_is_own_heap(worker, fixed->destination, fixed->bytes)) {
         destination = (void *)(uintptr_t)fixed->destination;
     }
     if (!destination || !worker->driver.cuMemcpyDtoHAsync_v2) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fixed->place != PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
+    if (fixed->place != FGV_PLACE_HEAP && fgv_is_recording(worker, fixed->stream)) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* these bytes are gone when the graph is launched */
     }
     CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
@@ -89,7 +87,7 @@ CUresult fgv_serve_cuMemcpyDtoHAsync_v2(struct fgv_worker *worker, const struct 
     }
     if (result == CUDA_SUCCESS) {
         fgv_count(&worker->slot->from_device_bytes, fixed->bytes);
-        if (fixed->place == PLACE_ARENA && fixed->bytes < worker->layout.chunk_bytes) {
+        if (fixed->place == FGV_PLACE_ARENA && fixed->bytes < worker->layout.chunk_bytes) {
             fgv_count(&worker->slot->nr_round_trips, 1); /* the last part: the program waits for its chunk */
         }
     }
@@ -111,8 +109,8 @@ uint64_t fgv_copy_bytes(const struct fgv_request *request)
 bool fgv_copy_is_pinned(const struct fgv_request *request)
 {
     return request->header->call == FGV_CALL_cuMemcpyHtoDAsync_v2
-               ? ((const struct fgv_request_cuMemcpyHtoDAsync_v2 *)request->fixed)->place == PLACE_HEAP
-               : ((const struct fgv_request_cuMemcpyDtoHAsync_v2 *)request->fixed)->place == PLACE_HEAP;
+               ? ((const struct fgv_request_cuMemcpyHtoDAsync_v2 *)request->fixed)->place == FGV_PLACE_HEAP
+               : ((const struct fgv_request_cuMemcpyDtoHAsync_v2 *)request->fixed)->place == FGV_PLACE_HEAP;
 }
 
 /* The chunk that a request lends, FGV_NO_CHUNK when none; is_urgent: somebody waits for it, or for the room. */
@@ -122,12 +120,12 @@ static uint32_t chunk_of(const struct fgv_request *request, bool *is_urgent)
     if (request->header->call == FGV_CALL_cuMemcpyHtoDAsync_v2) {
         const struct fgv_request_cuMemcpyHtoDAsync_v2 *fixed = request->fixed;
         *is_urgent = fixed->bytes >= FGV_URGENT_BYTES;
-        return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+        return fixed->place == FGV_PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
     }
     if (request->header->call == FGV_CALL_cuMemcpyDtoHAsync_v2) {
         const struct fgv_request_cuMemcpyDtoHAsync_v2 *fixed = request->fixed;
         *is_urgent = true;
-        return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+        return fixed->place == FGV_PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
     }
     if (request->header->call == FGV_CALL_cuMemcpy3DAsync_v2) {
         *is_urgent = true;
@@ -135,7 +133,7 @@ static uint32_t chunk_of(const struct fgv_request *request, bool *is_urgent)
     }
     if (request->header->call == FGV_CALL_blob_append) {
         const struct fgv_request_blob_append *fixed = request->fixed;
-        return fixed->place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+        return fixed->place == FGV_PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
     }
     return FGV_NO_CHUNK;
 }

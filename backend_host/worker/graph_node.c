@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_api/graph_lists.h"
 #include "graph_memory.h"
 
 /* Parameters on their way to the driver, and what they point at. */

@@ -7,7 +7,6 @@
 
 #include "worker.h"
 
-#define FGV_MAX_NAME_BYTES 32768u
 #define FGV_MAX_PARAMETERS 8192u
 #define FGV_MAX_ENUMERATED 65536u
 
@@ -53,10 +52,10 @@ static CUresult lend_context(struct fgv_worker *worker)
     return result == CUDA_SUCCESS ? worker->driver.cuCtxSetCurrent(worker->warm) : result;
 }
 
-/* Walks the parameters; pairs of offset and size go to `pairs`, at most `room` of them. An error that is not the end of
- * the parameters is one: a guest that took it for the end would pack none. */
+/* Walks the parameters, which go to `told`, at most `room` of them. An error that is not the end of the parameters is
+ * one: a guest that took it for the end would pack none. */
 static CUresult walk_parameters(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
-                                uint8_t *pairs, uint32_t room)
+                                uint8_t *told, uint32_t room)
 {
     *kernel = (struct fgv_kernel){0};
     CUresult result = lend_context(worker);
@@ -67,9 +66,9 @@ static CUresult walk_parameters(struct fgv_worker *worker, const struct fgv_hand
         if (result != CUDA_SUCCESS) {
             break;
         }
-        uint32_t pair[2] = {(uint32_t)offset, (uint32_t)bytes};
+        const struct fgv_parameter parameter = {.offset_bytes = (uint32_t)offset, .bytes = (uint32_t)bytes};
         if (i < room) {
-            memcpy(pairs + i * sizeof(pair), pair, sizeof(pair));
+            memcpy(told + i * sizeof(parameter), &parameter, sizeof(parameter));
         }
         kernel->nr_parameters = i + 1;
         if (offset + bytes > kernel->parameter_bytes) {
@@ -106,10 +105,10 @@ void fgv_kernel_free(struct fgv_worker *worker, struct fgv_kernel *kernel)
 static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
 {
-    uint8_t *pairs = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
-    uint32_t room = pairs ? worker->layout.chunk_bytes / 8 : 0;
+    uint8_t *told = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
+    uint32_t room = told ? worker->layout.chunk_bytes / (uint32_t)sizeof(struct fgv_parameter) : 0;
     struct fgv_kernel kernel;
-    CUresult result = walk_parameters(worker, handle, &kernel, pairs, room);
+    CUresult result = walk_parameters(worker, handle, &kernel, told, room);
     if (result != CUDA_SUCCESS) {
         return result;
     }

@@ -9,15 +9,14 @@
 #define BACKEND_HOST_SLICING_H
 
 #include "cuda_api/driver.h"
+#include "cuda_api/variants.h"
 #include "serve.h"
-#include "whole.h"
 
 struct fgv_context;
 struct fgv_handle;
 struct fgv_lane;
 
-#define FGV_MAX_PARTS_IN_FLIGHT   3u
-#define FGV_MAX_VARIANT_CONSTANTS 64u
+#define FGV_MAX_PARTS_IN_FLIGHT 3u
 
 /* cffi: begin */
 enum fgv_slicing_mode { FGV_SLICING_OFF = 0, FGV_SLICING_BOXES = 1, FGV_SLICING_PERSISTENT = 2 };
@@ -67,7 +66,7 @@ struct fgv_variant {
     struct fgv_context *context;
     CUmodule module;
     CUfunction function;
-    CUdeviceptr state; /* of a persistent one: u64 counter, u64 limit */
+    CUdeviceptr state; /* of a persistent one: struct fgv_persistent_state */
     uint32_t mode;
     uint32_t descriptor_offset;
     bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */

@@ -86,7 +86,7 @@ static enum fgv_whole judge(struct fgv_worker *worker, const struct fgv_launch *
     enum fgv_whole why = judge_attributes(launch);
     if (why == FGV_WHOLE_NOT && (worker->nr_gates != 0 || worker->hosts.nr != 0 ||
                                  (must_wait(worker, launch) && fgv_parts_are_held_up(worker)))) {
-        why = FGV_WHOLE_HELD_UP;
+        why = FGV_WHOLE_HELD_UP_STREAM;
     }
     return why;
 }
@@ -104,7 +104,7 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
         return FGV_WHOLE_NOT_LAUNCHED;
     }
     if (variant->is_let_go && worker->nr_unfinished != 0) {
-        return FGV_WHOLE_HELD_UP;
+        return FGV_WHOLE_HELD_UP_STREAM;
     }
     variant->is_let_go = false;
     worker->parts = (struct fgv_parts){.variant = variant,

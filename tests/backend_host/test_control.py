@@ -24,7 +24,7 @@ from backend_host.worker.control import (
     WorkerState,
     charges,
 )
-from cuda_api.whole import Whole
+from cuda_api.generated.values import Whole
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = MAX_WORKERS
@@ -508,13 +508,6 @@ def test_workers_killed_anywhere_stop_nobody(control: ControlPage, control_fd: i
     play.close()
 
 
-def test_reasons_have_the_numbers_that_the_worker_counts_by() -> None:
-    """Those of `enum fgv_whole` that C gives by itself."""
-    text = (Path(__file__).parents[2] / "backend_host/worker/whole.h").read_text()
-    numbers = {name: int(number) for name, number in re.findall(r"FGV_WHOLE_(\w+) = (\d+)", text)}
-    assert numbers.pop("NOT") == 0
-    names = {"HELD_UP": "HELD_UP_STREAM"}
-    assert {names.get(name, name): number for name, number in numbers.items()}.items() <= {
-        reason.name: int(reason) for reason in Whole
-    }.items()
-    assert max(Whole) < int(re.findall(r"FGV_NR_WHOLE (\d+)u", text)[0])
+def test_each_reason_has_a_counter() -> None:
+    text = (Path(__file__).parents[2] / "backend_host/worker/control.h").read_text()
+    assert max(Whole) < int(re.findall(r"FGV_NR_WHOLE +(\d+)u", text)[0])
