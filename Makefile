@@ -64,6 +64,7 @@ check: setup
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/python -m cuda_api.generate --check
+	@$(BIN)/python -m backend_host.generate --check
 	@$(BIN)/python -m benchmarks.results --check
 	@$(BIN)/python -m pytest -q tests/test_layering.py
 
@@ -74,6 +75,7 @@ format:
 
 generate:
 	@$(BIN)/python -m cuda_api.generate
+	@$(BIN)/python -m backend_host.generate
 	@$(BIN)/python -m benchmarks.results
 
 clean:

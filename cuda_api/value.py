@@ -37,6 +37,11 @@ class Value:
     def c_name(self) -> str:
         return f"FGV_{self.name.upper()}"
 
+    @property
+    def class_name(self) -> str:
+        """Of an enumeration or a struct, in Python."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
 
 @dataclass(frozen=True)
 class Values:

@@ -65,7 +65,8 @@ def sources() -> list[Path]:
 def declarations() -> str:
     """What cffi is to know: the parts of our headers between the cffi marks, so that no declaration stands twice."""
     texts = [
-        (HERE / name).read_text() for name in ("grant.h", "control_page.h", "face.h", "grid.h", "slicing.h", "boost.h")
+        (HERE / name).read_text()
+        for name in ("grant.h", "generated/counters.h", "control_page.h", "face.h", "grid.h", "slicing.h", "boost.h")
     ]
     return CONSTANTS + "".join(block for text in texts for block in _BLOCK.findall(text))
 

@@ -81,14 +81,13 @@ def generate_python(table: Table) -> str:
 
 
 def _python(value: Value) -> Iterator[str]:
-    name = "".join(word.capitalize() for word in value.name.split("_"))
     if value.enum:
-        yield f"class {name}(Value):"
+        yield f"class {value.class_name}(Value):"
         yield f'    """{value.about}"""'
         yield ""
         yield from (f"    {member.upper()} = {number}" for member, number in value.enum)
     elif value.struct.size_bytes:
-        yield f"class {name}:"
+        yield f"class {value.class_name}:"
         yield f'    """{value.about}"""'
         yield ""
         yield from (f"    {field.name.upper()} = {offset}" for offset, field in value.struct.fields)
