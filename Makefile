@@ -62,7 +62,7 @@ guest-package:
 
 # C that is written by hand; what is generated is formatted by its generator.
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | grep -v -e generated/ -e cuda_api/prototypes.h -e cuda_api/wire.h \
-                  -e cuda_api/driver.h)
+                  -e cuda_api/driver.h -e cuda_api/values.h -e cuda_api/variants.h)
 
 check: setup
 	@$(BIN)/clang-format --dry-run --Werror $(C_FILES)
@@ -70,6 +70,7 @@ check: setup
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/python -m cuda_api.generate --check
+	@$(BIN)/python -m backend_host.generate --check
 	@$(BIN)/python -m benchmarks.results --check
 	@$(BIN)/python -m pytest -q tests/test_layering.py
 
@@ -80,6 +81,7 @@ format:
 
 generate:
 	@$(BIN)/python -m cuda_api.generate
+	@$(BIN)/python -m backend_host.generate
 	@$(BIN)/python -m benchmarks.pictures
 	@$(BIN)/python -m benchmarks.results
 

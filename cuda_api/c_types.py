@@ -64,22 +64,24 @@ WIRE_BYTES: dict[str, int] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A member of a wire struct; count 0 is a single value, otherwise an array."""
+    """A member of a wire struct; count 0 is a single value, otherwise an array. A struct of the table has `inner_bytes`."""
 
     name: str
     wire: str
     count: int = 0
+    inner_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
-        return WIRE_BYTES[self.wire] * (self.count or 1)
+        return (self.inner_bytes or WIRE_BYTES[self.wire]) * (self.count or 1)
 
     @property
     def align_bytes(self) -> int:
-        return WIRE_BYTES[self.wire]
+        return 8 if self.inner_bytes else WIRE_BYTES[self.wire]
 
     def declaration(self) -> str:
-        return f"{self.wire} {self.name}{f'[{self.count}]' if self.count else ''};"
+        kind = f"struct fgv_{self.wire}" if self.inner_bytes else self.wire
+        return f"{kind} {self.name}{f'[{self.count}]' if self.count else ''};"
 
 
 def enumerations() -> frozenset[str]:

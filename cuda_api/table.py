@@ -16,10 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cuda_api import layout
+from cuda_api import layout, value
 from cuda_api.c_types import HANDLES, STRUCTS, Field, enumerations, scalar_wire
 from cuda_api.call import ADDRESS_LENDERS, LENDERS, NO_LENDER, Call
 from cuda_api.prototype import Parameter, Prototype, PrototypeError, parse
+from cuda_api.value import Value, Values, ValueTableError
 
 CALLS_TOML = Path(__file__).parent / "calls.toml"
 FIRST_INTERNAL_NUMBER = 0xF000
@@ -77,6 +78,7 @@ class Table:
     """All calls by number, internal records last."""
 
     calls: tuple[Call, ...]
+    values: tuple[Value, ...]
     hash: int
 
     @cached_property
@@ -104,31 +106,37 @@ def from_text(text: str) -> Table:
     except tomllib.TOMLDecodeError as error:
         raise TableError(f"the table is no TOML: {error}") from error
     internal = tables.pop("internal", {})
+    shared = tables.pop("values", {})
+    try:
+        values = value.read(shared)
+    except ValueTableError as error:
+        raise TableError(str(error)) from error
     enums = enumerations()
-    calls = [_Reader(name, entry, enums, is_internal=False).read() for name, entry in tables.items()]
-    calls += [_Reader(name, entry, enums, is_internal=True).read() for name, entry in internal.items()]
+    calls = [_Reader(name, entry, enums, values, is_internal=False).read() for name, entry in tables.items()]
+    calls += [_Reader(name, entry, enums, values, is_internal=True).read() for name, entry in internal.items()]
     calls.sort(key=lambda call: call.number)
-    table = Table(tuple(calls), _hash(tables, internal))
+    table = Table(tuple(calls), values.all, _hash(tables, internal, shared))
     for problem in _problems_together(table):
         raise TableError(problem)
     return table
 
 
-def _hash(tables: dict[str, Any], internal: dict[str, Any]) -> int:
-    """What guest and host compare: everything but the headings of the coverage page."""
+def _hash(tables: dict[str, Any], internal: dict[str, Any], shared: dict[str, Any]) -> int:
+    """What guest and host compare: everything but words for people, and values that are none of the guest's."""
     facts = {name: {k: v for k, v in entry.items() if k != "family"} for name, entry in tables.items()}
-    text = json.dumps([facts, internal], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([facts, internal, value.facts(shared)], sort_keys=True, separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 class _Reader:
     """One call's entry, on its way to a Call."""
 
-    def __init__(self, name: str, entry: Any, enums: frozenset[str], *, is_internal: bool) -> None:
+    def __init__(self, name: str, entry: Any, enums: frozenset[str], values: Values, *, is_internal: bool) -> None:
         self.name = f"internal.{name}" if is_internal else name
         self.call_name = name
         self.entry: dict[str, Any] = entry if isinstance(entry, dict) else {}
         self.enums = enums
+        self.values = values
         self.is_internal = is_internal
 
     def error(self, text: str, parameter: str = "") -> TableError:
@@ -142,8 +150,8 @@ class _Reader:
             raise self.error(f"number {self.entry['number']} is not in {first} .. {last}")
         prototype = None if self.is_internal else self.prototype()
         values: dict[str, Any] = {
-            key: self.word(key) if key in _WORDS else value
-            for key, value in self.entry.items()
+            key: self.word(key) if key in _WORDS else said
+            for key, said in self.entry.items()
             if key not in ("c", "wire", "reply", "pointers", "allowed", "doubtful", "within", "through", "codec")
         }
         values["through"] = tuple(self.entry.get("through", ()))
@@ -167,9 +175,9 @@ class _Reader:
             raise self.error(f"{key!r} means nothing for codec {codec!r}")
         for key in sorted(_REQUIRED[codec] - keys):
             raise self.error(f"{key!r} is missing")
-        for key, value in self.entry.items():
-            if type(value) is not _KEY_TYPES.get(key, str):
-                raise self.error(f"{key} = {value!r} is not a {_KEY_TYPES.get(key, str).__name__}")
+        for key, said in self.entry.items():
+            if type(said) is not _KEY_TYPES.get(key, str):
+                raise self.error(f"{key} = {said!r} is not a {_KEY_TYPES.get(key, str).__name__}")
 
     def word(self, key: str) -> str:
         word = self.entry.get(key)
@@ -188,7 +196,7 @@ class _Reader:
 
     def hand_struct(self, key: str) -> layout.Struct:
         try:
-            return layout.parse(self.entry[key])
+            return layout.parse(self.entry[key], self.values.structs, self.values.lengths)
         except layout.LayoutError as error:
             raise self.error(f"{key}: {error}") from error
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
+from typing import Any
 
+from backend_host.generated.counters import EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
-from cuda_api.whole import Whole
 
 MAX_VGPUS: int = lib.FGV_MAX_VGPUS
 MAX_WORKERS: int = lib.FGV_MAX_WORKERS
@@ -24,7 +25,7 @@ CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
 """What the shared memory object must hold, a multiple of the page."""
 
 
-_REASONS = frozenset(Whole)
+_WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
 _ORDER_RUN, _ORDER_PATIENT = 0, 1  # enum fgv_worker_order
 
 
@@ -88,9 +89,9 @@ class VgpuReading:
         return self.used_ns + self.held_ns
 
 
-@dataclass(frozen=True)
-class WorkerReading:
-    """A worker's counters since its slot was taken. `last_error` is the CUresult of the last call that failed, 0 when none did."""
+@dataclass(frozen=True, kw_only=True)
+class WorkerReading(WorkerCounters):
+    """One worker, and its counters since its slot was taken."""
 
     slot: int
     state: WorkerState
@@ -99,28 +100,8 @@ class WorkerReading:
     client: int
     is_user: bool
     is_waiting: bool
-    nr_calls: int
-    nr_round_trips: int
-    nr_refused: int
-    nr_launches: int
-    to_device_bytes: int
-    from_device_bytes: int
-    memory_bytes: int
-    gpu_ns: int
-    nr_parks: int
-    nr_sliced: int
-    nr_parts: int
-    nr_withdrawn: int
-    """How often its work was taken off the device."""
-    nr_copies_beside: int
-    """Without a turn."""
-    nr_variants: int
-    variant_ns: int
-    whole: dict[str, int]
-    """Large launches that went whole, by reason."""
     stalled_since_ns: int
     """Work is on the device and none of it has ended since then; 0 when there is none."""
-    last_error: int
     program: str
 
 
@@ -246,25 +227,9 @@ class ControlPage:
             client=reading.client,
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
-            nr_calls=reading.nr_calls,
-            nr_round_trips=reading.nr_round_trips,
-            nr_refused=reading.nr_refused,
-            nr_launches=reading.nr_launches,
-            to_device_bytes=reading.to_device_bytes,
-            from_device_bytes=reading.from_device_bytes,
-            memory_bytes=reading.memory_bytes,
-            gpu_ns=reading.gpu_ns,
-            nr_parks=reading.nr_parks,
-            nr_sliced=reading.nr_sliced,
-            nr_parts=reading.nr_parts,
-            nr_withdrawn=reading.nr_withdrawn,
-            nr_copies_beside=reading.nr_copies_beside,
-            nr_variants=reading.nr_variants,
-            variant_ns=reading.variant_ns,
             stalled_since_ns=reading.stalled_since_ns,
-            whole={_why(number): count for number, count in enumerate(reading.nr_whole) if count},
-            last_error=reading.last_error,
             program=ffi.string(reading.program).decode("ascii", "replace"),
+            **{field.name: _counted(reading.counters, field.name) for field in fields(WorkerCounters)},
         )
 
     def workers(self) -> list[WorkerReading]:
@@ -347,9 +312,13 @@ class ControlPage:
         lib.fgv_control_set_slice_ns(self.page, slice_ns)
 
 
-def _why(number: int) -> str:
-    """The reason in words; a number that is none was written by a worker that its guest took over."""
-    return Whole(number).text if number in _REASONS else "unknown"
+def _counted(counters: ffi.CData, name: str) -> Any:
+    """A counter by its name in Python. Of those that there are many of, what each number is, in words; a number that is nothing was written by
+    a worker that its guest took over."""
+    if name not in EACH:
+        return getattr(counters, name)
+    numbers, words = enumerate(getattr(counters, EACH[name][0])), _WORDS[name]
+    return {words.get(number, "unknown"): count for number, count in numbers if count}
 
 
 def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:

@@ -33,6 +33,7 @@ HEADERS = (
     "page/bell.h",
     "page/account.h",
     "page/grant.h",
+    "generated/counters.h",
     "page/control.h",
     "client/state.h",
     "client/printing.h",

@@ -22,6 +22,7 @@ from cuda_api.fatbin import (
     select_ptx,
     without_machine_code,
 )
+from cuda_api.generated.values import MAX_VARIANT_CONSTANTS
 from cuda_api.ptx import PtxSyntaxError, format_module
 from cuda_api.ptx import parse as parse_ptx
 from cuda_api.ptx.syntax import Module
@@ -32,8 +33,6 @@ MAX_KEPT_BYTES = 512 << 20
 """Of one worker: a guest that loads images for ever must not fill the host's memory with what it sent."""
 MAX_TEXT_BYTES = 4 << 20
 """Parsing more would keep a program waiting for many seconds."""
-MAX_CONSTANTS = 64
-"""Variables that are copied before each launch. As FGV_MAX_VARIANT_CONSTANTS."""
 
 _CONTAINER = b"\x50\xed\x55\xba"
 
@@ -96,7 +95,7 @@ class Images:
         hidden = [name for name in used.globals if name not in addresses and name not in used.literals]
         if hidden:
             raise RunsWholeError(Whole.HIDDEN_VARIABLE, hidden[0])
-        if len(used.constants) > MAX_CONSTANTS:
+        if len(used.constants) > MAX_VARIANT_CONSTANTS:
             raise RunsWholeError(Whole.TOO_LARGE, f"{len(used.constants)} constants")
         made = (persist_kernel if is_persistent else slice_kernel)(module, kernel, addresses)
         return Variant(format_module(made), used.constants)
@@ -160,5 +159,5 @@ def make(images: Images | None, wish: ffi.CData) -> list[ffi.CData]:
         ffi.new("char[]", b"".join(name.encode("latin-1") + b"\0" for name in variant.constants)),
     ]
     wish.text, wish.constants = answer
-    wish.nr_constants, wish.why_whole = len(variant.constants), 0
+    wish.nr_constants, wish.why_whole = len(variant.constants), int(Whole.NOT)
     return answer

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from cuda_api.c_types import HANDLES
 from cuda_api.call import Call
-from cuda_api.generators.text import c_file, guarded, table_row, wrap
-from cuda_api.layout import Struct
+from cuda_api.generators.text import c_file, guarded, struct, table_row
 from cuda_api.table import Table
 
 WIRE = """
@@ -25,6 +24,8 @@ _HEADER = """
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "cuda_api/values.h"
 
 /* Both ends compare it before they talk: different tables must not meet. */
 #define FGV_TABLE_HASH UINT64_C({hash:#018x})
@@ -84,25 +85,14 @@ def generate(table: Table) -> str:
     )
     body = [header.strip("\n")]
     for call in table.records:
-        body += _struct(f"fgv_request_{call.name}", call.request)
-        body += _struct(f"fgv_reply_{call.name}", call.reply)
+        for kind, members in (("request", call.request), ("reply", call.reply)):
+            if members.size_bytes:
+                body += ["", *struct(f"fgv_{kind}_{call.name}", members)]
     return guarded("CUDA_API_WIRE_H", WIRE, body)
 
 
 def _number(call: Call) -> str:
     return f"{call.number:#x}" if call.codec == "internal" else str(call.number)
-
-
-def _struct(name: str, struct: Struct) -> Iterator[str]:
-    if not struct.size_bytes:
-        return
-    yield f"\nstruct {name} {{"
-    for _, field in struct.fields:
-        yield f"    {field.declaration()}"
-    yield "};"
-    yield wrap(f'_Static_assert(sizeof(struct {name}) == {struct.size_bytes}, "size");')
-    for offset, field in struct.fields:
-        yield wrap(f'_Static_assert(offsetof(struct {name}, {field.name}) == {offset}, "{field.name}");')
 
 
 def generate_call_info(table: Table) -> str:

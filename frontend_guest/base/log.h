@@ -3,8 +3,8 @@
  * more when asked.
  *
  * FAIRGV_LOG=off says nothing at all; `calls` prints counts when the program ends; `handshake` prints what the runtime
- * asked for in vain (cuda_api/handshake does that); `all` is both, and each name that was looked up in vain. Words may
- * be joined with commas.
+ * asked for in vain (cuda_api/common/handshake does that); `all` is both, and each name that was looked up in vain.
+ * Words may be joined with commas.
  */
 #ifndef FRONTEND_GUEST_LOG_H
 #define FRONTEND_GUEST_LOG_H

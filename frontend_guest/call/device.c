@@ -328,10 +328,17 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
     return result;
 }
 
-CUresult fgv_green_refuse(void)
+static CUresult green_refuse(void)
 {
     CUresult result = fgv_client_is_open();
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static const struct fgv_green_ops green_ops = {.refuse = green_refuse};
+
+__attribute__((constructor)) static void lend_green_ops(void)
+{
+    fgv_green_set_ops(&green_ops);
 }
 
 CUresult cuProfilerStart(void)

@@ -9,8 +9,6 @@
 #include "memory/ranges.h"
 #include "region/client.h"
 
-#define NAME_MAX_BYTES 32768u
-
 _Static_assert(sizeof(struct fgv_request_cuModuleGetGlobal_v2) == sizeof(struct fgv_request_cuLibraryGetGlobal),
                "same request");
 _Static_assert(sizeof(struct fgv_reply_cuModuleGetGlobal_v2) == sizeof(struct fgv_reply_cuLibraryGetGlobal),
@@ -103,7 +101,7 @@ CUresult fgv_code_global(uint16_t number, uint64_t owner, const char *name, CUde
     if (!name) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES) {
+    if (name_bytes == 0 || name_bytes > FGV_MAX_NAME_BYTES) {
         return CUDA_ERROR_NOT_FOUND;
     }
     struct fgv_call call;

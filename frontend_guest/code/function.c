@@ -10,8 +10,6 @@
 #include "cuda_api/prototypes.h"
 #include "region/client.h"
 
-#define NAME_MAX_BYTES 32768u
-
 pthread_mutex_t fgv_code_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Asking for a function, for a kernel, or about either is answered alike. */
@@ -114,7 +112,7 @@ static CUresult fetch(struct fgv_function *function, size_t name_bytes, uint32_t
 CUresult fgv_function_fetch(enum fgv_handle_kind kind, uint64_t owner, const char *name, struct fgv_function **made)
 {
     size_t name_bytes = strlen(name);
-    if (name_bytes == 0 || name_bytes > NAME_MAX_BYTES) {
+    if (name_bytes == 0 || name_bytes > FGV_MAX_NAME_BYTES) {
         return CUDA_ERROR_NOT_FOUND;
     }
     CUresult result = fgv_client_await();

@@ -13,15 +13,9 @@
 #include "cuda_api/types.h"
 #include "cuda_api/wire.h"
 
-#define FGV_NR_FUNCTION_ATTRIBUTES 20u
-#define FGV_NR_OCCUPANCIES         8u
+#define FGV_NR_OCCUPANCIES 8u
 
 struct fgv_context;
-
-struct fgv_parameter {
-    uint32_t offset_bytes;
-    uint32_t bytes;
-};
 
 /* An answer about occupancy, kept: launchers ask the same question before every launch. */
 struct fgv_occupancy {

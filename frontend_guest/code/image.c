@@ -42,7 +42,7 @@ static CUresult append_inline(uint64_t blob, uint64_t offset, const uint8_t *byt
         return call.error;
     }
     *request = (struct fgv_request_blob_append){
-        .blob = blob, .offset = offset, .bytes = nr_bytes, .place = 0, .chunk = FGV_NO_CHUNK};
+        .blob = blob, .offset = offset, .bytes = nr_bytes, .place = FGV_PLACE_INLINE, .chunk = FGV_NO_CHUNK};
     memcpy(call.payload, bytes, nr_bytes);
     return fgv_call_post(&call);
 }
@@ -67,7 +67,7 @@ static CUresult append_chunk(uint64_t blob, uint64_t offset, const uint8_t *byte
                                                 .offset = offset,
                                                 .source = fgv_chunk_offset(chunk),
                                                 .bytes = nr_bytes,
-                                                .place = 1,
+                                                .place = FGV_PLACE_ARENA,
                                                 .chunk = chunk};
     fgv_call_post(&call);
     fgv_chunk_leave_behind(chunk);
@@ -234,9 +234,8 @@ static CUresult load_ask(uint16_t number, const struct fgv_request_cuModuleLoadD
     if (result != CUDA_SUCCESS || !has_logs) {
         return result;
     }
-    const struct fgv_jit_said said = {reply.info_bytes, reply.error_bytes, reply.threads_per_block, reply.wall_time};
-    fgv_jit_fill(&jit->answers, &said, jit->chunk);
-    return (CUresult)reply.verdict;
+    fgv_jit_fill(&jit->answers, &reply.said, jit->chunk);
+    return (CUresult)reply.said.verdict;
 }
 
 static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, const struct jit *jit, uint64_t *handle)

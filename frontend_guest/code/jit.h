@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "cuda_api/types.h"
+#include "cuda_api/values.h"
 
 #define FGV_JIT_MAX_OPTIONS ((unsigned)CU_JIT_NUM_OPTIONS)
-#define FGV_JIT_NR_LOGS     2u /* information, errors */
 
 struct fgv_jit_log {
     char *buffer;
@@ -31,11 +31,6 @@ struct fgv_jit_pairs {
     uint64_t pairs[FGV_JIT_MAX_OPTIONS][2];
 };
 
-/* As the driver said it; the logs lie in the halves of a chunk. */
-struct fgv_jit_said {
-    uint32_t info_bytes, error_bytes, threads_per_block, wall_time;
-};
-
 /* jit: NULL where an option with an answer is CUDA_ERROR_INVALID_VALUE. */
 CUresult fgv_jit_take(struct fgv_jit *jit, struct fgv_jit_pairs *taken, unsigned nr_options,
                       const CUjit_option *options, void **values);
@@ -43,6 +38,7 @@ CUresult fgv_jit_take(struct fgv_jit *jit, struct fgv_jit_pairs *taken, unsigned
 uint32_t fgv_jit_log_bytes(const struct fgv_jit *jit, unsigned log);
 /* Nothing was said yet. */
 void fgv_jit_clear(const struct fgv_jit *jit);
+/* The logs lie in the chunk. */
 void fgv_jit_fill(const struct fgv_jit *jit, const struct fgv_jit_said *said, uint32_t chunk);
 
 #endif

@@ -14,10 +14,6 @@
 #include "context/stream.h"
 #include "cuda_api/prototypes.h"
 
-#define FLAG_COOPERATIVE 1u
-#define FLAG_KERNEL      2u
-#define MAX_ATTRIBUTES   16u
-
 struct launch {
     struct fgv_function *function;
     uint64_t stream;
@@ -35,7 +31,7 @@ static CUresult function_find(struct launch *launch, CUfunction function)
     launch->function = fgv_handle_object(FGV_HANDLE_FUNCTION, handle);
     if (__builtin_expect(!launch->function, 0)) {
         launch->function = fgv_handle_object(FGV_HANDLE_KERNEL, handle);
-        launch->flags |= FLAG_KERNEL;
+        launch->flags |= FGV_LAUNCH_FLAG_KERNEL;
     }
     return !launch->function ? CUDA_ERROR_INVALID_HANDLE : fgv_function_know(launch->function);
 }
@@ -64,7 +60,7 @@ static bool is_cooperative(const struct launch *launch)
             return true;
         }
     }
-    return (launch->flags & FLAG_COOPERATIVE) != 0;
+    return (launch->flags & FGV_LAUNCH_FLAG_COOPERATIVE) != 0;
 }
 
 /* More threads or shared memory than the function's attributes allow, as far as they are known here: the driver says
@@ -253,13 +249,13 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     struct launch launch = {.grid = {gridDimX, gridDimY, gridDimZ},
                             .block = {blockDimX, blockDimY, blockDimZ},
                             .shared_bytes = sharedMemBytes,
-                            .flags = FLAG_COOPERATIVE};
+                            .flags = FGV_LAUNCH_FLAG_COOPERATIVE};
     return launch_run(&launch, f, hStream, kernelParams, NULL);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    if (!config || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
+    if (!config || config->numAttrs > FGV_MAX_LAUNCH_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},

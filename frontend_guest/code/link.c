@@ -14,24 +14,16 @@
 #include "generated/hooks.h"
 #include "region/client.h"
 
-#define MAX_NAME_BYTES 4096u
-
-_Static_assert(offsetof(struct fgv_reply_cuLinkAddData_v2, reserved) ==
-                   offsetof(struct fgv_reply_cuLinkComplete, reserved),
-               "both begin with what the driver said");
-
 struct link {
     struct fgv_jit jit;
     void *image;
 };
 
 /* What the driver said, into the program's buffers. */
-static CUresult answer_take(const struct link *link, const struct fgv_reply_cuLinkAddData_v2 *reply, uint32_t chunk)
+static CUresult answer_take(const struct link *link, const struct fgv_jit_said *said, uint32_t chunk)
 {
-    const struct fgv_jit_said said = {reply->info_bytes, reply->error_bytes, reply->threads_per_block,
-                                      reply->wall_time};
-    fgv_jit_fill(&link->jit, &said, chunk);
-    return (CUresult)reply->verdict;
+    fgv_jit_fill(&link->jit, said, chunk);
+    return (CUresult)said->verdict;
 }
 
 static CUresult create(const struct link *link, const struct fgv_jit_pairs *taken, uint64_t handle)
@@ -107,7 +99,7 @@ static CUresult add(const struct link *link, const struct fgv_request_cuLinkAddD
     memcpy(call.payload, taken->pairs, pairs_bytes);
     memcpy(call.payload + pairs_bytes, name, values->name_bytes);
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    return result == CUDA_SUCCESS ? answer_take(link, &reply, values->chunk) : result;
+    return result == CUDA_SUCCESS ? answer_take(link, &reply.said, values->chunk) : result;
 }
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
@@ -133,7 +125,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, si
         return result;
     }
     name = !name ? "" : name;
-    values.name_bytes = (uint32_t)strnlen(name, MAX_NAME_BYTES);
+    values.name_bytes = (uint32_t)strnlen(name, FGV_MAX_LINK_NAME_BYTES);
     values.nr_options = taken.nr;
     result = add(link, &values, &taken, name);
     fgv_chunk_give(values.chunk);
@@ -202,7 +194,6 @@ static CUresult complete(struct link *link, uint64_t handle, uint32_t chunk, siz
 {
     struct fgv_call call;
     struct fgv_reply_cuLinkComplete reply;
-    struct fgv_reply_cuLinkAddData_v2 said = {.reserved = 0};
     struct fgv_request_cuLinkComplete *request = fgv_call_begin(&call, FGV_CALL_cuLinkComplete, sizeof(*request), 0);
     if (!request) {
         return call.error;
@@ -212,8 +203,7 @@ static CUresult complete(struct link *link, uint64_t handle, uint32_t chunk, siz
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    memcpy(&said, &reply, offsetof(struct fgv_reply_cuLinkAddData_v2, reserved));
-    result = answer_take(link, &said, chunk);
+    result = answer_take(link, &reply.said, chunk);
     *nr_bytes = reply.image_bytes;
     return result == CUDA_SUCCESS ? image_read(link, handle, reply.image_bytes, chunk) : result;
 }

@@ -11,8 +11,6 @@
 #include "code/function.h"
 #include "cuda_api/prototypes.h"
 
-#define MAX_ATTRIBUTES 32u
-
 static bool answer_known(struct fgv_function *function, uint16_t call, const uint64_t question[3], uint64_t *answer)
 {
     bool is_known = false;
@@ -207,7 +205,7 @@ static CUresult clusters(uint16_t number, int *value, CUfunction func, const CUl
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!value || !config || config->numAttrs > MAX_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
+    if (!value || !config || config->numAttrs > FGV_MAX_LAUNCH_ATTRIBUTES || (config->numAttrs > 0 && !config->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t question[3], answer;

@@ -28,13 +28,6 @@
 #include "cuda_api/prototypes.h"
 #include "region/client.h"
 
-/* What the worker posts. */
-struct post {
-    uint64_t number;
-    uint32_t status;
-    uint32_t reserved;
-};
-
 struct function {
     uint64_t number; /* the place in the table and, above it, how often that was used before; 0: free */
     CUhostFn function;
@@ -154,10 +147,10 @@ static bool is_served(void *unused, uint32_t nr_rounds)
     return atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
 }
 
-static void run(const struct post *post)
+static void run(const struct fgv_post *post)
 {
     struct function what;
-    if (!take(post->number, false, &what)) {
+    if (!take(post->function, false, &what)) {
         return;
     }
     if (what.callback) {
@@ -172,7 +165,7 @@ static void *functions_run(void *unused)
     (void)unused;
     const struct fgv_spin never = {.most_ns = 0};
     while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &never, is_served, NULL)) {
-        const struct post post = *(const struct post *)(const void *)mailbox->payload;
+        const struct fgv_post post = *(const struct fgv_post *)(const void *)mailbox->payload;
         run(&post);
         /* release: what the function wrote is seen by whatever goes on now */
         atomic_store_explicit(&mailbox->state, FGV_SLOT_WAITING, memory_order_release);

@@ -5,8 +5,6 @@
 #include "context/stream.h"
 #include "cuda_api/prototypes.h"
 
-#define MAX_OPERATIONS 256u
-
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     return cuStreamWaitValue32_v2(stream, addr, value, flags);
@@ -38,7 +36,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (count == 0 || count > MAX_OPERATIONS || !paramArray || flags != 0) {
+    if (count == 0 || count > FGV_MAX_STREAM_OPERATIONS || !paramArray || flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint32_t bytes = count * (uint32_t)sizeof(*paramArray);

@@ -82,8 +82,8 @@ static CUresult side_of(struct fgv_box_side *side, const struct fgv_copy_side *s
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                      const struct fgv_copy_extent *extent, CUstream stream, bool waits)
+static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                         const struct fgv_copy_extent *extent, CUstream stream, bool waits)
 {
     struct fgv_box box = {.width_bytes = extent->width_bytes, .height = extent->height, .depth = extent->depth};
     CUresult result = fgv_call_allowed();
@@ -102,7 +102,14 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
 }
 
 /* A program sees one device, so any context is that device's. */
-bool fgv_copy_is_context(CUcontext context)
+static bool is_context(CUcontext context)
 {
     return fgv_context_find(context) != NULL;
+}
+
+static const struct fgv_copy_ops copy_ops = {.box = copy_box, .is_context = is_context};
+
+__attribute__((constructor)) static void lend_copy_ops(void)
+{
+    fgv_copy_set_ops(&copy_ops);
 }

@@ -8,15 +8,6 @@
 #include "cuda_api/types.h"
 #include "memory/ranges.h"
 
-/* Where the bytes of a copy are, on the wire. */
-enum fgv_place {
-    FGV_PLACE_INLINE = 0,
-    FGV_PLACE_ARENA = 1,
-    FGV_PLACE_HEAP = 2,
-    FGV_PLACE_DEVICE = 3,
-    FGV_PLACE_ARRAY = 4,
-};
-
 /* One end of a copy. */
 struct fgv_side {
     uint64_t address;

@@ -6,7 +6,6 @@
 #include "call/call.h"
 #include "call/chunks.h"
 #include "cuda_api/graph_calls.h"
-#include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
 #include "graphs/graph_kept.h"
@@ -207,7 +206,7 @@ static CUresult pages_take(const struct list *list, size_t *nr)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    const uint32_t most = fgv_guest.chunk_bytes / FGV_LIST_ENTRY_BYTES;
+    const uint32_t most = fgv_guest.chunk_bytes / FGV_GRAPH_LIST_ENTRY_BYTES;
     size_t first = 0;
     while (result == CUDA_SUCCESS && first < list->room && first < reply.nr_all) {
         const uint32_t capacity = list->room - first < most ? (uint32_t)(list->room - first) : most;
@@ -255,12 +254,12 @@ static CUresult list_ask(struct list *list, size_t *nr)
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_NODES, .of = fgv_handle_number(hGraph), .nodes = nodes}, numNodes);
+    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_NODES, .of = fgv_handle_number(hGraph), .nodes = nodes}, numNodes);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-    return list_ask(&(struct list){.what = FGV_LIST_ROOTS, .of = fgv_handle_number(hGraph), .nodes = rootNodes},
+    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_ROOTS, .of = fgv_handle_number(hGraph), .nodes = rootNodes},
                     numRootNodes);
 }
 
@@ -271,7 +270,7 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, 
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct list list = {
-        .what = FGV_LIST_EDGES, .of = fgv_handle_number(hGraph), .nodes = from, .ends = to, .data = edgeData};
+        .what = FGV_GRAPH_LIST_EDGES, .of = fgv_handle_number(hGraph), .nodes = from, .ends = to, .data = edgeData};
     return list_ask(&list, numEdges);
 }
 
@@ -284,7 +283,7 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependenc
                                        size_t *numDependencies)
 {
     struct list list = {
-        .what = FGV_LIST_DEPENDENCIES, .of = fgv_handle_number(hNode), .nodes = dependencies, .data = edgeData};
+        .what = FGV_GRAPH_LIST_DEPENDENCIES, .of = fgv_handle_number(hNode), .nodes = dependencies, .data = edgeData};
     return list_ask(&list, numDependencies);
 }
 
@@ -297,7 +296,7 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *depende
                                          size_t *numDependentNodes)
 {
     struct list list = {
-        .what = FGV_LIST_DEPENDENTS, .of = fgv_handle_number(hNode), .nodes = dependentNodes, .data = edgeData};
+        .what = FGV_GRAPH_LIST_DEPENDENTS, .of = fgv_handle_number(hNode), .nodes = dependentNodes, .data = edgeData};
     return list_ask(&list, numDependentNodes);
 }
 

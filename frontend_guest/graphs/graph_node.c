@@ -9,7 +9,6 @@
 #include "code/launch.h"
 #include "context/host_function.h"
 #include "cuda_api/graph_calls.h"
-#include "cuda_api/graph_lists.h"
 #include "cuda_api/prototypes.h"
 #include "graphs/graph.h"
 #include "graphs/graph_kept.h"

@@ -52,7 +52,7 @@ static CUresult get_ask(CUgraphNode node, CUgraphNodeType type, uint32_t chunk, 
     return fgv_call_wait(&call, reply, sizeof(*reply));
 }
 
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
+static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
 {
     struct fgv_reply_graph_get_node reply;
     uint32_t chunk;
@@ -78,4 +78,11 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
     }
     fgv_chunk_give(chunk);
     return result;
+}
+
+static const struct fgv_graph_ops graph_ops = {.node_get = node_get};
+
+__attribute__((constructor)) static void lend_graph_ops(void)
+{
+    fgv_graph_set_ops(&graph_ops);
 }

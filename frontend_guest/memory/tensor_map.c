@@ -11,7 +11,6 @@
 #include "region/client.h"
 
 #define NR_KEPT            256u
-#define MAX_RANK           5u
 #define MAX_QUESTION_BYTES 256u
 
 struct kept {
@@ -74,7 +73,8 @@ static CUresult ask(uint16_t call_number, const void *question, uint32_t bytes, 
 static bool is_tensor(const CUtensorMap *map, cuuint32_t rank, cuuint32_t least, const cuuint64_t *dimensions,
                       const cuuint64_t *strides, const cuuint32_t *element_strides)
 {
-    return map && rank >= least && rank <= MAX_RANK && dimensions && (strides || rank == 1) && element_strides;
+    return map && rank >= least && rank <= FGV_MAX_TENSOR_RANK && dimensions && (strides || rank == 1) &&
+           element_strides;
 }
 
 /* memcpy takes no NULL, even of nothing. */

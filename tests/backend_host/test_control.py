@@ -4,7 +4,6 @@ import math
 import mmap
 import os
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -24,7 +23,6 @@ from backend_host.device.control import (
     WorkerState,
     charges,
 )
-from cuda_api.whole import Whole
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = MAX_WORKERS
@@ -506,15 +504,3 @@ def test_workers_killed_anywhere_stop_nobody(control: ControlPage, control_fd: i
     assert control.holder().vgpu is None
     assert control.backlogged() == []
     play.close()
-
-
-def test_reasons_have_the_numbers_that_the_worker_counts_by() -> None:
-    """Those of `enum fgv_whole` that C gives by itself."""
-    text = (Path(__file__).parents[2] / "backend_host/worker/page/whole.h").read_text()
-    numbers = {name: int(number) for name, number in re.findall(r"FGV_WHOLE_(\w+) = (\d+)", text)}
-    assert numbers.pop("NOT") == 0
-    names = {"HELD_UP": "HELD_UP_STREAM"}
-    assert {names.get(name, name): number for name, number in numbers.items()}.items() <= {
-        reason.name: int(reason) for reason in Whole
-    }.items()
-    assert max(Whole) < int(re.findall(r"FGV_NR_WHOLE (\d+)u", text)[0])

@@ -6,6 +6,7 @@ Which ways work depends on kernel and privileges: a test of one way asks the ker
 import contextlib
 import itertools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,12 +21,12 @@ from backend_host.boost_ways import WAYS, Boost, Way, choose
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage
 from backend_host.vm.vcpus import QemuThreads, find_vcpus, vcpu_threads
+from backend_host.worker import build_ffi
 from tests.end_to_end.host import wait_until
 
 SLICE_NS = 6_000_000
 TURN_NS = 10_000_000
 ASKER_OFFSET, CLIENT_BYTES = 200, 320  # of a client entry
-ANSWERS_OFFSET = 32  # of nr_round_trips in a worker's slot
 BELL_OFFSET = 176  # of boost_bell in the control page
 UUID = "5e9f6a2c-4d3b-4f10-9d3e-0d4c6e1f7a21"
 EMULATOR = """
@@ -65,6 +66,14 @@ def emulator() -> Iterator[QemuThreads]:
         process.kill()
 
 
+def answers_offset() -> int:
+    """Of nr_round_trips in a worker's slot."""
+    text = (build_ffi.HERE / "generated" / "counters.c").read_text()
+    found = re.search(r"offsetof\(struct fgv_worker_slot, nr_round_trips\) == (\d+)", text)
+    assert found is not None
+    return int(found[1])
+
+
 class Client:
     """A worker's side of the control page, and the word with which its guest says who waits."""
 
@@ -91,7 +100,7 @@ class Client:
     def turn(self, now_ns: int, nr_answers: int, held_ns: int = 0) -> None:
         """A whole turn, within which the guest waited so often; and for how long the GPU waited for it, beyond that."""
         assert self.enter(now_ns)
-        ffi.cast("uint64_t *", self.grantee.slot)[ANSWERS_OFFSET // 8] += nr_answers
+        ffi.cast("uint64_t *", self.grantee.slot)[answers_offset() // 8] += nr_answers
         lib.fgv_grant_charge_hold(self.grantee, held_ns)
         self.leave(now_ns + TURN_NS + held_ns)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_api.generated.values import Place
 from ivshmem.region import ClientState, Region, Wake
 from tests.backend_host.worker_harness import (
     EVENT,
@@ -139,9 +140,9 @@ def test_heap_memory_is_copied_in_place(served: Served) -> None:
     guest.write(offset, os.urandom(1 << 16))
     before = guest.read(offset, 1 << 16)
     address = guest.ok("cuMemAlloc_v2", bytesize=1 << 16).dptr
-    guest.cast_off("cuMemcpyHtoDAsync_v2", destination=address, source=there, bytes=1 << 16, place=2)
+    guest.cast_off("cuMemcpyHtoDAsync_v2", destination=address, source=there, bytes=1 << 16, place=Place.HEAP)
     guest.cast_off("cuMemsetD8Async", dstDevice=address, uc=0, N=16)
-    guest.cast_off("cuMemcpyDtoHAsync_v2", destination=there, source=address, bytes=1 << 16, place=2)
+    guest.cast_off("cuMemcpyDtoHAsync_v2", destination=there, source=address, bytes=1 << 16, place=Place.HEAP)
     assert guest.call("cuStreamSynchronize", hStream=0).result == 0
     assert guest.read(offset, 1 << 16) == bytes(16) + before[16:]
     assert guest.call("host_unregister", address=there).result == 0
@@ -154,7 +155,7 @@ def test_memory_of_others_is_out_of_reach(served: Served) -> None:
     not_mine = guest.address + guest.parts["arena"] + (32 << 20)
     for source in (0x1000, guest.address, not_mine, 2**64 - 4096):
         assert guest.call("host_register", address=source, bytes=4096, flags=3).result == INVALID_VALUE
-        guest.cast_off("cuMemcpyHtoDAsync_v2", destination=address, source=source, bytes=4096, place=2)
+        guest.cast_off("cuMemcpyHtoDAsync_v2", destination=address, source=source, bytes=4096, place=Place.HEAP)
         assert guest.call("cuStreamSynchronize", hStream=0).result == INVALID_VALUE
         assert guest.take_error() == 0
 
@@ -168,7 +169,7 @@ def test_a_fault_is_sticky_and_hangs_nobody(served: Served) -> None:
     assert result == 700
     assert guest.region.client(0).sticky_error == 700
     guest.lend_chunk(0)
-    guest.cast_off("cuMemcpyDtoHAsync_v2", source=1 << 40, bytes=4, place=1, chunk=0)
+    guest.cast_off("cuMemcpyDtoHAsync_v2", source=1 << 40, bytes=4, place=Place.ARENA, chunk=0)
     assert guest.await_chunk(0) != 0
     assert guest.call("context_destroy", handle=PRIMARY).result in (0, 700)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from backend_host.device.control import WorkerReading
+from cuda_api.generated.values import Place
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import NS_PER_S, Kernels
 from tests.backend_host.worker_harness import NO_CHUNK, SOFTGPU, Guest, Host, Served, make_region
@@ -44,17 +45,17 @@ class Copies:
     def fetch(self, nbytes: int) -> None:
         """Into its heap, pinned memory."""
         fields: dict[str, Any] = {"source": self.address, "destination": self.guest.address + self.host_offset}
-        self.guest.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=2, chunk=NO_CHUNK, stream=0, **fields)
+        self.guest.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=Place.HEAP, chunk=NO_CHUNK, stream=0, **fields)
 
     def fetch_staged(self) -> None:
         """Into all of its arena. No chunk is lent for it, so nothing says when it is done."""
         fields: dict[str, Any] = {"source": self.address, "destination": 0, "chunk": NO_CHUNK, "stream": 0}
         nbytes = self.guest.NR_CHUNKS * self.guest.CHUNK_BYTES
-        self.guest.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=1, **fields)
+        self.guest.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=Place.ARENA, **fields)
 
     def send(self, nbytes: int) -> None:
         fields: dict[str, Any] = {"destination": self.address, "source": self.guest.address + self.host_offset}
-        self.guest.cast_off("cuMemcpyHtoDAsync_v2", bytes=nbytes, place=2, chunk=NO_CHUNK, stream=0, **fields)
+        self.guest.cast_off("cuMemcpyHtoDAsync_v2", bytes=nbytes, place=Place.HEAP, chunk=NO_CHUNK, stream=0, **fields)
 
     def begin_wait(self) -> int:
         return self.guest.begin("cuStreamSynchronize", hStream=0)

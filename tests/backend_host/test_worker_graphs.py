@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cuda_api.generated.values import Place
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import (
     EVENT,
@@ -122,16 +123,22 @@ def test_bytes_that_will_be_gone_are_not_captured(guest: Guest) -> None:
     fields: dict[str, Any] = {"destination": out, "stream": STREAM, "bytes": 16}
     assert guest.call("cuMemcpyHtoDAsync_v2", bytes(16), chunk=NO_CHUNK, **fields).result == UNSUPPORTED
     guest.lend_chunk(2)
-    assert guest.call("cuMemcpyHtoDAsync_v2", place=1, chunk=2, **fields).result == UNSUPPORTED
+    assert guest.call("cuMemcpyHtoDAsync_v2", place=Place.ARENA, chunk=2, **fields).result == UNSUPPORTED
     assert guest.await_chunk(2) == UNSUPPORTED, "the chunk comes back"
     guest.lend_chunk(2)
     fields = {"source": out, "stream": STREAM, "bytes": 16}
-    assert guest.call("cuMemcpyDtoHAsync_v2", place=1, chunk=2, **fields).result == UNSUPPORTED
+    assert guest.call("cuMemcpyDtoHAsync_v2", place=Place.ARENA, chunk=2, **fields).result == UNSUPPORTED
     assert guest.await_chunk(2) == UNSUPPORTED
     heap = guest.address + guest.allocate(4096)
     assert (
         guest.call(
-            "cuMemcpyHtoDAsync_v2", place=2, chunk=NO_CHUNK, destination=out, source=heap, stream=STREAM, bytes=16
+            "cuMemcpyHtoDAsync_v2",
+            place=Place.HEAP,
+            chunk=NO_CHUNK,
+            destination=out,
+            source=heap,
+            stream=STREAM,
+            bytes=16,
         ).result
         == 0
     )

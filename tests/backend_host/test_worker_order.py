@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cuda_api.generated.values import Place
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import (
     EVENT,
@@ -121,7 +122,7 @@ def test_a_fault_is_that_of_all_contexts(served: Served) -> None:
     assert guest.call("cuCtxSynchronize").result == ILLEGAL_ADDRESS
     guest.lend_chunk(1)
     guest.cast_off(
-        "cuMemcpyDtoHAsync_v2", source=first.address, bytes=4, place=1, destination=guest.CHUNK_BYTES, chunk=1
+        "cuMemcpyDtoHAsync_v2", source=first.address, bytes=4, place=Place.ARENA, destination=guest.CHUNK_BYTES, chunk=1
     )
     assert guest.await_chunk(1) == ILLEGAL_ADDRESS
     assert served.gpu_ns() - before < LONG_NS // 2, "nothing was submitted"
@@ -160,7 +161,7 @@ def test_no_chunk_is_lost_when_a_fault_comes_to_light_with_its_copy(kernels: Ker
     kernels.broken()
     for chunk in range(guest.NR_CHUNKS):
         guest.lend_chunk(chunk)
-        place: dict[str, Any] = {"place": 1, "destination": chunk * guest.CHUNK_BYTES, "chunk": chunk}
+        place: dict[str, Any] = {"place": Place.ARENA, "destination": chunk * guest.CHUNK_BYTES, "chunk": chunk}
         guest.cast_off("cuMemcpyDtoHAsync_v2", source=kernels.address, bytes=4, **place)
     for chunk in range(guest.NR_CHUNKS):
         assert guest.await_chunk(chunk) == ILLEGAL_ADDRESS
@@ -246,7 +247,13 @@ def test_a_flooded_ring_keeps_the_grant_from_nobody(host: Host) -> None:
 
         def flood() -> None:
             guest = hostile.guest
-            part: dict[str, Any] = {"blob": 1, "source": 0, "bytes": guest.CHUNK_BYTES, "place": 1, "chunk": NO_CHUNK}
+            part: dict[str, Any] = {
+                "blob": 1,
+                "source": 0,
+                "bytes": guest.CHUNK_BYTES,
+                "place": Place.ARENA,
+                "chunk": NO_CHUNK,
+            }
             image = [guest.record("blob_begin", blob=1, bytes=NR_PARTS * guest.CHUNK_BYTES)]
             image += [guest.record("blob_append", offset=nr * guest.CHUNK_BYTES, **part) for nr in range(NR_PARTS)]
             hostile.late(1, ns=1_000_000)

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from cuda_api.generated.values import Place
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_harness import SOFTGPU, Guest, Host, Served, make_region
 from tests.end_to_end.host import wait_until
@@ -21,7 +22,13 @@ def copy_asleep(guest: Guest, source: int, chunk: int) -> int:
     guest.write_word(at, PARKED)
     destination = chunk * guest.CHUNK_BYTES
     guest.cast_off(
-        "cuMemcpyDtoHAsync_v2", source=source, destination=destination, stream=0, bytes=4, place=1, chunk=chunk
+        "cuMemcpyDtoHAsync_v2",
+        source=source,
+        destination=destination,
+        stream=0,
+        bytes=4,
+        place=Place.ARENA,
+        chunk=chunk,
     )
     return at
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cuda_api.generated.values import Place
 from ivshmem.region import ClientState
 from tests.backend_host.worker_harness import (
     FUNCTION,
@@ -44,7 +45,7 @@ AGAIN:
     ret;
 }
 """
-ARENA, HEAP, DEVICE, ARRAY = 1, 2, 3, 4
+ARENA, HEAP, DEVICE, ARRAY = Place.ARENA, Place.HEAP, Place.DEVICE, Place.ARRAY
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, NOT_SUPPORTED = 1, 2, 400, 700, 801
 FLOAT, BYTE = 0x20, 0x01
 ONE = 0x48_00000001_000001

@@ -6,6 +6,7 @@ import socket
 import struct
 from typing import Any
 
+from cuda_api.generated.values import Place
 from ivshmem.front import window_front_bytes
 from ivshmem.region import PAGE_BYTES
 from tests.backend_host.worker_harness import NO_CHUNK, Guest, Served
@@ -13,8 +14,6 @@ from tests.backend_host.worker_harness import NO_CHUNK, Guest, Served
 WINDOW_BYTES = 64 << 20
 FRONT_BYTES = window_front_bytes(WINDOW_BYTES)
 PIECE_BYTES = 2 << 20
-HEAP = 2
-"""Place of a copy's bytes."""
 ALL = 2**64 - 1
 INVALID_VALUE = 1
 
@@ -44,7 +43,7 @@ def own(guest: Guest, fd: int, nbytes: int) -> None:
 def copy_to(guest: Guest, device: int, offset: int, nbytes: int) -> int:
     """The result of a copy from that offset of the region, or behind it."""
     fields: dict[str, Any] = {"destination": device, "source": guest.address + offset, "stream": 0}
-    return guest.call("cuMemcpyHtoDAsync_v2", bytes=nbytes, place=HEAP, chunk=NO_CHUNK, **fields).result
+    return guest.call("cuMemcpyHtoDAsync_v2", bytes=nbytes, place=Place.HEAP, chunk=NO_CHUNK, **fields).result
 
 
 def register(guest: Guest, offset: int, nbytes: int) -> int:
@@ -75,7 +74,7 @@ def test_pinned_memory_in_the_window(served: Served) -> None:
     assert guest.from_device(device + guest.CHUNK_BYTES, guest.CHUNK_BYTES) == data[guest.CHUNK_BYTES :]
     guest.cast_off("cuMemsetD8Async", dstDevice=device, uc=0x5A, N=nbytes)
     fields: dict[str, Any] = {"source": device, "destination": guest.address + first, "stream": 0}
-    guest.ok("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=HEAP, chunk=NO_CHUNK, **fields)
+    guest.ok("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=Place.HEAP, chunk=NO_CHUNK, **fields)
     guest.ok("cuCtxSynchronize")
     assert os.pread(fds[1], in_second, 0) == b"\x5a" * in_second
     assert guest.call("host_unregister", address=guest.address + first).result == 0

@@ -24,11 +24,13 @@ from typing import Any
 from cffi import FFI
 
 from backend_host.device.control import ControlPage
+from cuda_api.generated.values import Place
 from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTGPU = ROOT / "build" / "softgpu" / "libcuda.so.1"
-WIRE_TEXT = (ROOT / "cuda_api" / "include" / "cuda_api" / "wire.h").read_text()
+INCLUDE = ROOT / "cuda_api" / "include" / "cuda_api"
+WIRE_TEXT = (INCLUDE / "wire.h").read_text()
 CALLS = {name: int(number, 0) for name, number in re.findall(r"FGV_CALL_(\w+) = (\w+),", WIRE_TEXT)}
 TABLE_HASH = int(re.findall(r"FGV_TABLE_HASH UINT64_C\((\w+)\)", WIRE_TEXT)[0], 0)
 NO_RESPONSE = 0xFFFF
@@ -40,8 +42,14 @@ MODULE = 0x44_00000001_000001
 FUNCTION = 0x45_00000001_000001
 """Numbers as a guest library gives them: kind, generation, index. A next one is one more."""
 
+
+def structs(header: str, names: str) -> list[str]:
+    """Those of a generated header whose names fit."""
+    return re.findall(rf"^struct fgv_{names} \{{.*?^\}};", header, re.DOTALL | re.MULTILINE)
+
+
 wire = FFI()
-for text in re.findall(r"^struct fgv_(?:request|reply)_\w+ \{.*?^\};", WIRE_TEXT, re.DOTALL | re.MULTILINE):
+for text in [*structs((INCLUDE / "values.h").read_text(), r"\w+"), *structs(WIRE_TEXT, r"(?:request|reply)_\w+")]:
     wire.cdef(text)
 
 
@@ -66,16 +74,17 @@ def request_bytes(call: str, fields: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: the CUresult, and the reply's bytes."""
+    """What came back: the CUresult, and the reply's bytes, whose members are ours, and so are those of what the compiler said."""
 
     call: str
     result: int
     payload: bytes
 
     def __getattr__(self, name: str) -> Any:
-        reply = wire.new(f"struct fgv_reply_{self.call} *")
+        reply: Any = wire.new(f"struct fgv_reply_{self.call} *")
         wire.buffer(reply)[:] = self.payload
-        return getattr(reply, name)
+        has_said = "said" in dict(wire.typeof(reply).item.fields)
+        return getattr(reply.said if has_said and not hasattr(reply, name) else reply, name)
 
 
 _guests: list[Guest] = []
@@ -234,7 +243,7 @@ class Guest:
     def from_device(self, address: int, nbytes: int, stream: int = 0, chunk: int = 0) -> bytes:
         self.lend_chunk(chunk)
         fields: dict[str, Any] = {"source": address, "destination": chunk * self.CHUNK_BYTES, "stream": stream}
-        self.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=1, chunk=chunk, **fields)
+        self.cast_off("cuMemcpyDtoHAsync_v2", bytes=nbytes, place=Place.ARENA, chunk=chunk, **fields)
         assert self.await_chunk(chunk) == 0
         return self.read(self.chunk_offset(chunk), nbytes)
 

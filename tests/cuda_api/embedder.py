@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-HANDSHAKE = ROOT / "cuda_api" / "handshake"
+HANDSHAKE = ROOT / "cuda_api" / "common" / "handshake"
 SOURCES = sorted(HANDSHAKE.glob("*.c"))
 COMPILE = [
     "gcc",

@@ -1,8 +1,8 @@
 /*
  * The smallest library that the handshake can live in: its ops answer from variables that a test sets.
  */
-#include "../../cuda_api/handshake/internal.h"
-#include "../../cuda_api/handshake/md2.h"
+#include "../../cuda_api/common/handshake/internal.h"
+#include "../../cuda_api/common/handshake/md2.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/handshake.h"
 

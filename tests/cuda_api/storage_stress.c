@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../cuda_api/handshake/internal.h"
+#include "../../cuda_api/common/handshake/internal.h"
 
 #define NR_THREADS  4
 #define NR_FORKS    40

@@ -326,7 +326,7 @@ def test_noise_behind_a_good_magic_raises_nothing_else(image: bytes) -> None:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     path = tmp_path_factory.mktemp("fatbin_c") / "embedder.so"
-    sources = [ROOT / "tests/cuda_api/handshake_embedder.c", *sorted((ROOT / "cuda_api/handshake").glob("*.c"))]
+    sources = [ROOT / "tests/cuda_api/handshake_embedder.c", *sorted((ROOT / "cuda_api/common/handshake").glob("*.c"))]
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", f"-I{ROOT}/cuda_api/include"]
     subprocess.run(["gcc", *flags, "-o", path, *sources], check=True)
     return ctypes.CDLL(str(path))

@@ -17,11 +17,11 @@ GUEST_SOURCES = [
         *(f"frontend_guest/{floor}" for floor in FLOORS),
         "frontend_guest/generated",
         "ivshmem/src",
-        "cuda_api/handshake",
-        "cuda_api/managed",
-        "cuda_api/copy_calls",
-        "cuda_api/graph_calls",
-        "cuda_api/green_calls",
+        "cuda_api/common/handshake",
+        "cuda_api/common/managed",
+        "cuda_api/common/copy_calls",
+        "cuda_api/common/graph_calls",
+        "cuda_api/common/green_calls",
     )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cuda_api.generated.values import PERSISTENT_STATE_NAME
 from cuda_api.ptx import format_module, parse
 from cuda_api.ptx.syntax import Module as Tree
 from cuda_api.ptx.variants import RunsWholeError, Whole, persist_kernel, slice_kernel, used_by
-from cuda_api.ptx.variants.persistent import STATE
 from tests.softgpu.arithmetic.cuda import CudaError, Device, Module
 
 Shape = tuple[int, int, int]
@@ -159,7 +159,7 @@ class Kernels:
 
     def _state(self, name: str) -> int:
         """Where counter and limit of a persistent variant stand."""
-        return self._device.variable(self._modules[(name, persist_kernel.__name__)], STATE)[0]
+        return self._device.variable(self._modules[(name, persist_kernel.__name__)], PERSISTENT_STATE_NAME)[0]
 
     def _whole_global(self, name: str) -> tuple[int, int]:
         return self._device.variable(self._whole, name)

@@ -16,8 +16,6 @@
 #include "ivshmem/response.h"
 #include "page/layout.h"
 
-enum { PLACE_ARENA = 1, PLACE_HEAP = 2, PLACE_DEVICE = 3, PLACE_ARRAY = 4 };
-
 /* One side of a request. */
 struct side {
     uint32_t place;
@@ -79,10 +77,10 @@ static bool check_side(struct fgv_worker *worker, const struct side *side, const
                        struct native_side *native)
 {
     uint64_t bytes, end;
-    if (side->place == PLACE_ARRAY) {
+    if (side->place == FGV_PLACE_ARRAY) {
         return array_side(worker, side, extent, native);
     }
-    if (side->place == PLACE_ARENA) {
+    if (side->place == FGV_PLACE_ARENA) {
         *native = (struct native_side){.type = CU_MEMORYTYPE_HOST,
                                        .host = fgv_arena_at(worker, side->address, extent->bytes),
                                        .pitch_bytes = extent->width_bytes,
@@ -99,14 +97,14 @@ static bool check_side(struct fgv_worker *worker, const struct side *side, const
     if (extent->depth == 1) {
         native->slice_rows = extent->height;
     }
-    if (side->place == PLACE_HEAP && fgv_memory_is_own_heap(worker, side->address, bytes)) {
+    if (side->place == FGV_PLACE_HEAP && fgv_memory_is_own_heap(worker, side->address, bytes)) {
         native->type = CU_MEMORYTYPE_HOST;
         native->host = (void *)(uintptr_t)side->address;
         return true;
     }
     native->type = CU_MEMORYTYPE_DEVICE;
     native->device = side->address;
-    return side->place == PLACE_DEVICE;
+    return side->place == FGV_PLACE_DEVICE;
 }
 
 static bool read_extent(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed, struct extent *extent)
@@ -190,5 +188,5 @@ CUresult fgv_serve_cuMemcpy3DAsync_v2(struct fgv_worker *worker, const struct fg
 
 uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed)
 {
-    return fixed->to_place == PLACE_ARENA || fixed->from_place == PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
+    return fixed->to_place == FGV_PLACE_ARENA || fixed->from_place == FGV_PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
 }

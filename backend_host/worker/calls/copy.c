@@ -26,7 +26,7 @@ CUresult fgv_serve_cuMemcpyHtoDAsync_v2(struct fgv_worker *worker, const struct 
     (void)reply;
     const void *source = NULL;
     void *stream;
-    if (fixed->place == FGV_PLACE_PAYLOAD && fixed->bytes == request->payload_bytes) {
+    if (fixed->place == FGV_PLACE_INLINE && fixed->bytes == request->payload_bytes) {
         source = request->payload;
     } else if (fixed->place == FGV_PLACE_ARENA) {
         source = fgv_arena_at(worker, fixed->source, fixed->bytes);

@@ -14,7 +14,6 @@
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
-#include "cuda_api/graph_lists.h"
 #include "page/layout.h"
 
 #define MAX_PORT 2 /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
@@ -212,17 +211,17 @@ static CUresult list(const struct fgv_driver *driver, enum fgv_graph_list what, 
     CUresult (*of_node_with_data)(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) =
         driver->cuGraphNodeGetDependencies_v2;
     switch (what) {
-    case FGV_LIST_NODES:
+    case FGV_GRAPH_LIST_NODES:
         return driver->cuGraphGetNodes ? driver->cuGraphGetNodes(of, to->nodes, nr) : CUDA_ERROR_NOT_SUPPORTED;
-    case FGV_LIST_ROOTS:
+    case FGV_GRAPH_LIST_ROOTS:
         return driver->cuGraphGetRootNodes ? driver->cuGraphGetRootNodes(of, to->nodes, nr) : CUDA_ERROR_NOT_SUPPORTED;
-    case FGV_LIST_EDGES:
+    case FGV_GRAPH_LIST_EDGES:
         if (driver->cuGraphGetEdges_v2) {
             return driver->cuGraphGetEdges_v2(of, to->nodes, to->ends, to->data, nr);
         }
         return driver->cuGraphGetEdges ? driver->cuGraphGetEdges(of, to->nodes, to->ends, nr)
                                        : CUDA_ERROR_NOT_SUPPORTED;
-    case FGV_LIST_DEPENDENTS:
+    case FGV_GRAPH_LIST_DEPENDENTS:
         of_node = driver->cuGraphNodeGetDependentNodes;
         of_node_with_data = driver->cuGraphNodeGetDependentNodes_v2;
         break;
@@ -240,14 +239,14 @@ static CUresult tell_list(struct fgv_worker *worker, const struct fgv_request_gr
                           const struct fgv_edges *all, uint32_t nr)
 {
     uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
-    if (!to || nr > worker->layout.chunk_bytes / FGV_LIST_ENTRY_BYTES) {
+    if (!to || nr > worker->layout.chunk_bytes / FGV_GRAPH_LIST_ENTRY_BYTES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (uint32_t i = 0; i < nr; i++) {
         uint64_t number[2] = {0, 0};
         CUresult result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->nodes[fixed->first + i],
                                            FGV_HANDLE_GRAPH, graph, &number[0]);
-        if (result == CUDA_SUCCESS && fixed->what == FGV_LIST_EDGES) {
+        if (result == CUDA_SUCCESS && fixed->what == FGV_GRAPH_LIST_EDGES) {
             result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->ends[fixed->first + i], FGV_HANDLE_GRAPH,
                                       graph, &number[1]);
         }
@@ -265,10 +264,10 @@ CUresult fgv_serve_graph_list(struct fgv_worker *worker, const struct fgv_reques
 {
     const struct fgv_request_graph_list *fixed = request->fixed;
     struct fgv_reply_graph_list *answer = reply;
-    bool is_of_node = fixed->what == FGV_LIST_DEPENDENCIES || fixed->what == FGV_LIST_DEPENDENTS;
+    bool is_of_node = fixed->what == FGV_GRAPH_LIST_DEPENDENCIES || fixed->what == FGV_GRAPH_LIST_DEPENDENTS;
     struct fgv_handle *handle =
         fgv_handle_find(worker, is_of_node ? FGV_HANDLE_GRAPH_NODE : FGV_HANDLE_GRAPH, fixed->handle);
-    if (!handle || fixed->what > FGV_LIST_DEPENDENTS) {
+    if (!handle || fixed->what > FGV_GRAPH_LIST_DEPENDENTS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     void *native = handle->native;

@@ -19,7 +19,6 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
-#include "cuda_api/graph_lists.h"
 #include "page/layout.h"
 
 /* Parameters on their way to the driver, and what they point at. */

@@ -28,13 +28,6 @@
 #define TURN_NAP_NS UINT64_C(5000000)
 #define STUCK_NAPS  4u /* the worker's loop has not moved for so many: it is in a call of the driver */
 
-/* The payload of the mailbox. */
-struct post {
-    uint64_t function;
-    uint32_t status; /* CUresult of the stream */
-    uint32_t reserved;
-};
-
 static bool is_over(struct fgv_worker *worker, struct fgv_host *host)
 {
     return atomic_load_explicit(&worker->calls->hosts.is_ending, memory_order_acquire) ||
@@ -73,7 +66,7 @@ static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomi
 static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t function, CUresult status)
 {
     struct fgv_hosts *hosts = &worker->calls->hosts;
-    const struct post post = {.function = function, .status = (uint32_t)status};
+    const struct fgv_post post = {.function = function, .status = (uint32_t)status};
     pthread_mutex_lock(&hosts->posting);
     int32_t slot = atomic_load(&hosts->mailbox);
     if (slot >= 0) {

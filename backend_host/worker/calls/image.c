@@ -83,9 +83,9 @@ CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_reque
     (void)reply;
     struct fgv_blob *blob = find_blob(worker, fixed->blob);
     const uint8_t *source = NULL;
-    if (fixed->place == 0 && fixed->bytes == request->payload_bytes) {
+    if (fixed->place == FGV_PLACE_INLINE && fixed->bytes == request->payload_bytes) {
         source = request->payload;
-    } else if (fixed->place == 1) {
+    } else if (fixed->place == FGV_PLACE_ARENA) {
         source = fgv_arena_at(worker, fixed->source, fixed->bytes);
     }
     if (!blob || !source || fixed->offset != blob->filled_bytes ||
@@ -237,12 +237,7 @@ static CUresult load(struct fgv_worker *worker, const struct fgv_request *reques
     }
     free(wrapper);
     if (fixed->chunk != FGV_NO_CHUNK) {
-        const struct fgv_jit_said said = fgv_jit_tell(worker, jit, fixed->chunk);
-        *answer = (struct fgv_reply_cuModuleLoadDataEx){.verdict = result,
-                                                        .info_bytes = said.info_bytes,
-                                                        .error_bytes = said.error_bytes,
-                                                        .threads_per_block = said.threads_per_block,
-                                                        .wall_time = said.wall_time};
+        answer->said = fgv_jit_tell(worker, jit, result, fixed->chunk);
         result = CUDA_SUCCESS;
     }
     free(jit);

@@ -93,7 +93,7 @@ bool fgv_jit_init(struct fgv_jit *jit, const struct fgv_jit_sizes *sizes, const 
     return true;
 }
 
-struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit *jit, uint32_t chunk)
+struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit *jit, CUresult verdict, uint32_t chunk)
 {
     uint32_t half = worker->layout.chunk_bytes / FGV_JIT_NR_LOGS;
     uint8_t *memory = fgv_arena_chunk(worker, chunk);
@@ -106,6 +106,7 @@ struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit
         memcpy(memory + i * half, log, used[i]);
     }
     return (struct fgv_jit_said){
+        .verdict = verdict,
         .info_bytes = used[0],
         .error_bytes = used[1],
         .threads_per_block = value_of(&jit->options, CU_JIT_THREADS_PER_BLOCK),

@@ -8,7 +8,6 @@
 #include "client/service.h"
 
 #define FGV_JIT_MAX_OPTIONS ((uint32_t)CU_JIT_NUM_OPTIONS)
-#define FGV_JIT_NR_LOGS     2u                    /* information, errors */
 #define FGV_JIT_OWN_OPTIONS (2 * FGV_JIT_NR_LOGS) /* a buffer and its size for each log */
 
 struct fgv_jit_options {
@@ -30,18 +29,14 @@ struct fgv_jit {
     char logs[];
 };
 
-/* As a reply has it. */
-struct fgv_jit_said {
-    uint32_t info_bytes, error_bytes, threads_per_block, wall_time;
-};
-
 /* Takes the pairs at the start of the payload. False: too many, or one that is not the guest's to set. */
 bool fgv_jit_take(const struct fgv_request *request, uint32_t nr, struct fgv_jit_options *options);
 /* How large a fgv_jit has to be, and fills zeroed memory of that size. False: as above. */
 size_t fgv_jit_bytes(const struct fgv_jit_sizes *sizes);
 bool fgv_jit_init(struct fgv_jit *jit, const struct fgv_jit_sizes *sizes, const struct fgv_request *request);
-/* What the driver said, its logs into the halves of the chunk. */
-struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit *jit, uint32_t chunk);
+/* What the driver said beside this verdict, its logs into the parts of the chunk. */
+struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit *jit, CUresult verdict,
+                                 uint32_t chunk);
 /* What the driver would have said to an input that it must not see. */
 void fgv_jit_note_refusal(struct fgv_jit *jit, const char *name);
 

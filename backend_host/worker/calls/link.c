@@ -16,12 +16,7 @@
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
 
-#define MAX_NAME_BYTES  4096u
 #define MAX_INPUT_BYTES FGV_BLOB_BYTES /* of one link: the driver keeps copies */
-
-_Static_assert(offsetof(struct fgv_reply_cuLinkAddData_v2, reserved) ==
-                   offsetof(struct fgv_reply_cuLinkComplete, reserved),
-               "both begin with what the driver said");
 
 struct link {
     struct fgv_jit *jit;
@@ -85,18 +80,6 @@ CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_r
     return CUDA_SUCCESS;
 }
 
-/* What the driver said. */
-static void tell(struct fgv_worker *worker, const struct link *link, CUresult result, uint32_t chunk,
-                 struct fgv_reply_cuLinkAddData_v2 *answer)
-{
-    const struct fgv_jit_said said = fgv_jit_tell(worker, link->jit, chunk);
-    *answer = (struct fgv_reply_cuLinkAddData_v2){.verdict = result,
-                                                  .info_bytes = said.info_bytes,
-                                                  .error_bytes = said.error_bytes,
-                                                  .threads_per_block = said.threads_per_block,
-                                                  .wall_time = said.wall_time};
-}
-
 /* An input that the driver may read. Of host objects, archives and NVVM code only the driver knows the form; it is told
  * how long they are. */
 static CUresult check_input(const struct link *link, const struct fgv_blob *blob, uint32_t type)
@@ -124,14 +107,15 @@ static CUresult check_input(const struct link *link, const struct fgv_blob *blob
 static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
 {
     const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
+    struct fgv_reply_cuLinkAddData_v2 *answer = reply;
     const struct fgv_blob *blob = fgv_blob_whole(worker, fixed->blob);
     struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     struct fgv_jit_options options = {0};
-    char name[MAX_NAME_BYTES + 1] = {0};
+    char name[FGV_MAX_LINK_NAME_BYTES + 1] = {0};
     if (!handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!fgv_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > MAX_NAME_BYTES ||
+    if (!fgv_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > FGV_MAX_LINK_NAME_BYTES ||
         fixed->nr_options * 2 * sizeof(uint64_t) + fixed->name_bytes != request->payload_bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -140,7 +124,7 @@ static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *re
     CUresult result = check_input(link, blob, fixed->type);
     if (result == CUDA_ERROR_INVALID_IMAGE) {
         fgv_jit_note_refusal(link->jit, name);
-        tell(worker, link, result, fixed->chunk, reply);
+        answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
@@ -152,7 +136,7 @@ static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *re
     result = worker->driver.cuLinkAddData_v2(handle->native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
                                              name, options.nr, options.options, options.values);
     link->input_bytes += blob->size_bytes;
-    tell(worker, link, result, fixed->chunk, reply);
+    answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
     return CUDA_SUCCESS;
 }
 
@@ -168,7 +152,6 @@ CUresult fgv_serve_cuLinkComplete(struct fgv_worker *worker, const struct fgv_re
 {
     const struct fgv_request_cuLinkComplete *fixed = request->fixed;
     struct fgv_reply_cuLinkComplete *answer = reply;
-    struct fgv_reply_cuLinkAddData_v2 said;
     struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     void *image = NULL;
     size_t image_bytes = 0;
@@ -184,8 +167,7 @@ CUresult fgv_serve_cuLinkComplete(struct fgv_worker *worker, const struct fgv_re
         link->image = image;
         link->image_bytes = image_bytes;
     }
-    tell(worker, link, result, fixed->chunk, &said);
-    memcpy(answer, &said, offsetof(struct fgv_reply_cuLinkComplete, reserved));
+    answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
     answer->image_bytes = link->image_bytes;
     return CUDA_SUCCESS;
 }

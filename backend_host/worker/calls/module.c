@@ -12,7 +12,6 @@
 #include "client/state.h"
 #include "ivshmem/response.h"
 
-#define FGV_MAX_NAME_BYTES 32768u
 #define FGV_MAX_ENUMERATED 65536u
 
 _Static_assert(sizeof(struct fgv_reply_cuModuleGetFunction) == sizeof(struct fgv_reply_kernel_info),
@@ -35,10 +34,10 @@ static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, ch
 static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
 {
-    uint8_t *pairs = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
-    uint32_t room = pairs ? worker->layout.chunk_bytes / 8 : 0;
+    uint8_t *told = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
+    uint32_t room = told ? worker->layout.chunk_bytes / (uint32_t)sizeof(struct fgv_parameter) : 0;
     struct fgv_kernel kernel;
-    CUresult result = fgv_kernel_walk(worker, handle, &kernel, pairs, room);
+    CUresult result = fgv_kernel_walk(worker, handle, &kernel, told, room);
     if (result != CUDA_SUCCESS) {
         return result;
     }

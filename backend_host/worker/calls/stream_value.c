@@ -4,8 +4,6 @@
 #include "client/service.h"
 #include "client/state.h"
 
-#define FGV_MAX_OPERATIONS 256u
-
 static bool is_operation(const CUstreamBatchMemOpParams *one)
 {
     switch (one->operation) {
@@ -26,9 +24,9 @@ CUresult fgv_serve_cuStreamBatchMemOp_v2(struct fgv_worker *worker, const struct
 {
     const struct fgv_request_cuStreamBatchMemOp_v2 *fixed = request->fixed;
     (void)reply;
-    CUstreamBatchMemOpParams operations[FGV_MAX_OPERATIONS];
+    CUstreamBatchMemOpParams operations[FGV_MAX_STREAM_OPERATIONS];
     void *stream;
-    if (fixed->count == 0 || fixed->count > FGV_MAX_OPERATIONS ||
+    if (fixed->count == 0 || fixed->count > FGV_MAX_STREAM_OPERATIONS ||
         request->payload_bytes != fixed->count * sizeof(*operations)) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -5,11 +5,9 @@
 #include "client/service.h"
 #include "client/state.h"
 
-#define MAX_RANK 5u
-
 static bool is_rank(uint32_t rank, uint32_t least)
 {
-    return rank >= least && rank <= MAX_RANK;
+    return rank >= least && rank <= FGV_MAX_TENSOR_RANK;
 }
 
 CUresult fgv_serve_cuTensorMapEncodeTiled(struct fgv_worker *worker, const struct fgv_request *request, void *reply)

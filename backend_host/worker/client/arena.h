@@ -5,8 +5,6 @@
 #include "client/service.h"
 #include "client/state.h"
 
-enum { FGV_PLACE_PAYLOAD = 0, FGV_PLACE_ARENA = 1, FGV_PLACE_HEAP = 2 };
-
 #define FGV_BULK_BYTES (64u * 1024u) /* smaller copies to the device take its engine for kernels */
 
 /* Where the guest may point into its arena; NULL when out of bounds. */

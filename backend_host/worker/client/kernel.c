@@ -33,7 +33,7 @@ CUresult fgv_kernel_lend_context(struct fgv_worker *worker)
 
 /* An error that is not the end of the parameters is one: a guest that took it for the end would pack none. */
 CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
-                         uint8_t *pairs, uint32_t room)
+                         uint8_t *told, uint32_t room)
 {
     *kernel = (struct fgv_kernel){0};
     CUresult result = fgv_kernel_lend_context(worker);
@@ -44,9 +44,9 @@ CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *han
         if (result != CUDA_SUCCESS) {
             break;
         }
-        uint32_t pair[2] = {(uint32_t)offset, (uint32_t)bytes};
+        const struct fgv_parameter parameter = {.offset_bytes = (uint32_t)offset, .bytes = (uint32_t)bytes};
         if (i < room) {
-            memcpy(pairs + i * sizeof(pair), pair, sizeof(pair));
+            memcpy(told + i * sizeof(parameter), &parameter, sizeof(parameter));
         }
         kernel->nr_parameters = i + 1;
         if (offset + bytes > kernel->parameter_bytes) {

@@ -4,7 +4,7 @@
 
 #include "client/handles.h"
 #include "client/state.h"
-#include "page/whole.h"
+#include "cuda_api/variants.h"
 
 #define FGV_MAX_PARAMETER_BYTES 32764u
 
@@ -19,9 +19,9 @@ struct fgv_kernel {
 
 /* What hangs on the handle of a kernel or function, made when it is first asked for. */
 CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
-/* Walks the parameters; pairs of offset and size (uint32_t both) go to `pairs`, at most `room` of them. */
+/* Walks the parameters, which go to `told` as struct fgv_parameter, at most `room` of them. */
 CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
-                         uint8_t *pairs, uint32_t room);
+                         uint8_t *told, uint32_t room);
 /* Before a question about a kernel: some context is current afterwards. */
 CUresult fgv_kernel_lend_context(struct fgv_worker *worker);
 /* A variable of a module or a library, in the current context. */

@@ -40,6 +40,7 @@ struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns, bool is_preemp
     if (control) {
         memset(control, 0, sizeof(*control));
         control->version = FGV_CONTROL_VERSION;
+        control->counters_layout = FGV_COUNTERS_LAYOUT;
         control->is_preemptive = is_preemptive;
         atomic_store(&control->slice_ns, slice_ns);
         atomic_store(&control->daemon_pid, (uint32_t)getpid());
@@ -59,7 +60,8 @@ struct fgv_control *fgv_control_open(int fd)
         return NULL;
     }
     struct fgv_control *control = map_page(fd);
-    if (control && (control->magic != FGV_CONTROL_MAGIC || control->version != FGV_CONTROL_VERSION)) {
+    if (control && (control->magic != FGV_CONTROL_MAGIC || control->version != FGV_CONTROL_VERSION ||
+                    control->counters_layout != FGV_COUNTERS_LAYOUT)) {
         fgv_control_close(control);
         errno = EPROTO;
         return NULL;
@@ -172,27 +174,9 @@ bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct 
         .client = atomic_load(&worker->client),
         .is_user = fgv_set_has(&control->users, slot),
         .is_waiting = fgv_set_has(&control->waiting, slot),
-        .last_error = atomic_load(&worker->last_error),
-        .nr_calls = atomic_load(&worker->nr_calls),
-        .nr_round_trips = atomic_load(&worker->nr_round_trips),
-        .nr_refused = atomic_load(&worker->nr_refused),
-        .nr_launches = atomic_load(&worker->nr_launches),
-        .to_device_bytes = atomic_load(&worker->to_device_bytes),
-        .from_device_bytes = atomic_load(&worker->from_device_bytes),
-        .memory_bytes = atomic_load(&worker->memory_bytes),
-        .gpu_ns = atomic_load(&worker->gpu_ns),
-        .nr_parks = atomic_load(&worker->nr_parks),
-        .nr_sliced = atomic_load(&worker->nr_sliced),
-        .nr_parts = atomic_load(&worker->nr_parts),
-        .nr_withdrawn = atomic_load(&worker->nr_withdrawn),
-        .nr_copies_beside = atomic_load(&worker->nr_copies_beside),
-        .nr_variants = atomic_load(&worker->nr_variants),
-        .variant_ns = atomic_load(&worker->variant_ns),
         .stalled_since_ns = atomic_load(&worker->stalled_since_ns),
     };
-    for (uint32_t i = 0; i < FGV_NR_WHOLE; i++) {
-        reading->nr_whole[i] = atomic_load(&worker->nr_whole[i]);
-    }
+    fgv_counters_read(worker, &reading->counters);
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {
         char letter = worker->program[i];
         reading->program[i] = letter >= ' ' && letter <= '~' ? letter : '\0';

@@ -28,25 +28,9 @@ struct fgv_worker_reading {
     uint32_t client;
     uint32_t is_user;
     uint32_t is_waiting;
-    uint32_t last_error;
-    uint64_t nr_calls;
-    uint64_t nr_round_trips;
-    uint64_t nr_refused;
-    uint64_t nr_launches;
-    uint64_t to_device_bytes;
-    uint64_t from_device_bytes;
-    uint64_t memory_bytes;
-    uint64_t gpu_ns;
-    uint64_t nr_parks;
-    uint64_t nr_sliced;
-    uint64_t nr_parts;
-    uint64_t nr_withdrawn;
-    uint64_t nr_copies_beside;
-    uint64_t nr_variants;
-    uint64_t variant_ns;
-    uint32_t nr_whole[32];
     uint64_t stalled_since_ns;
     char program[64];
+    struct fgv_counters counters;
 };
 
 /* Waits for the daemon's bell until other vGPUs than those of `active` have or want the GPU; when it rings without

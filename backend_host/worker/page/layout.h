@@ -34,10 +34,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "page/whole.h"
+#include "generated/counters.h"
 
 #define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 7u
+#define FGV_CONTROL_VERSION 8u
 #define FGV_MAX_VGPUS       64u
 #define FGV_MAX_WORKERS     256u
 #define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
@@ -80,46 +80,26 @@ enum fgv_worker_state { FGV_WORKER_FREE = 0, FGV_WORKER_WARM = 1, FGV_WORKER_SER
 /* PATIENT: the VM is paused, a beat that stands still means nothing. */
 enum fgv_worker_order { FGV_WORKER_RUN = 0, FGV_WORKER_PATIENT = 1 };
 
-/* Counters only grow while a worker lives; units are in the names. */
+/* Slots share no line of the cache. */
 struct fgv_worker_slot {
-    _Atomic uint32_t state;
+    _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t pid;
-    _Atomic uint32_t vgpu;       /* index */
-    _Atomic uint32_t client;     /* index in the region */
-    _Atomic uint32_t order;      /* enum fgv_worker_order, set by the daemon */
-    _Atomic uint32_t last_error; /* CUresult of the last call that failed */
-    _Atomic uint64_t nr_calls;
-    _Atomic uint64_t nr_round_trips; /* calls that somebody in the guest waited for */
-    _Atomic uint64_t nr_refused;     /* malformed or hostile requests */
-    _Atomic uint64_t nr_launches;
-    _Atomic uint64_t to_device_bytes;
-    _Atomic uint64_t from_device_bytes;
-    /* Allocated now; the vGPU's is the sum over its members, so a death leaves nothing behind */
-    _Atomic uint64_t memory_bytes;
-    _Atomic uint64_t gpu_ns; /* its part of the vGPU's used_ns */
-    _Atomic uint64_t nr_parks;
-    /* Large launches. */
-    _Atomic uint64_t nr_sliced;              /* that went in parts */
-    _Atomic uint64_t nr_parts;               /* of all of them */
-    _Atomic uint64_t nr_variants;            /* of kernels, made for that */
-    _Atomic uint64_t variant_ns;             /* that making them took, and keeping images for it */
-    _Atomic uint32_t nr_whole[FGV_NR_WHOLE]; /* that went whole, by enum fgv_whole */
-    _Atomic uint64_t stalled_since_ns;       /* work is on the device, and none has ended since; 0: there is none */
+    _Atomic uint32_t vgpu;             /* index */
+    _Atomic uint32_t client;           /* index in the region */
+    _Atomic uint32_t order;            /* enum fgv_worker_order, set by the daemon */
+    _Atomic uint32_t asker;            /* who of the guest waited last, as the guest says: see struct fgv_client */
+    _Atomic uint64_t stalled_since_ns; /* work is on the device, and none has ended since; 0: there is none */
+    FGV_COUNTERS;                      /* of counters.toml */
     char program[64];
-    _Atomic uint32_t asker; /* who of the guest waited last, as the guest says: see struct fgv_client */
-    uint32_t reserved;
-    _Atomic uint64_t nr_withdrawn;     /* how often its work was taken off the device */
-    _Atomic uint64_t nr_copies_beside; /* without a turn */
-    uint8_t pad[384 - 24 - 72 - 32 - 128 - 8 - 64 - 24];
 };
-_Static_assert(sizeof(struct fgv_worker_slot) == 384, "worker slot");
 
 struct fgv_control {
     uint64_t magic;
     uint32_t version;
     uint32_t is_preemptive; /* the device */
     _Atomic uint64_t slice_ns;
-    uint8_t pad0[40];
+    uint64_t counters_layout; /* FGV_COUNTERS_LAYOUT */
+    uint8_t pad0[32];
     /* Looked at for every launch. */
     _Atomic uint64_t grant;
     /* When the holder got it: low 16 bits of the sequence above 48 bits of CLOCK_MONOTONIC */
@@ -139,6 +119,8 @@ struct fgv_control {
     struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
     struct fgv_worker_slot workers[FGV_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 256 + 64 * 128 + 256 * 384, "control page");
+_Static_assert(sizeof(struct fgv_control) == 256 + FGV_MAX_VGPUS * sizeof(struct fgv_vgpu_slot) +
+                                                 FGV_MAX_WORKERS * sizeof(struct fgv_worker_slot),
+               "control page");
 
 #endif

@@ -17,8 +17,6 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-enum { FLAG_COOPERATIVE = 1, FLAG_KERNEL = 2 };
-
 static CUresult translate_event(struct fgv_worker *worker, CUevent *event)
 {
     void *native;
@@ -83,16 +81,16 @@ static bool is_well_formed(const struct fgv_request *request, const struct fgv_k
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     uint64_t expected_bytes =
         (uint64_t)fixed->nr_parameter_bytes + (uint64_t)fixed->nr_attributes * sizeof(CUlaunchAttribute);
-    return fixed->nr_parameter_bytes <= FGV_MAX_PARAMETER_BYTES && fixed->nr_attributes <= FGV_MAX_ATTRIBUTES &&
+    return fixed->nr_parameter_bytes <= FGV_MAX_PARAMETER_BYTES && fixed->nr_attributes <= FGV_MAX_LAUNCH_ATTRIBUTES &&
            expected_bytes == request->payload_bytes &&
-           (fixed->flags & ~(uint32_t)(FLAG_COOPERATIVE | FLAG_KERNEL)) == 0 &&
+           (fixed->flags & ~(uint32_t)(FGV_LAUNCH_FLAG_COOPERATIVE | FGV_LAUNCH_FLAG_KERNEL)) == 0 &&
            kernel->parameter_bytes == fixed->nr_parameter_bytes;
 }
 
 CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    enum fgv_handle_kind kind = fixed->flags & FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
+    enum fgv_handle_kind kind = fixed->flags & FGV_LAUNCH_FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
     struct fgv_handle *handle = fgv_handle_find(worker, kind, fixed->function);
     void *stream;
     if (!handle || fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
@@ -128,7 +126,7 @@ CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *re
         .attrs = launch->attributes,
         .numAttrs = fixed->nr_attributes,
     };
-    if (fixed->flags & FLAG_COOPERATIVE) {
+    if (fixed->flags & FGV_LAUNCH_FLAG_COOPERATIVE) {
         CUlaunchAttribute *attribute = &launch->attributes[launch->config.numAttrs++];
         memset(attribute, 0, sizeof(*attribute));
         attribute->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
@@ -161,8 +159,8 @@ static CUresult ask_cluster(struct fgv_worker *worker, const struct fgv_request 
     if (result != CUDA_SUCCESS || !ask) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUlaunchAttribute attributes[FGV_MAX_ATTRIBUTES];
-    if (fixed->nr_attributes > FGV_MAX_ATTRIBUTES ||
+    CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES];
+    if (fixed->nr_attributes > FGV_MAX_LAUNCH_ATTRIBUTES ||
         request->payload_bytes != fixed->nr_attributes * sizeof(*attributes)) {
         fgv_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;

@@ -7,14 +7,13 @@
 #include "client/service.h"
 #include "client/state.h"
 
-#define FGV_MAX_ATTRIBUTES   16u
 #define FGV_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
 
 struct fgv_launch {
     struct fgv_handle *handle;
     CUlaunchConfig config;
     size_t parameter_bytes;
-    CUlaunchAttribute attributes[FGV_MAX_ATTRIBUTES + 1];
+    CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES + 1];
     _Alignas(64) uint8_t parameters[FGV_MAX_PARAMETER_BYTES + FGV_DESCRIPTOR_BYTES];
 };
 

@@ -33,7 +33,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
-#include "page/whole.h"
+#include "cuda_api/variants.h"
 #include "parts/grid.h"
 #include "parts/lane.h"
 #include "parts/launch.h"
@@ -52,17 +52,15 @@
 #define FGV_LET_GO_NS           UINT64_C(1000000000)
 #define FGV_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
 
-/* What the variants' descriptors hold; see cuda_api/ptx/variants. */
-struct box_descriptor {
-    uint32_t first[3], grid[3];
-};
-struct persistent_descriptor {
-    uint64_t nr_blocks;
-    uint32_t grid[3], first_multiprocessor, end_multiprocessor;
-    uint32_t reserved;
-};
-_Static_assert(sizeof(struct box_descriptor) == 24 && sizeof(struct persistent_descriptor) == 32,
-               "as the PTX has them");
+static CUdeviceptr counter_of(const struct fgv_variant *variant)
+{
+    return variant->state + offsetof(struct fgv_persistent_state, counter);
+}
+
+static CUdeviceptr limit_of(const struct fgv_variant *variant)
+{
+    return variant->state + offsetof(struct fgv_persistent_state, limit);
+}
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -143,7 +141,7 @@ static CUresult submit_box(struct fgv_worker *worker, const struct fgv_service *
     struct fgv_grid_box box =
         fgv_grid_next_box(parts->next, grid, parts->is_let_go ? parts->nr_blocks_left : fgv_pace_blocks(worker));
     uint64_t nr_blocks = fgv_grid_nr_blocks(box.size);
-    struct box_descriptor descriptor;
+    struct fgv_box_descriptor descriptor;
     memcpy(descriptor.first, box.first, sizeof(descriptor.first));
     memcpy(descriptor.grid, grid, sizeof(descriptor.grid));
     CUresult result = submit(worker, service, stream, launch, box.size, &descriptor, sizeof(descriptor), nr_blocks);
@@ -172,16 +170,16 @@ static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_laun
 /* One that is let go begins where the one before it in the stream will have stopped. */
 static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t counter)
 {
-    CUdeviceptr state = worker->slicing->parts.variant->state;
+    const struct fgv_variant *variant = worker->slicing->parts.variant;
     uint64_t run_blocks = worker->slicing->parts.is_let_go ? 0 : worker->slicing->settings.run_blocks;
-    CUresult result =
-        worker->slicing->parts.is_let_go && worker->slicing->parts.nr_in_flight != 0
-            ? CUDA_SUCCESS
-            : worker->driver.cuStreamWriteValue64_v2(stream, state, counter, CU_STREAM_WRITE_VALUE_DEFAULT);
+    CUresult result = worker->slicing->parts.is_let_go && worker->slicing->parts.nr_in_flight != 0
+                          ? CUDA_SUCCESS
+                          : worker->driver.cuStreamWriteValue64_v2(stream, counter_of(variant), counter,
+                                                                   CU_STREAM_WRITE_VALUE_DEFAULT);
 
     return result != CUDA_SUCCESS
                ? result
-               : worker->driver.cuStreamWriteValue64_v2(stream, state + sizeof(uint64_t),
+               : worker->driver.cuStreamWriteValue64_v2(stream, limit_of(variant),
                                                         run_blocks != 0 ? counter + run_blocks : UINT64_MAX,
                                                         CU_STREAM_WRITE_VALUE_DEFAULT);
 }
@@ -191,8 +189,8 @@ static CUresult submit_persistent(struct fgv_worker *worker, const struct fgv_se
 {
     struct fgv_parts *parts = &worker->slicing->parts;
     const CUlaunchConfig *config = &launch->config;
-    struct persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                               .end_multiprocessor = FGV_ALL_MULTIPROCESSORS};
+    struct fgv_persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                                   .end_multiprocessor = FGV_ALL_MULTIPROCESSORS};
     descriptor.nr_blocks = fgv_grid_nr_blocks(descriptor.grid);
     const uint32_t grid[3] = {resident_blocks(worker, launch, parts->nr_blocks_left), 1, 1};
     CUresult result = set_state(worker, config->hStream, descriptor.nr_blocks - parts->nr_blocks_left);
@@ -227,7 +225,7 @@ static CUresult read_counter(struct fgv_worker *worker, uint64_t nr_blocks)
     uint64_t counter = 0;
     CUstream stream = side_stream(worker);
     CUresult result =
-        stream ? worker->driver.cuMemcpyDtoHAsync_v2(&counter, parts->variant->state, sizeof(counter), stream)
+        stream ? worker->driver.cuMemcpyDtoHAsync_v2(&counter, counter_of(parts->variant), sizeof(counter), stream)
                : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuStreamSynchronize(stream);
@@ -391,7 +389,7 @@ void fgv_parts_stop(struct fgv_worker *worker)
         worker->slicing->parts.stopped_ns = worker->slicing->parts.told_ns;
     }
     if (stream) {
-        worker->driver.cuStreamWriteValue64_v2(stream, worker->slicing->parts.variant->state + sizeof(uint64_t), 0,
+        worker->driver.cuStreamWriteValue64_v2(stream, limit_of(worker->slicing->parts.variant), 0,
                                                CU_STREAM_WRITE_VALUE_DEFAULT);
     }
 }

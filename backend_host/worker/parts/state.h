@@ -9,12 +9,11 @@
 #define BACKEND_HOST_PARTS_STATE_H
 
 #include "client/state.h"
-#include "page/whole.h"
+#include "cuda_api/variants.h"
 
 struct fgv_lane;
 
-#define FGV_MAX_PARTS_IN_FLIGHT   3u
-#define FGV_MAX_VARIANT_CONSTANTS 64u
+#define FGV_MAX_PARTS_IN_FLIGHT 3u
 
 /* cffi: begin */
 enum fgv_slicing_mode { FGV_SLICING_OFF = 0, FGV_SLICING_BOXES = 1, FGV_SLICING_PERSISTENT = 2 };
@@ -59,7 +58,7 @@ struct fgv_variant {
     struct fgv_context *context;
     CUmodule module;
     CUfunction function;
-    CUdeviceptr state; /* of a persistent one: u64 counter, u64 limit */
+    CUdeviceptr state; /* of a persistent one: struct fgv_persistent_state */
     uint32_t mode;
     uint32_t descriptor_offset;
     bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */

@@ -11,7 +11,7 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "page/grant.h"
-#include "page/whole.h"
+#include "cuda_api/variants.h"
 #include "parts/grid.h"
 #include "parts/launch.h"
 #include "parts/parts.h"
@@ -97,7 +97,7 @@ static enum fgv_whole judge(struct fgv_worker *worker, const struct fgv_launch *
     enum fgv_whole why = judge_attributes(launch);
     if (why == FGV_WHOLE_NOT && (worker->track->nr_gates != 0 || worker->track->holds.nr != 0 ||
                                  (must_wait(worker, launch) && fgv_parts_are_held_up(worker)))) {
-        why = FGV_WHOLE_HELD_UP;
+        why = FGV_WHOLE_HELD_UP_STREAM;
     }
     return why;
 }
@@ -115,7 +115,7 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
         return FGV_WHOLE_NOT_LAUNCHED;
     }
     if (variant->is_let_go && worker->track->nr_unfinished != 0) {
-        return FGV_WHOLE_HELD_UP;
+        return FGV_WHOLE_HELD_UP_STREAM;
     }
     variant->is_let_go = false;
     worker->slicing->parts = (struct fgv_parts){.variant = variant,

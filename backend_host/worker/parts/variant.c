@@ -19,12 +19,9 @@
 #include "client/state.h"
 #include "page/bell.h"
 #include "page/layout.h"
-#include "page/whole.h"
+#include "cuda_api/variants.h"
 #include "parts/state.h"
 #include "turn/turn.h"
-
-/* As the persistent variant declares its counter and limit; see cuda_api/ptx/variants/persistent.py. */
-#define STATE_NAME "fgv_state"
 
 void fgv_worker_set_slicing(struct fgv_worker *worker, const struct fgv_slicing_settings *settings,
                             const struct fgv_variant_maker *maker)
@@ -136,7 +133,8 @@ static bool load(struct fgv_worker *worker, const struct fgv_handle *owner, stru
     return driver->cuModuleGetFunction(&variant->function, variant->module, wish->kernel) == CUDA_SUCCESS &&
            find_descriptor(worker, variant, kernel) && pair_constants(worker, owner, variant, wish->constants) &&
            (wish->mode != FGV_SLICING_PERSISTENT ||
-            driver->cuModuleGetGlobal_v2(&variant->state, &bytes, variant->module, STATE_NAME) == CUDA_SUCCESS);
+            driver->cuModuleGetGlobal_v2(&variant->state, &bytes, variant->module, FGV_PERSISTENT_STATE_NAME) ==
+                CUDA_SUCCESS);
 }
 
 static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t mode,

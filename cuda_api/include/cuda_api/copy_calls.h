@@ -1,5 +1,5 @@
 /*
- * The calls that copy boxes and rows of arrays, brought into one form: cuda_api/copy_calls, which both of our
+ * The calls that copy boxes and rows of arrays, brought into one form: cuda_api/common/copy_calls, which both of our
  * libcuda.so.1 libraries have. What a program says of the sides is checked and carried out by the library that the
  * calls are part of.
  */
@@ -26,11 +26,16 @@ struct fgv_copy_extent {
     uint64_t width_bytes, height, depth;
 };
 
-/* Of the library. `waits`: for the calls without a stream, which may still name that of the thread. */
-__attribute__((visibility("hidden"))) CUresult fgv_copy_box(const struct fgv_copy_side *to,
-                                                            const struct fgv_copy_side *from,
-                                                            const struct fgv_copy_extent *extent, CUstream stream,
-                                                            bool waits);
-__attribute__((visibility("hidden"))) bool fgv_copy_is_context(CUcontext context);
+/* What these calls ask of the library that they are part of. */
+struct fgv_copy_ops {
+    /* Checks both sides and copies. `waits`: for the calls without a stream, which may still name that of the thread.
+     */
+    CUresult (*box)(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                    const struct fgv_copy_extent *extent, CUstream stream, bool waits);
+    bool (*is_context)(CUcontext context);
+};
+
+/* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
+void fgv_copy_set_ops(const struct fgv_copy_ops *ops);
 
 #endif

@@ -1,4 +1,4 @@
-/* What cuda_api/graph_calls, which both of our libcuda.so.1 libraries have, asks of a library, and gives it. */
+/* What cuda_api/common/graph_calls, which both of our libcuda.so.1 libraries have, asks of a library, and gives it. */
 #ifndef CUDA_API_GRAPH_CALLS_H
 #define CUDA_API_GRAPH_CALLS_H
 
@@ -7,8 +7,15 @@
 
 #include "cuda_api/types.h"
 
-/* The parameters of a node; CUDA_ERROR_INVALID_VALUE when it is of another kind. `params` is zeroed by the caller. */
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params);
+/* What these calls ask of the library that they are part of. */
+struct fgv_graph_ops {
+    /* The parameters of a node; CUDA_ERROR_INVALID_VALUE when it is of another kind. `params` is zeroed by the caller.
+     */
+    CUresult (*node_get)(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params);
+};
+
+/* Lends these calls their ops, which stay valid for the life of the process. Once, in a constructor of the library. */
+void fgv_graph_set_ops(const struct fgv_graph_ops *ops);
 
 /* References of a graph, or of what was instantiated of it, to user objects; owners by their handles. */
 void fgv_user_objects_copy(uint64_t from, uint64_t to);

@@ -4,8 +4,8 @@
  * Every copy of the CUDA runtime (libcudart.so, and the static copies inside nvcc programs, cuBLAS, cuDNN, ...) asks
  * libcuda.so.1 for undocumented function tables by UUID, with cuGetExportTable, and refuses to start without some of
  * them. Two libraries of ours pose as libcuda.so.1, the guest library and the software device: each compiles the C
- * files of cuda_api/handshake into itself and lends it a struct of functions. Nothing here leaves the process: the
- * integrity check hashes this process's id, thread and addresses, and context-local storage holds pointers of this
+ * files of cuda_api/common/handshake into itself and lends it a struct of functions. Nothing here leaves the process:
+ * the integrity check hashes this process's id, thread and addresses, and context-local storage holds pointers of this
  * process, so neither can be forwarded to a host.
  *
  * Served: CUDART_INTERFACE, TOOLS_RUNTIME_CALLBACK_HOOKS, TOOLS_TLS, CONTEXT_LOCAL_STORAGE, INTEGRITY_CHECK,

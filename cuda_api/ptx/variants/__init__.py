@@ -13,10 +13,10 @@ Wrong when: a kernel waits for blocks that are not running yet in a way that `wa
 natively on a smaller device.
 """
 
+from cuda_api.generated.values import Whole
 from cuda_api.ptx.variants.part import RunsWholeError
 from cuda_api.ptx.variants.persistent import persist_kernel
 from cuda_api.ptx.variants.sliced import slice_kernel
 from cuda_api.ptx.variants.used import Used, used_by
-from cuda_api.whole import Whole
 
 __all__ = ["RunsWholeError", "Used", "Whole", "persist_kernel", "slice_kernel", "used_by"]

@@ -9,12 +9,12 @@ for ever on a GPU, each for the other.
 
 from __future__ import annotations
 
+from cuda_api.generated.values import Whole
 from cuda_api.ptx.syntax import Instruction, Module
 from cuda_api.ptx.variants.flow import Piece, pieces_of
 from cuda_api.ptx.variants.part import RunsWholeError
 from cuda_api.ptx.variants.varying import varying_forks
 from cuda_api.ptx.variants.walk import instructions, names_of
-from cuda_api.whole import Whole
 
 _WARP = frozenset(
     ("shfl", "vote", "match", "redux", "elect", "activemask", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")

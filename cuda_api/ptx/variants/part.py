@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cuda_api.generated.values import Whole
 from cuda_api.ptx.syntax import Function, Instruction, Integer, Module, Name, Variable
 from cuda_api.ptx.variants.walk import rewritten, with_names
 from cuda_api.record import replace
-from cuda_api.whole import Whole
 
 PREFIX = "fgv_"
 """Of every name that a variant adds."""

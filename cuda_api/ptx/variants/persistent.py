@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from cuda_api.generated.values import PERSISTENT_STATE_NAME, PersistentDescriptor, PersistentState, Whole
 from cuda_api.ptx.syntax import (
     Address,
     Alias,
@@ -41,13 +42,7 @@ from cuda_api.ptx.variants.sliced import descriptor, load_sizes, load_word
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import instructions, rewritten
 from cuda_api.record import replace
-from cuda_api.whole import Whole
 
-DESCRIPTOR_BYTES = 32
-"""u64 blocks, u32 grid[3], u32 first_multiprocessor, u32 end_multiprocessor; the grid has `blocks` blocks, less than 2^32."""
-_BLOCKS_BYTES, _GRID_BYTES, _FIRST_BYTES, _END_BYTES = 0, 8, 20, 24
-STATE = f"{PREFIX}state"
-"""The module's own variable u64 counter, u64 limit: so a variant runs one grid at a time."""
 _HAS_BLOCK_BYTES = 12
 
 _ASYNCHRONOUS = frozenset(("mbarrier", "wgmma", "setmaxnreg", "griddepcontrol", "alloca", "stacksave", "tensormap"))
@@ -68,13 +63,14 @@ _PREDICATES, _LONGS, _WORDS = (
 
 
 def persist_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) -> Module:
-    """As `slice_kernel`, with this variant's descriptor. Raises RunsWholeError."""
+    """As `slice_kernel`, with this variant's descriptor. It has one counter, so it runs one grid at a time. Raises RunsWholeError."""
     own = alone(module, used_by(module, kernel).names, addresses)
     for function in own.functions:
         _check_units(function)
     check_ends(own, kernel)
     items = [_item(item, kernel) for item in own.items]
-    state = Variable("global", "b64", STATE, alignment=16, dimensions=(2,), linkage="visible")
+    words = (PersistentState.SIZE // 8,)
+    state = Variable("global", "b64", PERSISTENT_STATE_NAME, alignment=16, dimensions=words, linkage="visible")
     return index.with_block_words(replace(own, items=(state, *items)))
 
 
@@ -115,7 +111,7 @@ def _entry(function: Function) -> Function:
     )
     return replace(
         function,
-        parameters=(*function.parameters, descriptor(DESCRIPTOR_BYTES)),
+        parameters=(*function.parameters, descriptor(PersistentDescriptor.SIZE)),
         body=Block(statements),
     )
 
@@ -140,13 +136,16 @@ def _declarations() -> Iterator[Variable]:
 
 def _begin() -> Iterator[Instruction]:
     yield Instruction("mov", ("u32",), (_WORD, Name("%smid")))
-    for offset_bytes, comparison in ((_FIRST_BYTES, "lt"), (_END_BYTES, "ge")):
+    for offset_bytes, comparison in (
+        (PersistentDescriptor.FIRST_MULTIPROCESSOR, "lt"),
+        (PersistentDescriptor.END_MULTIPROCESSOR, "ge"),
+    ):
         yield load_word(_OTHER, offset_bytes)
         yield Instruction("setp", (comparison, "u32"), (_TEST, _WORD, _OTHER))
         yield Instruction("exit", (), (), Guard(_TEST.text))
-    yield Instruction("mov", ("u64",), (_STATE, Name(STATE)))
-    yield load_word(_BLOCKS, _BLOCKS_BYTES, "u64")
-    yield from load_sizes(_GRID_BYTES)
+    yield Instruction("mov", ("u64",), (_STATE, Name(PERSISTENT_STATE_NAME)))
+    yield load_word(_BLOCKS, PersistentDescriptor.NR_BLOCKS, "u64")
+    yield from load_sizes(PersistentDescriptor.GRID)
 
 
 def _all_are_here() -> Instruction:
@@ -162,11 +161,11 @@ def _take_number() -> Iterator[Statement]:
     yield Instruction("setp", ("ne", "u32"), (_TEST, _WORD, Integer(0)))
     yield _to_told(_TEST)
     yield Instruction("st", ("shared", "u32"), (Address(Name(BLOCK), _HAS_BLOCK_BYTES), Integer(0)))
-    for offset_bytes, value in ((8, _LIMIT), (0, _COUNTER)):
+    for offset_bytes, value in ((PersistentState.LIMIT, _LIMIT), (PersistentState.COUNTER, _COUNTER)):
         yield Instruction("ld", ("volatile", "global", "u64"), (value, Address(_STATE, offset_bytes)))
     yield Instruction("setp", ("ge", "u64"), (_TEST, _COUNTER, _LIMIT))
     yield _to_told(_TEST)
-    yield Instruction("atom", ("global", "add", "u64"), (_NUMBER, Address(_STATE), Integer(1)))
+    yield Instruction("atom", ("global", "add", "u64"), (_NUMBER, Address(_STATE, PersistentState.COUNTER), Integer(1)))
     yield Instruction("setp", ("ge", "u64"), (_TEST, _NUMBER, _BLOCKS))
     yield _to_told(_TEST)
     yield from _index_of_number()

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cuda_api.generated.values import BoxDescriptor
 from cuda_api.ptx.syntax import Address, Function, Instruction, Module, Name, Statement, Variable
 from cuda_api.ptx.variants import index
 from cuda_api.ptx.variants.part import AXES, DESCRIPTOR, alone
 from cuda_api.ptx.variants.used import used_by
 from cuda_api.ptx.variants.walk import rewritten
 from cuda_api.record import replace
-
-DESCRIPTOR_BYTES = 24
-"""u32 first[3], u32 grid[3]: the box's first block, and the size of the whole grid."""
-_FIRST_BYTES, _GRID_BYTES = 0, 12
 
 
 def slice_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) -> Module:
@@ -48,7 +45,7 @@ def _entry(function: Function, *, shares_index: bool) -> Function:
         begin += [*index.stores(index.INDEX_BYTES), *index.stores(index.SIZE_BYTES)]
     return replace(
         function,
-        parameters=(*function.parameters, descriptor(DESCRIPTOR_BYTES)),
+        parameters=(*function.parameters, descriptor(BoxDescriptor.SIZE)),
         body=replace(body, statements=(*index.registers(), *begin, *body.statements)),
     )
 
@@ -72,6 +69,6 @@ def _begin() -> Iterable[Instruction]:
     for place, axis in enumerate(AXES):
         within, first = index.index_register(axis), index.size_register(axis)
         yield Instruction("mov", ("u32",), (within, Name("%ctaid", axis)))
-        yield load_word(first, _FIRST_BYTES + 4 * place)
+        yield load_word(first, BoxDescriptor.FIRST + 4 * place)
         yield Instruction("add", ("u32",), (within, within, first))
-    yield from load_sizes(_GRID_BYTES)
+    yield from load_sizes(BoxDescriptor.GRID)

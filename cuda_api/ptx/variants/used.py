@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cuda_api.generated.values import Whole
 from cuda_api.ptx.syntax import Alias, Function, Instruction, Integer, Module, Name, Prototype, Targets, Variable
 from cuda_api.ptx.variants.part import AXES, PREFIX, RunsWholeError
 from cuda_api.ptx.variants.waiting import reads_others, waits
 from cuda_api.ptx.variants.walk import declared_names, instructions, names_of
-from cuda_api.whole import Whole
 
 _PROVIDED = frozenset(("vprintf", "malloc", "free", "__assertfail"))
 """Functions that the driver has for every module, and that concern one thread."""

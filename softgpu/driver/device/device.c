@@ -283,9 +283,16 @@ SGP_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType t
     return sgp_leave(CUDA_SUCCESS);
 }
 
-CUresult fgv_green_refuse(void)
+static CUresult green_refuse(void)
 {
     CUresult result = sgp_enter_driver();
 
     return result ? result : sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+static const struct fgv_green_ops green_ops = {.refuse = green_refuse};
+
+__attribute__((constructor)) static void lend_green_ops(void)
+{
+    fgv_green_set_ops(&green_ops);
 }

@@ -1,6 +1,6 @@
 /*
- * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/graph_calls makes the older calls
- * of that). Semaphores, batches of memory operations and conditional nodes are not served.
+ * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/common/graph_calls makes the
+ * older calls of that). Semaphores, batches of memory operations and conditional nodes are not served.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ static void params_of_kernel(CUDA_KERNEL_NODE_PARAMS *params, const struct sgp_w
     };
 }
 
-CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
+static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams *params)
 {
     const struct sgp_work *work;
     CUresult result = sgp_enter_driver();
@@ -220,6 +220,13 @@ CUresult fgv_graph_node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodeP
         return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     return sgp_leave(CUDA_SUCCESS);
+}
+
+static const struct fgv_graph_ops graph_ops = {.node_get = node_get};
+
+__attribute__((constructor)) static void lend_graph_ops(void)
+{
+    fgv_graph_set_ops(&graph_ops);
 }
 
 /* ---- add and set ---- */

@@ -72,8 +72,8 @@ static CUresult side_of(struct side *side, const struct fgv_copy_side *said, con
     }
 }
 
-CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                      const struct fgv_copy_extent *extent, CUstream handle, bool waits)
+static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
+                         const struct fgv_copy_extent *extent, CUstream handle, bool waits)
 {
     struct side destination, source;
     struct CUstream_st *stream;
@@ -108,7 +108,7 @@ CUresult fgv_copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side
     return sgp_leave(sgp_copy(stream->object.context, stream, &box, !waits));
 }
 
-bool fgv_copy_is_context(CUcontext context)
+static bool copy_is_context(CUcontext context)
 {
     if (sgp_enter_driver()) {
         return false;
@@ -117,4 +117,11 @@ bool fgv_copy_is_context(CUcontext context)
 
     sgp_leave(CUDA_SUCCESS);
     return is_context;
+}
+
+static const struct fgv_copy_ops copy_ops = {.box = copy_box, .is_context = copy_is_context};
+
+__attribute__((constructor)) static void lend_copy_ops(void)
+{
+    fgv_copy_set_ops(&copy_ops);
 }

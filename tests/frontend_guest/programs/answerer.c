@@ -64,12 +64,12 @@ static uint8_t *arena(uint64_t offset)
 static void copy_to(const struct fgv_consumed *record, const void *fixed, const uint8_t *payload)
 {
     const struct fgv_request_cuMemcpyHtoDAsync_v2 *request = fixed;
-    const uint8_t *from = request->place == 0   ? payload
-                          : request->place == 1 ? arena(request->source)
-                                                : region.base + (request->source - layout.address);
+    const uint8_t *from = request->place == FGV_PLACE_INLINE  ? payload
+                          : request->place == FGV_PLACE_ARENA ? arena(request->source)
+                                                              : region.base + (request->source - layout.address);
     memcpy(device + (request->destination - DEVICE_BASE), from, request->bytes);
     printf("to place %u bytes %" PRIu64 " stream %" PRIx64 "\n", request->place, request->bytes, request->stream);
-    if (request->place == 1) {
+    if (request->place == FGV_PLACE_ARENA) {
         printf("to device: chunk %u\n", request->chunk);
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
     }
@@ -79,11 +79,11 @@ static void copy_to(const struct fgv_consumed *record, const void *fixed, const 
 static void copy_from(const struct fgv_consumed *record, const void *fixed)
 {
     const struct fgv_request_cuMemcpyDtoHAsync_v2 *request = fixed;
-    uint8_t *to =
-        request->place == 1 ? arena(request->destination) : region.base + (request->destination - layout.address);
+    uint8_t *to = request->place == FGV_PLACE_ARENA ? arena(request->destination)
+                                                    : region.base + (request->destination - layout.address);
     memcpy(to, device + (request->source - DEVICE_BASE), request->bytes);
     printf("from place %u bytes %" PRIu64 " stream %" PRIx64 "\n", request->place, request->bytes, request->stream);
-    if (request->place == 1) {
+    if (request->place == FGV_PLACE_ARENA) {
         printf("from device: chunk %u\n", request->chunk);
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
     }
@@ -98,12 +98,12 @@ static void blob(uint16_t call, const void *fixed, const uint8_t *payload)
         return;
     }
     const struct fgv_request_blob_append *request = fixed;
-    const uint8_t *from = request->place == 0 ? payload : arena(request->source);
+    const uint8_t *from = request->place == FGV_PLACE_INLINE ? payload : arena(request->source);
     for (uint32_t i = 0; i < request->bytes; i++) {
         blob_sum = blob_sum * 31 + from[i];
     }
     blob_done += request->offset == blob_done ? request->bytes : 0;
-    if (request->place == 1) {
+    if (request->place == FGV_PLACE_ARENA) {
         fgv_chunk_complete(&region, &layout, request->chunk, CUDA_SUCCESS);
     }
 }
@@ -229,7 +229,7 @@ static void serve(const struct fgv_consumed *record)
         return;
     case FGV_CALL_cuLibraryLoadData:
     case FGV_CALL_cuModuleLoadDataEx: {
-        struct fgv_reply_cuModuleLoadDataEx reply = {.verdict = CUDA_SUCCESS};
+        struct fgv_reply_cuModuleLoadDataEx reply = {.said = {.verdict = CUDA_SUCCESS}};
         printf("image bytes %" PRIu64 " done %" PRIu64 " sum %" PRIx64 "\n", blob_bytes, blob_done, blob_sum);
         answer(record, blob_bytes == blob_done ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE, &reply, sizeof(reply));
         return;

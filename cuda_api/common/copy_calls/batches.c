@@ -2,8 +2,8 @@
 #include <stdint.h>
 
 #include "cuda_api/array_format.h"
-#include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
+#include "ops.h"
 
 /* Bytes of an element: the array's where there is one; two arrays must agree. 0: they do not, or one is none. */
 static uint32_t element_bytes(const CUDA_MEMCPY3D_BATCH_OP *op)
@@ -58,7 +58,7 @@ static CUresult copy(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
         !side_of(&op->src, &op->extent, bytes, &from)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_copy_box(&to, &from, &extent, stream, false);
+    CUresult result = fgv_copy_ops_get()->box(&to, &from, &extent, stream, false);
     if (result == CUDA_SUCCESS && op->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
         result = cuStreamSynchronize(stream); /* the source may be gone when the call has returned */
     }

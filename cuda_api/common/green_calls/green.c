@@ -5,26 +5,33 @@
 #include "cuda_api/green_calls.h"
 #include "cuda_api/prototypes.h"
 
+static const struct fgv_green_ops *ops;
+
+void fgv_green_set_ops(const struct fgv_green_ops *lent)
+{
+    ops = lent;
+}
+
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
     (void)phCtx;
     (void)desc;
     (void)dev;
     (void)flags;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     (void)hCtx;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     (void)pContext;
     (void)hCtx;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
@@ -32,7 +39,7 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevR
     (void)device;
     (void)resource;
     (void)type;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -40,7 +47,7 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResou
     (void)hCtx;
     (void)resource;
     (void)type;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -48,7 +55,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUde
     (void)hCtx;
     (void)resource;
     (void)type;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuDevSmResourceSplitByCount(CUdevResource *parts, unsigned int *nbGroups, const CUdevResource *input,
@@ -60,7 +67,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *parts, unsigned int *nbGroup
     (void)remaining;
     (void)useFlags;
     (void)minCount;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
@@ -68,21 +75,21 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
     (void)phDesc;
     (void)resources;
     (void)nbResources;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
@@ -91,26 +98,26 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
     (void)greenCtx;
     (void)flags;
     (void)priority;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
     (void)greenCtx;
     (void)greenCtxId;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return fgv_green_refuse();
+    return ops->refuse();
 }
 
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
     (void)hCtx;
     (void)hEvent;
-    return fgv_green_refuse();
+    return ops->refuse();
 }

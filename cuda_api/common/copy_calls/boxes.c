@@ -1,8 +1,8 @@
 /* The calls that copy boxes, and rows of arrays: see cuda_api/copy_calls.h. */
 #include <stddef.h>
 
-#include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
+#include "ops.h"
 
 /* ---- two dimensions ---- */
 
@@ -26,7 +26,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *said, CUstream stream, bool waits)
                                        .y = said->srcY,
                                        .pitch_bytes = said->srcPitch};
     const struct fgv_copy_extent extent = {.width_bytes = said->WidthInBytes, .height = said->Height, .depth = 1};
-    return fgv_copy_box(&to, &from, &extent, stream, waits);
+    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
@@ -71,7 +71,7 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *said, CUstream stream, bool waits)
                                        .height = said->srcHeight};
     const struct fgv_copy_extent extent = {
         .width_bytes = said->WidthInBytes, .height = said->Height, .depth = said->Depth};
-    return fgv_copy_box(&to, &from, &extent, stream, waits);
+    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -90,7 +90,7 @@ static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *said, CUstream stream, bool 
     if (!said) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!fgv_copy_is_context(said->srcContext) || !fgv_copy_is_context(said->dstContext)) {
+    if (!fgv_copy_ops_get()->is_context(said->srcContext) || !fgv_copy_ops_get()->is_context(said->dstContext)) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     const CUDA_MEMCPY3D plain = {.srcXInBytes = said->srcXInBytes,
@@ -149,7 +149,7 @@ static struct fgv_copy_side of_host(const void *memory)
 static CUresult copy_row(struct fgv_copy_side to, struct fgv_copy_side from, size_t bytes, CUstream stream, bool waits)
 {
     const struct fgv_copy_extent extent = {.width_bytes = bytes, .height = 1, .depth = 1};
-    return fgv_copy_box(&to, &from, &extent, stream, waits);
+    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
 }
 
 /* CUDA has no call with a stream for AtoD, DtoA and AtoA, so that their twins are not generated. */

@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
+#include "ops.h"
 
 #define ADD(...)                                                                                                       \
     cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, &(CUgraphNodeParams){__VA_ARGS__})
@@ -50,8 +50,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     CUgraphNodeParams params = {0};
-    CUresult result =
-        nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = nodeParams ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_KERNEL, &params)
+                                 : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *nodeParams = params.kernel;
@@ -117,8 +117,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
     CUgraphNodeParams params = {0};
-    CUresult result =
-        nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = nodeParams ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, &params)
+                                 : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *nodeParams = params.memcpy.copyParams;
@@ -156,8 +156,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CU
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
     CUgraphNodeParams params = {0};
-    CUresult result =
-        nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = nodeParams ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_MEMSET, &params)
+                                 : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         memcpy(nodeParams, &params.memset, sizeof(*nodeParams));
@@ -198,7 +198,7 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *node
 {
     CUgraphNodeParams params = {0};
     CUresult result =
-        nodeParams ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_HOST, &params) : CUDA_ERROR_INVALID_VALUE;
+        nodeParams ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_HOST, &params) : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *nodeParams = params.host;
@@ -226,7 +226,8 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, cons
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
     CUgraphNodeParams params = {0};
-    CUresult result = phGraph ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_GRAPH, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result =
+        phGraph ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_GRAPH, &params) : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *phGraph = params.graph.graph;
@@ -260,7 +261,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const
 static CUresult event_get(CUgraphNode node, CUgraphNodeType type, CUevent *event)
 {
     CUgraphNodeParams params = {0};
-    CUresult result = event ? fgv_graph_node_get(node, type, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = event ? fgv_graph_ops_get()->node_get(node, type, &params) : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *event = params.eventWait.event;
@@ -318,8 +319,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
     CUgraphNodeParams params = {0};
-    CUresult result =
-        params_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = params_out ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params)
+                                 : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *params_out = params.alloc;
@@ -336,8 +337,8 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const C
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
     CUgraphNodeParams params = {0};
-    CUresult result =
-        dptr_out ? fgv_graph_node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, &params) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = dptr_out ? fgv_graph_ops_get()->node_get(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, &params)
+                               : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
         *dptr_out = params.free.dptr;

@@ -32,35 +32,10 @@ union fgv_slot {
 #define FGV_TOOLS_FLAGS_BYTES  1024
 #define FGV_TOOLS_EVENTS_BYTES 14
 
-static _Atomic(const struct fgv_handshake_ops *) handshake_ops;
 static atomic_uint_fast64_t nr_tables_served;
 static atomic_uint_fast64_t nr_tables_refused;
 static atomic_uint_fast64_t nr_unknown_slots;
 static atomic_uint_fast64_t nr_integrity_checks;
-
-void fgv_handshake_set_ops(const struct fgv_handshake_ops *ops)
-{
-    atomic_store_explicit(&handshake_ops, ops, memory_order_release);
-}
-
-const struct fgv_handshake_ops *fgv_handshake_ops_get(void)
-{
-    return atomic_load_explicit(&handshake_ops, memory_order_acquire);
-}
-
-CUresult fgv_handshake_current(CUcontext *context)
-{
-    *context = NULL;
-    const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
-    if (!ops) {
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
-    CUresult result = ops->current_context(context);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    return !*context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
 
 struct fgv_handshake_statistics fgv_handshake_statistics(void)
 {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
+#include "ops.h"
 
 static const char *const names[] = {"KERNEL",    "MEMCPY",     "MEMSET",       "HOST",         "GRAPH",
                                     "EMPTY",     "WAIT_EVENT", "EVENT_RECORD", "SEMAS_SIGNAL", "SEMAS_WAIT",
@@ -21,7 +21,7 @@ static void describe(FILE *file, CUgraphNode node, CUgraphNodeType type, unsigne
     if (!(is_verbose |
           (flags & (CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS |
                     CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS))) ||
-        fgv_graph_node_get(node, type, &params)) {
+        fgv_graph_ops_get()->node_get(node, type, &params)) {
         return;
     }
     if (type == CU_GRAPH_NODE_TYPE_KERNEL && (is_verbose || (flags & CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS))) {
