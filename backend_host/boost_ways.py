@@ -31,12 +31,12 @@ class Boost:
     settings: dict[str, int]
 
     def native(self) -> ffi.CData:
-        """A `struct fgv_boost_way *`."""
-        return ffi.new("struct fgv_boost_way *", self.settings)
+        """A `struct fgw_boost_way *`."""
+        return ffi.new("struct fgw_boost_way *", self.settings)
 
     def trouble(self, tid: int) -> int:
         """0, or the errno with which the kernel refuses it for this thread; the thread is as it was afterwards."""
-        return int(lib.fgv_boost_try(tid, self.native()))
+        return int(lib.fgw_boost_try(tid, self.native()))
 
 
 class Way(Protocol):

@@ -36,7 +36,7 @@ class Coscheduler:
 
     def __init__(self, page: ControlPage, choice: str = BEST) -> None:
         self._ways = [] if choice == OFF else [way for way in WAYS if choice in (BEST, way.name)]
-        self._booster: ffi.CData = lib.fgv_booster_new(page.page, BOOST_LIMIT_NS)
+        self._booster: ffi.CData = lib.fgw_booster_new(page.page, BOOST_LIMIT_NS)
         if self._booster == ffi.NULL:
             raise MemoryError("no memory for the booster")
         self._members: dict[int, _Member] = {}
@@ -49,17 +49,17 @@ class Coscheduler:
 
     def stop(self) -> None:
         """Nobody is boosted any more."""
-        lib.fgv_booster_stop(self._booster)
+        lib.fgw_booster_stop(self._booster)
         if self._thread.ident is not None:
             self._thread.join()
         with self._lock:
-            lib.fgv_booster_free(self._booster)
+            lib.fgw_booster_free(self._booster)
             self._booster = ffi.NULL  # nothing asks for more than statistics by now
 
     def add_machine(self, vgpu: int, name: str, threads: QemuThreads) -> None:
         """The vGPU's virtual machine has started: its vCPUs are these."""
         for tid in threads.tids:
-            if tid and lib.fgv_boost_clear_left_over(tid):
+            if tid and lib.fgw_boost_clear_left_over(tid):
                 log.info("%s: a vCPU that an earlier daemon left boosted is normal again", name)
         boost = boost_ways.choose(next(tid for tid in threads.tids if tid), self._ways)
         with self._lock:
@@ -72,7 +72,7 @@ class Coscheduler:
         boost = boost_ways.choose(threading.get_native_id(), self._ways)
         with self._lock:
             if isinstance(boost, Boost):
-                lib.fgv_booster_set_user(self._booster, vgpu, boost.native(), uid)
+                lib.fgw_booster_set_user(self._booster, vgpu, boost.native(), uid)
             self._note(vgpu, name, boost)
 
     def add_none(self, vgpu: int, reason: str) -> None:
@@ -86,7 +86,7 @@ class Coscheduler:
         with self._lock:
             self._members.pop(vgpu, None)
             if self._booster != ffi.NULL:
-                lib.fgv_booster_clear(self._booster, vgpu)
+                lib.fgw_booster_clear(self._booster, vgpu)
 
     def statistics(self, vgpu: int) -> CoschedulingStatistics:
         """Of one vGPU."""
@@ -94,7 +94,7 @@ class Coscheduler:
         with self._lock:
             member = self._members.get(vgpu, _Member("its machine is off", is_boosted=False))
             if self._booster != ffi.NULL:
-                lib.fgv_booster_read(self._booster, vgpu, counts, counts + 1)
+                lib.fgw_booster_read(self._booster, vgpu, counts, counts + 1)
         return CoschedulingStatistics(member.way, member.is_boosted, int(counts[0]), int(counts[1]))
 
     def _set_vcpus(self, vgpu: int, boost: Boost, threads: QemuThreads) -> Boost | str:
@@ -104,7 +104,7 @@ class Coscheduler:
         except OSError as error:
             return f"QEMU has ended: {error.strerror}"
         tids = list(threads.tids)
-        if lib.fgv_booster_set_vcpus(self._booster, vgpu, boost.native(), pidfd, tids, len(tids)):
+        if lib.fgw_booster_set_vcpus(self._booster, vgpu, boost.native(), pidfd, tids, len(tids)):
             return boost
         os.close(pidfd)
         return "more vCPUs than can be looked after"
@@ -119,4 +119,4 @@ class Coscheduler:
             log.info("%s is not coscheduled: %s", name, way)
 
     def _run(self) -> None:
-        lib.fgv_booster_run(self._booster)
+        lib.fgw_booster_run(self._booster)

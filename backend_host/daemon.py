@@ -137,7 +137,7 @@ class Daemon:
         stack.callback(coscheduler.stop)
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgv_table_hash(), self._device.facts, coscheduler)
+        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgw_table_hash(), self._device.facts, coscheduler)
         stack.callback(self._vgpus.remove_all)
         if config.watchdog_s:
             watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)

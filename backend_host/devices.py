@@ -119,6 +119,6 @@ def with_quota(facts: bytes, quota_bytes: int) -> bytes:
         return facts
     block = ffi.new("uint8_t[]", len(facts))
     ffi.buffer(block)[:] = facts
-    if not lib.fgv_facts_limit(block, len(facts), quota_bytes):
+    if not lib.fgw_facts_limit(block, len(facts), quota_bytes):
         raise DeviceUnavailableError("the device's facts make no sense")
     return bytes(ffi.buffer(block))

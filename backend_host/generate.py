@@ -41,28 +41,28 @@ _CLASSES = (
 
 
 def header(counters: tuple[Counter, ...]) -> Iterator[str]:
-    yield from ("#include <stdatomic.h>", "#include <stdint.h>", "", "struct fgv_worker_slot;", "")
+    yield from ("#include <stdatomic.h>", "#include <stdint.h>", "", "struct fgw_worker_slot;", "")
     yield "/* Pages whose counters lie elsewhere are of another version. */"
-    yield f"#define FGV_COUNTERS_LAYOUT UINT64_C({table.layout_hash(counters):#018x})"
+    yield f"#define FGW_COUNTERS_LAYOUT UINT64_C({table.layout_hash(counters):#018x})"
     for counter in counters:
         if counter.each:
             yield f"#define FGV_{counter.name.upper()} {counter.room}u"
-    yield from ("", "/* Members of struct fgv_worker_slot, as below. */", "#define FGV_COUNTERS \\")
+    yield from ("", "/* Members of struct fgw_worker_slot, as below. */", "#define FGW_COUNTERS \\")
     *most, last = counters
     yield from (f"    _Atomic {counter.field.declaration()} \\" for counter in most)
     yield f"    _Atomic {last.field.declaration().removesuffix(';')}"
-    yield from ("", "/* cffi: begin */", "struct fgv_counters {")
+    yield from ("", "/* cffi: begin */", "struct fgw_counters {")
     yield from (f"    {counter.field.declaration()} /* {counter.help} */" for counter in counters)
     yield from ("};", "/* cffi: end */", "")
-    yield "void fgv_counters_read(struct fgv_worker_slot *slot, struct fgv_counters *counters);"
+    yield "void fgw_counters_read(struct fgw_worker_slot *slot, struct fgw_counters *counters);"
 
 
 def source(counters: tuple[Counter, ...]) -> Iterator[str]:
     yield from ('#include "generated/counters.h"', "", "#include <stddef.h>", "", '#include "page/layout.h"', "")
     for offset, field in layout.lay_out([counter.field for counter in counters]).fields:
-        place = f"offsetof(struct fgv_worker_slot, {field.name})"
+        place = f"offsetof(struct fgw_worker_slot, {field.name})"
         yield f'_Static_assert({place} == {FIRST_OFFSET + offset}, "{field.name}");'
-    yield from ("", "void fgv_counters_read(struct fgv_worker_slot *slot, struct fgv_counters *counters)", "{")
+    yield from ("", "void fgw_counters_read(struct fgw_worker_slot *slot, struct fgw_counters *counters)", "{")
     for counter in counters:
         if counter.each:
             yield f"    for (uint32_t i = 0; i < {counter.room}; i++) {{"
@@ -83,7 +83,7 @@ def python(counters: tuple[Counter, ...]) -> str:
             lines.append(f'    "{counter.shown_name}": ("{counter.name}", {counter.each.class_name}),')
     lines += [
         "}",
-        '"""Of those that there are many of: the member of struct fgv_counters, and what each of its numbers is."""',
+        '"""Of those that there are many of: the member of struct fgw_counters, and what each of its numbers is."""',
     ]
     for name, about, has in _CLASSES:
         lines += ["", "", "@dataclass(frozen=True)", f"class {name}:", f'    """{about}"""', ""]

@@ -81,7 +81,7 @@ class WorkerProcess:
 
 
 def slicing_settings(config: Config) -> dict[str, int]:
-    """What workers are told of large launches: the fields of `struct fgv_slicing_settings`."""
+    """What workers are told of large launches: the fields of `struct fgw_slicing_settings`."""
     return {
         "mode": SLICING_MODES.index(config.slicing),
         "threshold_blocks": config.slicing_threshold_blocks,

@@ -39,7 +39,7 @@ struct attributes {
 /* One vGPU's. is_known: somebody registered it. */
 struct target {
     bool is_known;
-    struct fgv_boost_way way;
+    struct fgw_boost_way way;
     int pidfd; /* of the virtual machine, -1: a vGPU of programs of this host */
     uint32_t uid;
     uint32_t nr_tids;
@@ -52,13 +52,13 @@ struct target {
     struct attributes usual;
 };
 
-struct fgv_booster {
-    struct fgv_control *control;
+struct fgw_booster {
+    struct fgw_control *control;
     uint64_t limit_ns;
     pthread_mutex_t lock;
     _Atomic bool is_stopping;
     uint32_t sequence; /* of the hand-over that was seen last */
-    struct target targets[FGV_MAX_VGPUS];
+    struct target targets[FGW_MAX_VGPUS];
 };
 
 static int set_attributes(int32_t tid, struct attributes *attributes)
@@ -78,7 +78,7 @@ static bool is_ordinary(const struct attributes *attributes)
     return attributes->policy == SCHED_OTHER || attributes->policy == SCHED_BATCH;
 }
 
-static struct attributes boosted(const struct attributes *usual, const struct fgv_boost_way *way)
+static struct attributes boosted(const struct attributes *usual, const struct fgw_boost_way *way)
 {
     struct attributes attributes = *usual;
     attributes.policy = way->policy;
@@ -90,7 +90,7 @@ static struct attributes boosted(const struct attributes *usual, const struct fg
 }
 
 /* 0 or an errno. Fills `usual`, what `lower_thread` needs. */
-static int raise_thread(int32_t tid, const struct fgv_boost_way *way, struct attributes *usual)
+static int raise_thread(int32_t tid, const struct fgw_boost_way *way, struct attributes *usual)
 {
     int failed = get_attributes(tid, usual);
     if (failed) {
@@ -111,14 +111,14 @@ static int lower_thread(int32_t tid, const struct attributes *usual)
     return set_attributes(tid, &attributes);
 }
 
-int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way)
+int fgw_boost_try(int32_t tid, const struct fgw_boost_way *way)
 {
     struct attributes usual;
     int failed = raise_thread(tid, way, &usual);
     return failed ? failed : lower_thread(tid, &usual);
 }
 
-bool fgv_boost_clear_left_over(int32_t tid)
+bool fgw_boost_clear_left_over(int32_t tid)
 {
     struct attributes found;
     if (get_attributes(tid, &found) != 0 || !(found.flags & FLAG_RESET_ON_FORK)) {
@@ -132,14 +132,14 @@ bool fgv_boost_clear_left_over(int32_t tid)
     return set_attributes(tid, &normal) == 0;
 }
 
-struct fgv_booster *fgv_booster_new(struct fgv_control *control, uint64_t limit_ns)
+struct fgw_booster *fgw_booster_new(struct fgw_control *control, uint64_t limit_ns)
 {
-    struct fgv_booster *booster = calloc(1, sizeof(*booster));
+    struct fgw_booster *booster = calloc(1, sizeof(*booster));
     if (booster) {
         booster->control = control;
         booster->limit_ns = limit_ns;
-        struct fgv_grant_reading grant;
-        fgv_control_grant_read(control, &grant);
+        struct fgw_grant_reading grant;
+        fgw_control_grant_read(control, &grant);
         booster->sequence = grant.sequence;
         pthread_mutex_init(&booster->lock, NULL);
     }
@@ -165,19 +165,19 @@ static void forget(struct target *target)
     *target = (struct target){.pidfd = -1};
 }
 
-void fgv_booster_free(struct fgv_booster *booster)
+void fgw_booster_free(struct fgw_booster *booster)
 {
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         forget(&booster->targets[vgpu]);
     }
     pthread_mutex_destroy(&booster->lock);
     free(booster);
 }
 
-bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, int pidfd,
+bool fgw_booster_set_vcpus(struct fgw_booster *booster, uint32_t vgpu, const struct fgw_boost_way *way, int pidfd,
                            const int32_t *tids, uint32_t nr)
 {
-    if (vgpu >= FGV_MAX_VGPUS || nr > FGV_BOOST_MAX_THREADS) {
+    if (vgpu >= FGW_MAX_VGPUS || nr > FGW_BOOST_MAX_THREADS) {
         return false;
     }
     int32_t *copy = calloc(nr ? nr : 1, sizeof(*copy));
@@ -193,9 +193,9 @@ bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const str
     return true;
 }
 
-bool fgv_booster_set_user(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, uint32_t uid)
+bool fgw_booster_set_user(struct fgw_booster *booster, uint32_t vgpu, const struct fgw_boost_way *way, uint32_t uid)
 {
-    if (vgpu >= FGV_MAX_VGPUS) {
+    if (vgpu >= FGW_MAX_VGPUS) {
         return false;
     }
     pthread_mutex_lock(&booster->lock);
@@ -206,19 +206,19 @@ bool fgv_booster_set_user(struct fgv_booster *booster, uint32_t vgpu, const stru
     return true;
 }
 
-void fgv_booster_clear(struct fgv_booster *booster, uint32_t vgpu)
+void fgw_booster_clear(struct fgw_booster *booster, uint32_t vgpu)
 {
-    if (vgpu < FGV_MAX_VGPUS) {
+    if (vgpu < FGW_MAX_VGPUS) {
         pthread_mutex_lock(&booster->lock);
         forget(&booster->targets[vgpu]);
         pthread_mutex_unlock(&booster->lock);
     }
 }
 
-void fgv_booster_read(struct fgv_booster *booster, uint32_t vgpu, uint64_t *nr_boosts, uint64_t *nr_refused)
+void fgw_booster_read(struct fgw_booster *booster, uint32_t vgpu, uint64_t *nr_boosts, uint64_t *nr_refused)
 {
     *nr_boosts = *nr_refused = 0;
-    if (vgpu < FGV_MAX_VGPUS) {
+    if (vgpu < FGW_MAX_VGPUS) {
         pthread_mutex_lock(&booster->lock);
         *nr_boosts = booster->targets[vgpu].nr_boosts;
         *nr_refused = booster->targets[vgpu].nr_refused;
@@ -253,13 +253,13 @@ static int32_t thread_of(const struct target *target, uint32_t asker)
 }
 
 /* Who asked, of the workers that it pays for: the one that waited when its vGPU got the GPU, or any that is at work. */
-static uint32_t asker_of(struct fgv_control *control, uint32_t vgpu)
+static uint32_t asker_of(struct fgw_control *control, uint32_t vgpu)
 {
-    const struct fgv_worker_set *sets[] = {&control->waiting, &control->users, &control->interactive};
+    const struct fgw_worker_set *sets[] = {&control->waiting, &control->users, &control->interactive};
     for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
-        for (uint32_t slot = 0; slot < FGV_MAX_WORKERS; slot++) {
-            if (fgv_set_has(sets[i], slot) && fgv_set_has(&control->interactive, slot) &&
-                fgv_set_has(&control->vgpus[vgpu].members, slot)) {
+        for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+            if (fgw_set_has(sets[i], slot) && fgw_set_has(&control->interactive, slot) &&
+                fgw_set_has(&control->vgpus[vgpu].members, slot)) {
                 return atomic_load_explicit(&control->workers[slot].asker, memory_order_relaxed);
             }
         }
@@ -267,7 +267,7 @@ static uint32_t asker_of(struct fgv_control *control, uint32_t vgpu)
     return 0;
 }
 
-static void begin_boost(struct fgv_booster *booster, uint32_t vgpu, uint64_t now_ns)
+static void begin_boost(struct fgw_booster *booster, uint32_t vgpu, uint64_t now_ns)
 {
     struct target *target = &booster->targets[vgpu];
     if (!target->is_known) {
@@ -284,25 +284,25 @@ static void begin_boost(struct fgv_booster *booster, uint32_t vgpu, uint64_t now
 }
 
 /* Ends what is over, and begins for a holder that is new. Returns when to look again. */
-static uint64_t look(struct fgv_booster *booster, uint64_t now_ns)
+static uint64_t look(struct fgw_booster *booster, uint64_t now_ns)
 {
-    struct fgv_grant_reading grant;
-    fgv_control_grant_read(booster->control, &grant);
+    struct fgw_grant_reading grant;
+    fgw_control_grant_read(booster->control, &grant);
     const bool is_handed_over = grant.sequence != booster->sequence;
     booster->sequence = grant.sequence;
     uint64_t next_ns = now_ns + SLEEP_NS;
     pthread_mutex_lock(&booster->lock);
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         struct target *target = &booster->targets[vgpu];
         if (target->boosted_tid != 0 && (is_handed_over || now_ns >= target->until_ns)) {
             end_boost(target);
         }
     }
-    if (is_handed_over && grant.holder != FGV_NOBODY &&
-        fgv_set_nr_common(&booster->control->vgpus[grant.holder - 1].members, &booster->control->interactive) != 0) {
+    if (is_handed_over && grant.holder != FGW_NOBODY &&
+        fgw_set_nr_common(&booster->control->vgpus[grant.holder - 1].members, &booster->control->interactive) != 0) {
         begin_boost(booster, grant.holder - 1, now_ns);
     }
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         const struct target *target = &booster->targets[vgpu];
         if (target->boosted_tid != 0 && target->until_ns < next_ns) {
             next_ns = target->until_ns;
@@ -318,14 +318,14 @@ static void sleep_until(_Atomic uint32_t *bell, uint32_t seen, uint64_t until_ns
     syscall(SYS_futex, bell, FUTEX_WAIT_BITSET, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-void fgv_booster_run(struct fgv_booster *booster)
+void fgw_booster_run(struct fgw_booster *booster)
 {
     /* Before those that it boosts, if it may; who is boosted late is boosted in vain. */
     struct attributes own = {.policy = SCHED_RR, .priority = 2};
     set_attributes(0, &own);
     while (!atomic_load(&booster->is_stopping)) {
         uint32_t bell = atomic_load(&booster->control->boost_bell);
-        uint64_t next_ns = look(booster, fgv_clock_ns());
+        uint64_t next_ns = look(booster, fgw_clock_ns());
         const struct timespec pause = {.tv_nsec = PAUSE_NS};
         nanosleep(&pause, NULL);
         if (!atomic_load(&booster->is_stopping)) {
@@ -333,13 +333,13 @@ void fgv_booster_run(struct fgv_booster *booster)
         }
     }
     pthread_mutex_lock(&booster->lock);
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         end_boost(&booster->targets[vgpu]);
     }
     pthread_mutex_unlock(&booster->lock);
 }
 
-void fgv_booster_stop(struct fgv_booster *booster)
+void fgw_booster_stop(struct fgw_booster *booster)
 {
     atomic_store(&booster->is_stopping, true);
     atomic_fetch_add(&booster->control->boost_bell, 1);

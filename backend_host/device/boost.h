@@ -18,11 +18,11 @@
 
 #include "page/layout.h"
 
-#define FGV_BOOST_MAX_THREADS 1024u
+#define FGW_BOOST_MAX_THREADS 1024u
 
 /* cffi: begin */
 /* What a thread becomes, as sched_setattr takes it. What it was before is kept and given back. */
-struct fgv_boost_way {
+struct fgw_boost_way {
     uint32_t policy;
     int32_t nice;
     uint32_t priority;
@@ -31,26 +31,26 @@ struct fgv_boost_way {
 };
 
 /* 0 or an errno: whether this way works on this thread; it is as it was afterwards. */
-int fgv_boost_try(int32_t tid, const struct fgv_boost_way *way);
+int fgw_boost_try(int32_t tid, const struct fgw_boost_way *way);
 /* Makes a thread normal that a daemon which died left boosted. True when it was. */
-bool fgv_boost_clear_left_over(int32_t tid);
+bool fgw_boost_clear_left_over(int32_t tid);
 
-struct fgv_booster;
+struct fgw_booster;
 /* NULL without memory. limit_ns: no boost lasts longer. */
-struct fgv_booster *fgv_booster_new(struct fgv_control *control, uint64_t limit_ns);
-void fgv_booster_free(struct fgv_booster *booster);
-/* Serves until fgv_booster_stop. */
-void fgv_booster_run(struct fgv_booster *booster);
-void fgv_booster_stop(struct fgv_booster *booster);
+struct fgw_booster *fgw_booster_new(struct fgw_control *control, uint64_t limit_ns);
+void fgw_booster_free(struct fgw_booster *booster);
+/* Serves until fgw_booster_stop. */
+void fgw_booster_run(struct fgw_booster *booster);
+void fgw_booster_stop(struct fgw_booster *booster);
 /* The threads behind the vCPUs of a vGPU's virtual machine, in the order of their numbers; the descriptor of its
  * process is the booster's from now on. */
-bool fgv_booster_set_vcpus(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, int pidfd,
+bool fgw_booster_set_vcpus(struct fgw_booster *booster, uint32_t vgpu, const struct fgw_boost_way *way, int pidfd,
                            const int32_t *tids, uint32_t nr);
 /* A vGPU of programs of this host: any thread of that user. */
-bool fgv_booster_set_user(struct fgv_booster *booster, uint32_t vgpu, const struct fgv_boost_way *way, uint32_t uid);
-void fgv_booster_clear(struct fgv_booster *booster, uint32_t vgpu);
+bool fgw_booster_set_user(struct fgw_booster *booster, uint32_t vgpu, const struct fgw_boost_way *way, uint32_t uid);
+void fgw_booster_clear(struct fgw_booster *booster, uint32_t vgpu);
 /* Boosts so far, and those that were asked for and did not come about: a thread that is not of the list, say. */
-void fgv_booster_read(struct fgv_booster *booster, uint32_t vgpu, uint64_t *nr_boosts, uint64_t *nr_refused);
+void fgw_booster_read(struct fgw_booster *booster, uint32_t vgpu, uint64_t *nr_boosts, uint64_t *nr_refused);
 /* cffi: end */
 
 #endif

@@ -19,14 +19,14 @@ from typing import Any
 from backend_host.generated.counters import EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
 
-MAX_VGPUS: int = lib.FGV_MAX_VGPUS
-MAX_WORKERS: int = lib.FGV_MAX_WORKERS
-CONTROL_BYTES: int = lib.FGV_CONTROL_BYTES
+MAX_VGPUS: int = lib.FGW_MAX_VGPUS
+MAX_WORKERS: int = lib.FGW_MAX_WORKERS
+CONTROL_BYTES: int = lib.FGW_CONTROL_BYTES
 """What the shared memory object must hold, a multiple of the page."""
 
 
 _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
-_ORDER_RUN, _ORDER_PATIENT = 0, 1  # enum fgv_worker_order
+_ORDER_RUN, _ORDER_PATIENT = 0, 1  # enum fgw_worker_order
 
 
 class ControlPageError(Exception):
@@ -117,7 +117,7 @@ class ControlPage:
 
         `is_preemptive`: the device runs the kernels of several processes in turn, without waiting for their ends.
         """
-        page = lib.fgv_control_format(fd, slice_ns, is_preemptive)
+        page = lib.fgw_control_format(fd, slice_ns, is_preemptive)
         if page == ffi.NULL:
             raise ControlPageError(f"cannot lay out a control page: {_errno_text()}")
         return cls(page)
@@ -125,15 +125,15 @@ class ControlPage:
     @classmethod
     def open(cls, fd: int) -> ControlPage:
         """Maps a page that `format` made. ControlPageError when it is none, or of another version."""
-        page = lib.fgv_control_open(fd)
+        page = lib.fgw_control_open(fd)
         if page == ffi.NULL:
-            raise ControlPageError(f"not a control page of version {lib.FGV_CONTROL_VERSION}: {_errno_text()}")
+            raise ControlPageError(f"not a control page of version {lib.FGW_CONTROL_VERSION}: {_errno_text()}")
         return cls(page)
 
     def close(self) -> None:
         """Unmaps the page. Safe to repeat; any other call afterwards raises ControlPageError."""
         if self._page is not None:
-            lib.fgv_control_close(self._page)
+            lib.fgw_control_close(self._page)
             self._page = None
 
     def __enter__(self) -> ControlPage:
@@ -146,7 +146,7 @@ class ControlPage:
 
     @property
     def page(self) -> ffi.CData:
-        """The `struct fgv_control *`, for other C functions of the same module."""
+        """The `struct fgw_control *`, for other C functions of the same module."""
         if self._page is None:
             raise ControlPageError("the control page is closed")
         return self._page
@@ -155,23 +155,23 @@ class ControlPage:
 
     def vgpu_take(self, quota_bytes: int = 0) -> int:
         """A free vGPU slot, its account at zero; its number is the `vgpu` of every other call. ControlPageFullError when none is left."""
-        vgpu: int = lib.fgv_control_vgpu_take(self.page, quota_bytes)
+        vgpu: int = lib.fgw_control_vgpu_take(self.page, quota_bytes)
         if vgpu < 0:
             raise ControlPageFullError(f"all {MAX_VGPUS} vGPUs are taken")
         return vgpu
 
     def vgpu_free(self, vgpu: int) -> None:
         """Gives the slot back. Its workers must have ended and been freed; a grant it still holds goes to the next one."""
-        lib.fgv_control_vgpu_free(self.page, _bounded(vgpu, MAX_VGPUS))
+        lib.fgw_control_vgpu_free(self.page, _bounded(vgpu, MAX_VGPUS))
 
     def set_quota(self, vgpu: int, quota_bytes: int) -> None:
         """Changes the memory quota (0: none). What is allocated already stays."""
-        lib.fgv_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
+        lib.fgw_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
 
     def vgpu(self, vgpu: int) -> VgpuReading | None:
         """The account of one vGPU, or None when the slot is free."""
-        reading = ffi.new("struct fgv_vgpu_reading *")
-        if not lib.fgv_control_vgpu_read(self.page, _bounded(vgpu, MAX_VGPUS), reading):
+        reading = ffi.new("struct fgw_vgpu_reading *")
+        if not lib.fgw_control_vgpu_read(self.page, _bounded(vgpu, MAX_VGPUS), reading):
             return None
         return VgpuReading(
             vgpu=vgpu,
@@ -195,29 +195,29 @@ class ControlPage:
 
     def worker_take(self) -> int:
         """A free worker slot, its counters at zero, in state WARM. The number goes to the worker with --slot."""
-        slot: int = lib.fgv_control_worker_take(self.page)
+        slot: int = lib.fgw_control_worker_take(self.page)
         if slot < 0:
             raise ControlPageFullError(f"all {MAX_WORKERS} worker slots are taken")
         return slot
 
     def worker_free(self, slot: int) -> None:
         """Repairs (see `repair`) and gives the slot back. Only after the process was reaped."""
-        lib.fgv_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
+        lib.fgw_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
 
     def repair(self, slot: int) -> None:
         """Takes back what a dead worker held: its marks as user and as waiter, its part of the vGPU's memory count, and hands the grant on when
         it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until `worker_free`."""
-        lib.fgv_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
+        lib.fgw_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
 
     def set_patient(self, slot: int, is_patient: bool) -> None:
         """While its VM is paused a worker must not take a beat that stands still for the end of its client."""
         order = _ORDER_PATIENT if is_patient else _ORDER_RUN
-        lib.fgv_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), order)
+        lib.fgw_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), order)
 
     def worker(self, slot: int) -> WorkerReading | None:
         """The counters of one worker, or None when the slot is free."""
-        reading = ffi.new("struct fgv_worker_reading *")
-        if not lib.fgv_control_worker_read(self.page, _bounded(slot, MAX_WORKERS), reading):
+        reading = ffi.new("struct fgw_worker_reading *")
+        if not lib.fgw_control_worker_read(self.page, _bounded(slot, MAX_WORKERS), reading):
             return None
         return WorkerReading(
             slot=slot,
@@ -246,35 +246,35 @@ class ControlPage:
         no change between two calls is slept over: `seen = page.wait_bell(1.0, seen)`. With None it sleeps until the next change.
         """
         current = self.bell() if seen is None else seen
-        bell: int = lib.fgv_control_wait_bell(self.page, current, max(0, int(timeout_s * 1e9)))
+        bell: int = lib.fgw_control_wait_bell(self.page, current, max(0, int(timeout_s * 1e9)))
         return bell
 
     def wait_news(self, timeout_s: float, seen: int, active: Collection[int]) -> int:
         """`wait_bell`, until other vGPUs than `active` hold or want the grant: for 30 ms at most once the bell has rung, for 1 ms at least."""
         mask = sum(1 << vgpu for vgpu in set(active))
-        bell: int = lib.fgv_control_wait_news(self.page, seen, mask, max(0, int(timeout_s * 1e9)))
+        bell: int = lib.fgw_control_wait_news(self.page, seen, mask, max(0, int(timeout_s * 1e9)))
         return bell
 
     def bell(self) -> int:
         """The bell's value now, without waiting."""
-        bell: int = lib.fgv_control_bell(self.page)
+        bell: int = lib.fgw_control_bell(self.page)
         return bell
 
     def ring_bell(self) -> None:
         """Wakes whoever is in `wait_bell`, from another thread of the daemon, say."""
-        lib.fgv_control_ring_bell(self.page)
+        lib.fgw_control_ring_bell(self.page)
 
     def backlogged(self) -> list[Waiting]:
         """The vGPUs that wait for the grant, the longest waiting first. The holder itself is not among them."""
         since = ffi.new(f"uint64_t[{MAX_VGPUS}]")
-        mask = int(lib.fgv_control_backlogged(self.page, since))
+        mask = int(lib.fgw_control_backlogged(self.page, since))
         found = [Waiting(vgpu, since[vgpu]) for vgpu in range(MAX_VGPUS) if mask >> vgpu & 1]
         return sorted(found, key=lambda waiting: (waiting.waiting_since_ns, waiting.vgpu))
 
     def holder(self) -> Grant:
         """Who holds the grant now."""
-        reading = ffi.new("struct fgv_grant_reading *")
-        lib.fgv_control_grant_read(self.page, reading)
+        reading = ffi.new("struct fgw_grant_reading *")
+        lib.fgw_control_grant_read(self.page, reading)
         return Grant(
             vgpu=reading.holder - 1 if reading.holder else None,
             is_closed=bool(reading.is_closed),
@@ -288,28 +288,28 @@ class ControlPage:
 
         `standing` is what it is with `charged_ns` (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`.
         """
-        lib.fgv_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * charged_ns, per_ns)
+        lib.fgw_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * charged_ns, per_ns)
 
     def standing(self, vgpu: int) -> float:
         """The vGPU's standing with what it was charged up to now; infinite before any was published."""
-        return float(lib.fgv_control_standing(self.page, _bounded(vgpu, MAX_VGPUS)))
+        return float(lib.fgw_control_standing(self.page, _bounded(vgpu, MAX_VGPUS)))
 
     def evict(self) -> bool:
         """Takes the grant from a holder that overran, work in flight or not, and hands it on; False when nobody else waits.
 
         What it has in flight goes on beside the next holder and is charged to it as before; it must ask again before it submits more.
         """
-        return bool(lib.fgv_control_evict(self.page))
+        return bool(lib.fgw_control_evict(self.page))
 
     @property
     def slice_ns(self) -> int:
         """How long a holder may keep the GPU while others wait."""
-        slice_ns: int = lib.fgv_control_slice_ns(self.page)
+        slice_ns: int = lib.fgw_control_slice_ns(self.page)
         return slice_ns
 
     def set_slice_ns(self, slice_ns: int) -> None:
         """Changes the slice from the next look at the clock on."""
-        lib.fgv_control_set_slice_ns(self.page, slice_ns)
+        lib.fgw_control_set_slice_ns(self.page, slice_ns)
 
 
 def _counted(counters: ffi.CData, name: str) -> Any:

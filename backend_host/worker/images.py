@@ -34,7 +34,7 @@ _SEARCHED_BYTES = 1 << 20
 
 
 class Printing(IntEnum):
-    """As enum fgv_printing in face.h."""
+    """As enum fgw_printing in face.h."""
 
     NOT = 0
     MAY = 1

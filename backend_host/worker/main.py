@@ -66,9 +66,9 @@ def probe(library: str, device: int | None = None) -> dict[str, Any]:
     facts: base64 of struct fgv_facts (cuda_api/facts.h); name, memory_bytes, capability ("9.0"), preempts: of the first device in it;
     driver_version: what the library says, capped at what our table of calls covers.
     """
-    facts = ffi.new("struct fgv_facts_block *")
+    facts = ffi.new("struct fgw_facts_block *")
     error = ffi.new(f"char[{_ERROR_BYTES}]")
-    if lib.fgv_worker_probe_block(library.encode(), -1 if device is None else device, facts, error, _ERROR_BYTES) != 0:
+    if lib.fgw_worker_probe_block(library.encode(), -1 if device is None else device, facts, error, _ERROR_BYTES) != 0:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     return {
         "facts": base64.b64encode(bytes(ffi.buffer(facts.bytes, facts.nr_bytes))).decode(),
@@ -83,11 +83,11 @@ def probe(library: str, device: int | None = None) -> dict[str, Any]:
 
 def serve(socket_fd: int, library: str, device: int) -> int:
     """Warm start, one assignment, one client; returns the exit status."""
-    failed = lib.fgv_sandbox_early(socket_fd)
+    failed = lib.fgw_sandbox_early(socket_fd)
     if failed:
         raise WorkerError(f"cannot restrict the process: {os.strerror(failed)}")
     error = ffi.new(f"char[{_ERROR_BYTES}]")
-    worker = lib.fgv_worker_open(library.encode(), device, error, _ERROR_BYTES)
+    worker = lib.fgw_worker_open(library.encode(), device, error, _ERROR_BYTES)
     if worker == ffi.NULL:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
@@ -106,14 +106,14 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     """Attaches to the client that the message names and serves it to its end; returns what the daemon is told. What else comes on the daemon's
     socket is read in C."""
     region_fd, control_fd, *bells = descriptors
-    control = lib.fgv_control_open(control_fd)
+    control = lib.fgw_control_open(control_fd)
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
-    failed = lib.fgv_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))
+    failed = lib.fgw_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))
     if failed:
         raise WorkerError(f"cannot give up privileges: {os.strerror(failed)}")
     assignment = ffi.new(
-        "struct fgv_assignment *",
+        "struct fgw_assignment *",
         {
             "region_fd": region_fd,
             "region_bytes": message["region_bytes"],
@@ -129,20 +129,20 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
             "guest_bells": bells[1:],
         },
     )
-    lib.fgv_worker_set_inspector(worker, lib.fgv_image_inspect)
-    settings = ffi.new("struct fgv_slicing_settings *", message.get("slicing", {}))
+    lib.fgw_worker_set_inspector(worker, lib.fgv_image_inspect)
+    settings = ffi.new("struct fgw_slicing_settings *", message.get("slicing", {}))
     callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
-    lib.fgv_worker_set_slicing(worker, settings, ffi.new("struct fgv_variant_maker *", callbacks))
+    lib.fgw_worker_set_slicing(worker, settings, ffi.new("struct fgw_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
-    refused = lib.fgv_worker_attach(worker, assignment, error, _ERROR_BYTES)
+    refused = lib.fgw_worker_attach(worker, assignment, error, _ERROR_BYTES)
     for descriptor in descriptors:
         os.close(descriptor)
     if refused:
         return {"refused": refused, "ended": ffi.string(error).decode(errors="replace")}
-    return {"ended": ffi.string(lib.fgv_worker_run(worker)).decode()}
+    return {"ended": ffi.string(lib.fgw_worker_run(worker)).decode()}
 
 
-_inspector = Inspector(lib.fgv_image_is_silent)
+_inspector = Inspector(lib.fgw_image_is_silent)
 
 
 @ffi.def_extern(error=int(Printing.MAY))  # type: ignore[untyped-decorator]

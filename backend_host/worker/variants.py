@@ -140,7 +140,7 @@ def _check_machine_code(image: bytes, capability: int) -> None:
 
 
 def make(images: Images | None, wish: ffi.CData) -> list[ffi.CData]:
-    """Fills the answers of a `struct fgv_variant_wish`; returns what it points to."""
+    """Fills the answers of a `struct fgw_variant_wish`; returns what it points to."""
     try:
         if images is None:
             raise RunsWholeError(Whole.NO_PTX, "no image was kept")
@@ -148,8 +148,8 @@ def make(images: Images | None, wish: ffi.CData) -> list[ffi.CData]:
             (wish.owner_kind, wish.owner),
             ffi.string(wish.kernel).decode("latin-1"),
             wish.capability,
-            wish.mode == lib.FGV_SLICING_PERSISTENT,
-            lambda name: int(lib.fgv_variant_address(name.encode("latin-1"))),
+            wish.mode == lib.FGW_SLICING_PERSISTENT,
+            lambda name: int(lib.fgw_variant_address(name.encode("latin-1"))),
         )
     except RunsWholeError as error:
         wish.why_whole = int(error.reason)

@@ -34,7 +34,7 @@ def generate(table: Table) -> str:
 
 
 def _signature(call: Call) -> str:
-    return f"CUresult fgv_serve_{call.name}(struct fgv_worker *worker, const struct fgv_request *request, void *reply)"
+    return f"CUresult fgw_serve_{call.name}(struct fgw_worker *worker, const struct fgw_request *request, void *reply)"
 
 
 class _Handler:
@@ -49,7 +49,7 @@ class _Handler:
             yield f"    const struct fgv_request_{call.name} *fixed = request->fixed;"
         else:
             yield "    (void)request;"
-        yield "    const struct fgv_driver *driver = fgv_worker_driver(worker);"
+        yield "    const struct fgv_driver *driver = fgw_worker_driver(worker);"
         yield f"    if (driver->{call.name} == NULL)"
         yield "        return CUDA_ERROR_NOT_SUPPORTED;"
         yield from self.bounds()
@@ -68,16 +68,16 @@ class _Handler:
         for p in self.call.parameters:
             kind = HANDLES.get(p.base)
             if kind and self.call.rule(p) == "new":
-                yield f"    {result} = fgv_worker_can_bind(worker, FGV_HANDLE_{kind}, fixed->{p.name});"
+                yield f"    {result} = fgw_worker_can_bind(worker, FGV_HANDLE_{kind}, fixed->{p.name});"
             elif kind:
                 yield f"    void *{p.name} = NULL;"
-                find = f"fgv_worker_find(worker, FGV_HANDLE_{kind}, fixed->{p.name}, &{p.name})"
+                find = f"fgw_worker_find(worker, FGV_HANDLE_{kind}, fixed->{p.name}, &{p.name})"
                 if self.call.rule(p) == "nullable":
                     find = f"fixed->{p.name} == 0 ? CUDA_SUCCESS : {find}"
                 yield wrap(f"{result} = {find};", "    ")
             elif p.base == "CUdevice" and not p.is_pointer:
                 yield f"    CUdevice {p.name} = 0;"
-                yield f"    {result} = fgv_worker_device(worker, fixed->{p.name}, &{p.name});"
+                yield f"    {result} = fgw_worker_device(worker, fixed->{p.name}, &{p.name});"
             else:
                 continue
             result = "result"
@@ -132,13 +132,13 @@ class _Handler:
                     yield f"    answer->{p.name} = {p.name};"
         for p in call.parameters:
             if p.name == call.destroys:
-                yield f"    fgv_worker_unbind(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name});"
+                yield f"    fgw_worker_unbind(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name});"
         new = [p for p in call.parameters if call.rule(p) == "new"]
         for p in new:
             parent = call.parent(p)
-            call_bind = f"fgv_worker_bind(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name})"
+            call_bind = f"fgw_worker_bind(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name})"
             if parent is not None:
-                call_bind = f"fgv_worker_bind_under(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name}, "
+                call_bind = f"fgw_worker_bind_under(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name}, "
                 call_bind += f"FGV_HANDLE_{HANDLES[parent.base]}, fixed->{parent.name})"
             yield wrap(f"return {call_bind};", "    ")
         if not new and (outs or call.destroys):
@@ -146,13 +146,13 @@ class _Handler:
 
 
 def _services(table: Table) -> Iterator[str]:
-    yield "const struct fgv_service fgv_services[] = {"
+    yield "const struct fgw_service fgw_services[] = {"
     for call in table.records:
         words = (("ANSWER", call.answer), ("COST", call.cost), ("ORDER", call.order), ("WAITS", call.waits))
         yield table_row(
             [
                 f'"{call.name}"',
-                f"fgv_serve_{call.name}",
+                f"fgw_serve_{call.name}",
                 f"FGV_CALL_{call.name}",
                 *(f"FGV_{kind}_{word.upper()}" for kind, word in words),
                 *(str(size) for size in (call.request.size_bytes, call.reply.size_bytes)),
@@ -163,9 +163,9 @@ def _services(table: Table) -> Iterator[str]:
         )
     yield "};"
     yield ""
-    yield "const unsigned int fgv_nr_services = sizeof fgv_services / sizeof *fgv_services;"
+    yield "const unsigned int fgw_nr_services = sizeof fgw_services / sizeof *fgw_services;"
     yield ""
-    yield "/* Place in fgv_services plus one, 0 for a number that is never requested. */"
+    yield "/* Place in fgw_services plus one, 0 for a number that is never requested. */"
     for name, first, end, internal in (
         ("places", "0", "FGV_CALLS_END", False),
         ("internal_places", "FGV_INTERNAL_FIRST", "FGV_INTERNAL_END", True),
@@ -180,18 +180,18 @@ def _services(table: Table) -> Iterator[str]:
 
 
 _LOOKUP = """
-const struct fgv_service *fgv_service_find(uint16_t number)
+const struct fgw_service *fgw_service_find(uint16_t number)
 {
     uint16_t place = 0;
     if (number < FGV_CALLS_END)
         place = places[number];
     else if (number >= FGV_INTERNAL_FIRST && number < FGV_INTERNAL_END)
         place = internal_places[number - FGV_INTERNAL_FIRST];
-    return place == 0 ? NULL : &fgv_services[place - 1];
+    return place == 0 ? NULL : &fgw_services[place - 1];
 }
 """
 
 
 def _offset(call: Call, base: str) -> str:
     offset = call.handle_offset(base)
-    return "FGV_NO_HANDLE" if offset is None else str(offset)
+    return "FGW_NO_HANDLE" if offset is None else str(offset)

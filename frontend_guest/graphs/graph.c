@@ -254,7 +254,8 @@ static CUresult list_ask(struct list *list, size_t *nr)
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_NODES, .of = fgv_handle_number(hGraph), .nodes = nodes}, numNodes);
+    return list_ask(&(struct list){.what = FGV_GRAPH_LIST_NODES, .of = fgv_handle_number(hGraph), .nodes = nodes},
+                    numNodes);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)

@@ -4,49 +4,49 @@
 #include "track/state.h"
 #include "turn/turn.h"
 
-static struct fgv_control *control;
-static struct fgv_track track;
-static struct fgv_turn turn;
-static struct fgv_worker worker;
-static struct fgv_grantee other, mate;
+static struct fgw_control *control;
+static struct fgw_track track;
+static struct fgw_turn turn;
+static struct fgw_worker worker;
+static struct fgw_grantee other, mate;
 
 /* The worker has its turn; `has_other`: another vGPU waits; `has_mate`: another worker of its vGPU has work on the
  * device. False: something went wrong. */
 bool begin(int fd, uint64_t latency_ns, bool has_other, bool has_mate)
 {
-    const uint64_t now_ns = fgv_clock_ns();
-    control = fgv_control_format(fd, UINT64_C(30000000), true);
-    track = (struct fgv_track){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
-    turn = (struct fgv_turn){.has_backlog = false};
-    worker = (struct fgv_worker){.track = &track, .turn = &turn};
-    const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
-    if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
-        !fgv_grantee_attach(&other, control, (uint32_t)theirs, 1) ||
-        !fgv_grantee_attach(&mate, control, (uint32_t)mine, 2) || !fgv_grant_enter(&worker.grantee, now_ns)) {
+    const uint64_t now_ns = fgw_clock_ns();
+    control = fgw_control_format(fd, UINT64_C(30000000), true);
+    track = (struct fgw_track){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
+    turn = (struct fgw_turn){.has_backlog = false};
+    worker = (struct fgw_worker){.track = &track, .turn = &turn};
+    const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
+    if (!fgw_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
+        !fgw_grantee_attach(&other, control, (uint32_t)theirs, 1) ||
+        !fgw_grantee_attach(&mate, control, (uint32_t)mine, 2) || !fgw_grant_enter(&worker.grantee, now_ns)) {
         return false;
     }
-    fgv_grant_set_running(&mate, has_mate);
-    return !has_other || !fgv_grant_enter(&other, now_ns);
+    fgw_grant_set_running(&mate, has_mate);
+    return !has_other || !fgw_grant_enter(&other, now_ns);
 }
 
 /* One submission to an idle device, whose end is seen so long after it began. Gives how long it took, which is less by
  * what came between, should this thread lose its CPU. */
 uint64_t burst(uint64_t took_ns)
 {
-    track.begun_ns = fgv_clock_ns();
+    track.begun_ns = fgw_clock_ns();
     track.last_finish_ns = track.begun_ns; /* no rest before it */
     track.nr_unfinished = 1;
-    fgv_turn_started(&worker, true, track.begun_ns);
-    while (fgv_clock_ns() < track.begun_ns + took_ns) {
+    fgw_turn_started(&worker, true, track.begun_ns);
+    while (fgw_clock_ns() < track.begun_ns + took_ns) {
     }
     track.nr_unfinished = 0;
-    fgv_turn_finished(&worker, 1, track.begun_ns + took_ns);
+    fgw_turn_finished(&worker, 1, track.begun_ns + took_ns);
     return track.begun_ns + took_ns - turn.burst_since_ns;
 }
 
 void close_turn(void)
 {
-    fgv_grant_close(&worker.grantee);
+    fgw_grant_close(&worker.grantee);
 }
 
 uint64_t used_ns(void)

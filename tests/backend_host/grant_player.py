@@ -27,12 +27,12 @@ def add(board: mmap.mmap, offset: int) -> None:
 
 def enter(grantee: ffi.CData, board: mmap.mmap) -> None:
     while True:
-        bell = lib.fgv_grant_bell(grantee)
-        if lib.fgv_grant_enter(grantee, lib.fgv_clock_ns()):
+        bell = lib.fgw_grant_bell(grantee)
+        if lib.fgw_grant_enter(grantee, lib.fgw_clock_ns()):
             return
-        before_ns = lib.fgv_clock_ns()
-        lib.fgv_grant_sleep(grantee, bell, ffi.NULL, PATIENCE_NS)
-        if lib.fgv_clock_ns() - before_ns >= PATIENCE_NS:
+        before_ns = lib.fgw_clock_ns()
+        lib.fgw_grant_sleep(grantee, bell, ffi.NULL, PATIENCE_NS)
+        if lib.fgw_clock_ns() - before_ns >= PATIENCE_NS:
             add(board, LOST)
 
 
@@ -41,8 +41,8 @@ def main() -> None:
     control = ControlPage.open(control_fd)
     board = mmap.mmap(board_fd, BOARD_BYTES)
     choice = random.Random(seed)
-    grantee = ffi.new("struct fgv_grantee *")
-    assert lib.fgv_grantee_attach(grantee, control.page, vgpu, slot)
+    grantee = ffi.new("struct fgw_grantee *")
+    assert lib.fgw_grantee_attach(grantee, control.page, vgpu, slot)
     for _ in range(nr_rounds):
         enter(grantee, board)
         board[slot] = 1 + vgpu
@@ -53,10 +53,10 @@ def main() -> None:
                 time.sleep(0)
         board[slot] = 0
         if choice.random() < 0.5:
-            lib.fgv_grant_close(grantee)
-        lib.fgv_grant_leave(grantee, choice.random() < 0.5, lib.fgv_clock_ns())
+            lib.fgw_grant_close(grantee)
+        lib.fgw_grant_leave(grantee, choice.random() < 0.5, lib.fgw_clock_ns())
         add(board, ROUNDS + 4 * slot)
-    lib.fgv_grantee_detach(grantee)
+    lib.fgw_grantee_detach(grantee)
 
 
 main()

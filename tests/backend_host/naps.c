@@ -1,42 +1,42 @@
 /* How long a worker sleeps while its work is on the device, for test_naps.py: a control page, two vGPUs on it, and a
  * ring that nothing comes into. The clock is a number here, which sleeping moves on: the worker learns how late its
  * naps are, and by the machine's clock it would learn when this process had no CPU. */
+#include "loop/rest.h"
 #include "page/bell.h"
 #include "page/control.h"
-#include "track/due.h"
 #include "page/grant.h"
 #include "parts/state.h"
-#include "loop/rest.h"
+#include "track/due.h"
 #include "track/running.h"
 #include "track/sync.h"
 #include "turn/turn.h"
 
-static struct fgv_control *control;
-static struct fgv_track track;
-static struct fgv_turn turn;
-static struct fgv_slicing slicing;
-static struct fgv_loop loop;
-static struct fgv_worker worker;
-static struct fgv_grantee other;
+static struct fgw_control *control;
+static struct fgw_track track;
+static struct fgw_turn turn;
+static struct fgw_slicing slicing;
+static struct fgw_loop loop;
+static struct fgw_worker worker;
+static struct fgw_grantee other;
 static uint64_t clock_ns = UINT64_C(1000000000);
 static uint64_t slept_ns, oversleep_ns;
 
-uint64_t fgv_clock_ns(void)
+uint64_t fgw_clock_ns(void)
 {
     return clock_ns;
 }
 
-uint32_t fgv_grant_bell(const struct fgv_grantee *grantee)
+uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
     return atomic_load(&grantee->vgpu->bell);
 }
 
-void fgv_bell_ring(_Atomic uint32_t *bell)
+void fgw_bell_ring(_Atomic uint32_t *bell)
 {
     (void)bell;
 }
 
-void fgv_control_ring_bell(struct fgv_control *at)
+void fgw_control_ring_bell(struct fgw_control *at)
 {
     (void)at;
 }
@@ -60,13 +60,13 @@ void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns)
     clock_ns += timeout_ns + oversleep_ns;
 }
 
-bool fgv_parts_can_stop(const struct fgv_worker *at)
+bool fgw_parts_can_stop(const struct fgw_worker *at)
 {
     (void)at;
     return false;
 }
 
-void fgv_sync_mark_all(struct fgv_worker *at)
+void fgw_sync_mark_all(struct fgw_worker *at)
 {
     (void)at;
 }
@@ -75,33 +75,33 @@ void fgv_sync_mark_all(struct fgv_worker *at)
  * as what came before; another vGPU waits. Naps are late by so much. False: something went wrong. */
 bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
 {
-    const uint64_t now_ns = fgv_clock_ns();
-    control = fgv_control_format(fd, UINT64_C(30000000), is_preemptive);
-    track = (struct fgv_track){.last_finish_ns = now_ns};
-    turn = (struct fgv_turn){.has_backlog = false};
-    loop = (struct fgv_loop){.quiet_since_ns = 0};
-    worker = (struct fgv_worker){
+    const uint64_t now_ns = fgw_clock_ns();
+    control = fgw_control_format(fd, UINT64_C(30000000), is_preemptive);
+    track = (struct fgw_track){.last_finish_ns = now_ns};
+    turn = (struct fgw_turn){.has_backlog = false};
+    loop = (struct fgw_loop){.quiet_since_ns = 0};
+    worker = (struct fgw_worker){
         .track = &track, .turn = &turn, .slicing = &slicing, .loop = &loop, .region.wake = FGV_WAKE_FUTEX};
-    fgv_rest_init(&worker);
-    const int mine = fgv_control_vgpu_take(control, 0), theirs = fgv_control_vgpu_take(control, 0);
-    if (!fgv_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
-        !fgv_grantee_attach(&other, control, (uint32_t)theirs, 1) || !fgv_grant_enter(&worker.grantee, now_ns)) {
+    fgw_rest_init(&worker);
+    const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
+    if (!fgw_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
+        !fgw_grantee_attach(&other, control, (uint32_t)theirs, 1) || !fgw_grant_enter(&worker.grantee, now_ns)) {
         return false;
     }
     worker.slot = worker.grantee.slot;
     for (uint32_t i = 0; i < 16; i++) {
-        fgv_due_note(&worker, 1, 0, now_ns + work_ns);
+        fgw_due_note(&worker, 1, 0, now_ns + work_ns);
     }
     oversleep_ns = late_ns;
     fgv_habit_set(&loop.oversleep, late_ns, 0);
     track.nr_unfinished = 1;
-    return !fgv_grant_enter(&other, now_ns);
+    return !fgw_grant_enter(&other, now_ns);
 }
 
 /* Its slice is over: the grant goes on when its work ends, or shortly before. */
 void end_slice(void)
 {
-    fgv_grant_close(&worker.grantee);
+    fgw_grant_close(&worker.grantee);
 }
 
 /* How long it sleeps so long after its work began; 0: it spins. */
@@ -110,6 +110,6 @@ uint64_t nap_ns(uint64_t after_ns)
     slept_ns = 0;
     loop.quiet_since_ns = track.last_finish_ns;
     clock_ns = track.last_finish_ns + after_ns;
-    fgv_rest(&worker, clock_ns, false);
+    fgw_rest(&worker, clock_ns, false);
     return slept_ns;
 }

@@ -25,7 +25,7 @@ class Unwalled:
     """The library without its sandbox."""
 
     def __getattr__(self, name: str) -> Any:
-        return (lambda *_: 0) if name == "fgv_sandbox_enter" else getattr(module.lib, name)
+        return (lambda *_: 0) if name == "fgw_sandbox_enter" else getattr(module.lib, name)
 
 
 main.lib = Unwalled()  # type: ignore[attr-defined]

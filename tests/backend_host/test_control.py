@@ -52,28 +52,28 @@ class Player:
     def __init__(self, control: ControlPage, vgpu: int) -> None:
         self.control = control
         self.slot = control.worker_take()
-        self.grantee = ffi.new("struct fgv_grantee *")
-        assert lib.fgv_grantee_attach(self.grantee, control.page, vgpu, self.slot)
+        self.grantee = ffi.new("struct fgw_grantee *")
+        assert lib.fgw_grantee_attach(self.grantee, control.page, vgpu, self.slot)
 
     def enter(self, now_ns: int) -> bool:
-        return bool(lib.fgv_grant_enter(self.grantee, now_ns))
+        return bool(lib.fgw_grant_enter(self.grantee, now_ns))
 
     def has(self) -> bool:
-        """What `fgv_grant_has` says, read from outside."""
+        """What `fgw_grant_has` says, read from outside."""
         worker, holder = self.control.worker(self.slot), self.control.holder()
         assert worker is not None
         return worker.is_user and holder.vgpu == worker.vgpu and not holder.is_closed
 
     def leave(self, now_ns: int, wants_more: bool = False) -> None:
-        lib.fgv_grant_leave(self.grantee, wants_more, now_ns)
+        lib.fgw_grant_leave(self.grantee, wants_more, now_ns)
 
     def end_slice(self, now_ns: int) -> None:
         """With more to do."""
-        lib.fgv_grant_close(self.grantee)
+        lib.fgw_grant_close(self.grantee)
         self.leave(now_ns, wants_more=True)
 
     def left_ns(self, now_ns: int) -> int:
-        return int(lib.fgv_grant_left_ns(self.grantee, now_ns))
+        return int(lib.fgw_grant_left_ns(self.grantee, now_ns))
 
 
 def test_a_page_is_checked_before_it_is_used(control: ControlPage, control_fd: int) -> None:
@@ -145,7 +145,7 @@ def test_others_wait_and_the_least_standing_gets_it(control: ControlPage) -> Non
     three.end_slice(6 * MS)
     assert control.holder().vgpu == 2, "it still stands before the other: the choice is the policy's"
     assert three.enter(6 * MS)
-    lib.fgv_grant_charge(three.grantee, 1, 4)
+    lib.fgw_grant_charge(three.grantee, 1, 4)
     assert control.standing(2) == 10.5
     three.end_slice(7 * MS)
     assert control.holder().vgpu == 1
@@ -160,7 +160,7 @@ def test_all_workers_of_a_vgpu_share_its_slice(control: ControlPage) -> None:
     assert two.enter(MS)
     assert not three.enter(MS)
     assert control.holder().nr_users == 2
-    lib.fgv_grant_close(one.grantee)
+    lib.fgw_grant_close(one.grantee)
     one.leave(2 * MS, wants_more=True)
     assert control.holder().vgpu == vgpu, "the second one still has work in flight"
     assert not one.enter(2 * MS)
@@ -181,7 +181,7 @@ def test_the_slice_ends(control: ControlPage) -> None:
     assert one.left_ns(now_ns + SLICE_NS) == 0
     control.set_slice_ns(2 * SLICE_NS)
     assert one.left_ns(now_ns + SLICE_NS) == SLICE_NS
-    lib.fgv_grant_close(one.grantee)
+    lib.fgw_grant_close(one.grantee)
     assert one.left_ns(now_ns) == 0
 
 
@@ -202,7 +202,7 @@ def test_of_equals_who_waited_longest(control: ControlPage) -> None:
 def test_a_standing_counts_from_what_was_used_when_it_was_said(control: ControlPage) -> None:
     one = Player(control, control.vgpu_take())
     assert one.enter(MS)
-    lib.fgv_grant_charge(one.grantee, MS, MS + 1000)
+    lib.fgw_grant_charge(one.grantee, MS, MS + 1000)
     control.set_standing(0, 7.0, 0.25, charged_ns=600)
     assert control.standing(0) == 107.0
     with pytest.raises(ValueError, match=r"0\.\.63"):
@@ -216,18 +216,18 @@ def test_the_slice_is_renewed_for_a_holder_that_stands_first(control: ControlPag
     assert not two.enter(now_ns)
     control.set_standing(0, 1.0, 1.0, charged_ns=0)
     control.set_standing(1, 10.0, 1.0, charged_ns=0)
-    assert lib.fgv_grant_is_first(one.grantee)
+    assert lib.fgw_grant_is_first(one.grantee)
     later_ns = now_ns + SLICE_NS
     assert one.left_ns(later_ns) == 0
-    assert lib.fgv_grant_renew(one.grantee, later_ns)
+    assert lib.fgw_grant_renew(one.grantee, later_ns)
     assert one.left_ns(later_ns) == SLICE_NS
-    lib.fgv_grant_charge_hold(one.grantee, 20)
-    assert not lib.fgv_grant_is_first(one.grantee)
-    assert not lib.fgv_grant_renew(one.grantee, later_ns + SLICE_NS)
+    lib.fgw_grant_charge_hold(one.grantee, 20)
+    assert not lib.fgw_grant_is_first(one.grantee)
+    assert not lib.fgw_grant_renew(one.grantee, later_ns + SLICE_NS)
     assert one.left_ns(later_ns + SLICE_NS) == 0
     one.end_slice(later_ns + SLICE_NS)
     assert control.holder().vgpu == 1
-    assert not lib.fgv_grant_renew(one.grantee, later_ns + SLICE_NS), "somebody else's slice"
+    assert not lib.fgw_grant_renew(one.grantee, later_ns + SLICE_NS), "somebody else's slice"
 
 
 def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: ControlPage) -> None:
@@ -235,19 +235,19 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     now_ns = time.monotonic_ns()
     assert one.enter(now_ns)
     control.set_standing(1, 100.0, 1.0, charged_ns=0)
-    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "nobody waits"
+    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "nobody waits"
     control.set_standing(2, 10.0, 3.0, charged_ns=0)
     assert not two.enter(now_ns + 10)
-    assert lib.fgv_grant_has_newcomer(one.grantee, 0, 0)
-    assert lib.fgv_grant_has_newcomer(one.grantee, 9, 0)
-    assert not lib.fgv_grant_has_newcomer(one.grantee, 10, 0), "the turn was not that old"
-    assert lib.fgv_grant_has_newcomer(one.grantee, 0, 29), "after 29 ns more it stands at 97"
-    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 30)
+    assert lib.fgw_grant_has_newcomer(one.grantee, 0, 0)
+    assert lib.fgw_grant_has_newcomer(one.grantee, 9, 0)
+    assert not lib.fgw_grant_has_newcomer(one.grantee, 10, 0), "the turn was not that old"
+    assert lib.fgw_grant_has_newcomer(one.grantee, 0, 29), "after 29 ns more it stands at 97"
+    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 30)
     control.set_standing(2, 100.0, 3.0, charged_ns=0)
-    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "it does not stand before the holder"
+    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "it does not stand before the holder"
     control.set_standing(0, 10.0, 1.0, charged_ns=0)
     assert not earlier.enter(now_ns - 1)
-    assert not lib.fgv_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
+    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
 
 
 @pytest.mark.parametrize(
@@ -264,12 +264,12 @@ def test_whose_turn_was_cut_off_is_no_newcomer_when_it_is_back_at_once(
     assert one.enter(now_ns - SLICE_NS)
     assert not two.enter(now_ns - SLICE_NS)
     if is_cut_off:
-        lib.fgv_grant_close(one.grantee)
+        lib.fgw_grant_close(one.grantee)
     one.leave(now_ns)
     assert two.enter(now_ns + 10_000)
     assert not one.enter(now_ns + away_ns)
     assert not one.enter(now_ns + 2 * away_ns), "asking again changes nothing"
-    assert lib.fgv_grant_has_newcomer(two.grantee, 0, 0) == is_newcomer
+    assert lib.fgw_grant_has_newcomer(two.grantee, 0, 0) == is_newcomer
 
 
 def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
@@ -281,16 +281,16 @@ def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
         now_ns = time.monotonic_ns()
         assert one.enter(now_ns)
         if is_closed:
-            lib.fgv_grant_close(one.grantee)
+            lib.fgw_grant_close(one.grantee)
         one.leave(now_ns + ns)
 
     def stays() -> bool:
         assert one.enter(time.monotonic_ns())
-        found = bool(lib.fgv_grant_holder_stays(two.grantee))
+        found = bool(lib.fgw_grant_holder_stays(two.grantee))
         one.leave(time.monotonic_ns())
         return found
 
-    assert not lib.fgv_grant_holder_stays(two.grantee), "nobody has it"
+    assert not lib.fgw_grant_holder_stays(two.grantee), "nobody has it"
     turn(SLICE_NS, is_closed=True)
     turn(SLICE_NS // 4, is_closed=True)  # cut short: nothing is to be learnt from that
     assert stays()
@@ -304,7 +304,7 @@ def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
     turn(15 * SLICE_NS // 16, is_closed=False)
     assert stays(), "of a queue that ran dry a little early"
     turn(SLICE_NS, is_closed=True)
-    lib.fgv_grantee_detach(one.grantee)
+    lib.fgw_grantee_detach(one.grantee)
     control.vgpu_free(vgpu)
     assert control.vgpu_take() == vgpu
     one = Player(control, vgpu)
@@ -314,8 +314,8 @@ def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:
 def test_held_time_is_paid_for_and_is_no_use(control: ControlPage) -> None:
     one = Player(control, control.vgpu_take())
     before = control.vgpus()
-    lib.fgv_grant_charge(one.grantee, 100, 130)
-    lib.fgv_grant_charge_hold(one.grantee, 5)
+    lib.fgw_grant_charge(one.grantee, 100, 130)
+    lib.fgw_grant_charge_hold(one.grantee, 5)
     reading = control.vgpu(0)
     assert reading is not None
     assert (reading.used_ns, reading.held_ns, reading.charged_ns) == (30, 5, 35)
@@ -346,9 +346,9 @@ def test_a_holder_that_does_not_use_the_gpu_loses_it(control: ControlPage) -> No
     one.leave(3 * MS)
     assert control.holder().vgpu == 1
     now_ns = time.monotonic_ns()
-    lib.fgv_grant_nudge(three.grantee, now_ns)
+    lib.fgw_grant_nudge(three.grantee, now_ns)
     assert control.holder().vgpu == 1, "it was woken just now"
-    lib.fgv_grant_nudge(three.grantee, now_ns + 3 * MS)
+    lib.fgw_grant_nudge(three.grantee, now_ns + 3 * MS)
     assert control.holder().vgpu == 2
     assert [reading.held_ns for reading in control.vgpus()] == [0, 2 * MS, 0], "or it would be next again"
 
@@ -357,8 +357,8 @@ def test_repair_takes_back_everything(control: ControlPage) -> None:
     vgpu = control.vgpu_take(100)
     one, two = Player(control, vgpu), Player(control, control.vgpu_take())
     assert one.enter(MS)
-    assert lib.fgv_quota_take(one.grantee, 60)
-    assert not lib.fgv_quota_take(one.grantee, 60)
+    assert lib.fgw_quota_take(one.grantee, 60)
+    assert not lib.fgw_quota_take(one.grantee, 60)
     assert not two.enter(MS)
     control.repair(one.slot)
     control.repair(one.slot)
@@ -375,10 +375,10 @@ def test_overlapping_work_of_one_vgpu_is_charged_once(control: ControlPage) -> N
     vgpu = control.vgpu_take()
     one, two = Player(control, vgpu), Player(control, vgpu)
     before = control.vgpus()
-    lib.fgv_grant_charge(one.grantee, 10, 30)
-    lib.fgv_grant_charge(two.grantee, 20, 40)
-    lib.fgv_grant_charge(one.grantee, 25, 35)
-    lib.fgv_grant_charge(two.grantee, 50, 60)
+    lib.fgw_grant_charge(one.grantee, 10, 30)
+    lib.fgw_grant_charge(two.grantee, 20, 40)
+    lib.fgw_grant_charge(one.grantee, 25, 35)
+    lib.fgw_grant_charge(two.grantee, 50, 60)
     assert charges(before, control.vgpus()) == {vgpu: 40}
     assert [worker.gpu_ns for worker in control.workers()] == [20, 20]
 

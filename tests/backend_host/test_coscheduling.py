@@ -69,7 +69,7 @@ def emulator() -> Iterator[QemuThreads]:
 def answers_offset() -> int:
     """Of nr_round_trips in a worker's slot."""
     text = (build_ffi.HERE / "generated" / "counters.c").read_text()
-    found = re.search(r"offsetof\(struct fgv_worker_slot, nr_round_trips\) == (\d+)", text)
+    found = re.search(r"offsetof\(struct fgw_worker_slot, nr_round_trips\) == (\d+)", text)
     assert found is not None
     return int(found[1])
 
@@ -82,8 +82,8 @@ class Client:
         self.vgpu = page.vgpu_take()
         self.slot = page.worker_take()
         self.entry = ffi.new("uint8_t[]", CLIENT_BYTES)
-        self.grantee = ffi.new("struct fgv_grantee *")
-        assert lib.fgv_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
+        self.grantee = ffi.new("struct fgw_grantee *")
+        assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
         self.grantee.client = ffi.cast("struct fgv_client *", self.entry)
         page.set_standing(self.vgpu, 0, 0, charged_ns=0)
 
@@ -91,17 +91,17 @@ class Client:
         ffi.cast("uint32_t *", self.entry)[ASKER_OFFSET // 4] = asker
 
     def enter(self, now_ns: int) -> bool:
-        return bool(lib.fgv_grant_enter(self.grantee, now_ns))
+        return bool(lib.fgw_grant_enter(self.grantee, now_ns))
 
     def leave(self, now_ns: int) -> None:
-        lib.fgv_grant_close(self.grantee)
-        lib.fgv_grant_leave(self.grantee, False, now_ns)
+        lib.fgw_grant_close(self.grantee)
+        lib.fgw_grant_leave(self.grantee, False, now_ns)
 
     def turn(self, now_ns: int, nr_answers: int, held_ns: int = 0) -> None:
         """A whole turn, within which the guest waited so often; and for how long the GPU waited for it, beyond that."""
         assert self.enter(now_ns)
         ffi.cast("uint64_t *", self.grantee.slot)[answers_offset() // 8] += nr_answers
-        lib.fgv_grant_charge_hold(self.grantee, held_ns)
+        lib.fgw_grant_charge_hold(self.grantee, held_ns)
         self.leave(now_ns + TURN_NS + held_ns)
 
 
@@ -144,7 +144,7 @@ def coscheduler(page: ControlPage, limit_s: float) -> Iterator[Coscheduler]:
 @pytest.fixture
 def clock() -> Iterator[int]:
     """Times of turns, one after another."""
-    return itertools.count(lib.fgv_clock_ns(), 10 * TURN_NS)
+    return itertools.count(lib.fgw_clock_ns(), 10 * TURN_NS)
 
 
 @pytest.fixture

@@ -37,22 +37,22 @@ class Player:
     def __init__(self, page: ControlPage) -> None:
         self.vgpu = page.vgpu_take()
         self.slot = page.worker_take()
-        self.grantee = ffi.new("struct fgv_grantee *")
-        assert lib.fgv_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
+        self.grantee = ffi.new("struct fgw_grantee *")
+        assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
 
     def enter(self, now_ns: int) -> bool:
-        return bool(lib.fgv_grant_enter(self.grantee, now_ns))
+        return bool(lib.fgw_grant_enter(self.grantee, now_ns))
 
     def leave(self, now_ns: int) -> None:
-        lib.fgv_grant_leave(self.grantee, False, now_ns)
+        lib.fgw_grant_leave(self.grantee, False, now_ns)
 
     def give_way(self, now_ns: int) -> None:
         """At the end of its slice; it wants another one."""
-        lib.fgv_grant_close(self.grantee)
-        lib.fgv_grant_leave(self.grantee, True, now_ns)
+        lib.fgw_grant_close(self.grantee)
+        lib.fgw_grant_leave(self.grantee, True, now_ns)
 
     def charge(self, from_ns: int, to_ns: int) -> None:
-        lib.fgv_grant_charge(self.grantee, from_ns, to_ns)
+        lib.fgw_grant_charge(self.grantee, from_ns, to_ns)
 
     def quit(self, page: ControlPage) -> None:
         page.worker_free(self.slot)
@@ -158,16 +158,16 @@ def test_a_device_that_preempts_gives_its_time_in_equal_parts() -> None:
     with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
         players = [Player(page) for _ in range(3)]
         for player in players[:2]:
-            lib.fgv_grant_set_running(player.grantee, True)
+            lib.fgw_grant_set_running(player.grantee, True)
             player.charge(1000, 2000)
         players[2].charge(1000, 1600)  # which is seen before it is known to run
         assert [used(page, player) for player in players] == [1000, 500, 200]
-        lib.fgv_grant_set_running(players[0].grantee, False)
+        lib.fgw_grant_set_running(players[0].grantee, False)
         players[1].charge(2000, 3000)
         assert used(page, players[1]) == 1500
         players[0].quit(page)
-        lib.fgv_grant_set_running(players[2].grantee, True)
-        lib.fgv_grant_repair(page.page, players[2].slot)  # a dead one runs nothing
+        lib.fgw_grant_set_running(players[2].grantee, True)
+        lib.fgw_grant_repair(page.page, players[2].slot)  # a dead one runs nothing
         players[1].charge(3000, 4000)
         assert used(page, players[1]) == 2500
     os.close(fd)
@@ -178,13 +178,13 @@ def test_who_is_kept_off_the_device_does_not_pay_for_that_and_who_keeps_it_pays_
     with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
         leaving, holder = Player(page), Player(page)
         for player in (leaving, holder):
-            lib.fgv_grant_set_running(player.grantee, True)
-        lib.fgv_grant_spare_holder(leaving.grantee, 1500)  # there is none
+            lib.fgw_grant_set_running(player.grantee, True)
+        lib.fgw_grant_spare_holder(leaving.grantee, 1500)  # there is none
         assert holder.enter(1000)
-        lib.fgv_grant_spare_holder(holder.grantee, 1500)  # nobody spares himself
-        lib.fgv_grant_spare_holder(leaving.grantee, 1300)
-        lib.fgv_grant_charge_half(leaving.grantee, 1000, 1300)
-        lib.fgv_grant_spare_holder(leaving.grantee, 1100)  # what is spared stays so
+        lib.fgw_grant_spare_holder(holder.grantee, 1500)  # nobody spares himself
+        lib.fgw_grant_spare_holder(leaving.grantee, 1300)
+        lib.fgw_grant_charge_half(leaving.grantee, 1000, 1300)
+        lib.fgw_grant_spare_holder(leaving.grantee, 1100)  # what is spared stays so
         holder.charge(1000, 1200)
         holder.charge(1200, 1500)
         assert [used(page, player) for player in (leaving, holder)] == [150, 100]
@@ -194,7 +194,7 @@ def test_who_is_kept_off_the_device_does_not_pay_for_that_and_who_keeps_it_pays_
 def test_a_device_that_does_not_preempt_serves_one_at_a_time(page: ControlPage) -> None:
     players = [Player(page) for _ in range(2)]
     for player in players:
-        lib.fgv_grant_set_running(player.grantee, True)
+        lib.fgw_grant_set_running(player.grantee, True)
     players[0].charge(1000, 2000)
     assert used(page, players[0]) == 1000
 
@@ -356,7 +356,7 @@ def test_one_that_waits_no_more_is_blocked(page: ControlPage) -> None:
     keeper = GrantKeeper(page, policy)
     _, early, late = three(page, keeper)
     keeper.step(10)
-    lib.fgv_grant_wait_cancel(late.grantee)
+    lib.fgw_grant_wait_cancel(late.grantee)
     keeper.step(11)
     assert ("blocked", late.vgpu) in policy.told
     assert next_of(page) == early.vgpu
@@ -380,7 +380,7 @@ def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog:
     holder, early, late = three(page, keeper)
     holder.charge(1, 2)
     keeper.step(10)
-    lib.fgv_grant_wait_cancel(early.grantee)
+    lib.fgw_grant_wait_cancel(early.grantee)
     keeper.step(11)
     keeper.leave(early.vgpu)
     assert keeper.policy_name == "first-come"

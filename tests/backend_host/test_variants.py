@@ -126,9 +126,9 @@ def boxes_of(grid: tuple[int, int, int], wanted: int) -> list[tuple[list[int], l
     following, size = ffi.new("uint32_t[3]"), ffi.new("uint32_t[3]", grid)
     found = []
     while following[2] < grid[2]:
-        box = lib.fgv_grid_next_box(following, size, wanted)
+        box = lib.fgw_grid_next_box(following, size, wanted)
         found.append((list(box.first), list(box.size)))
-        lib.fgv_grid_advance(following, size, ffi.addressof(box))
+        lib.fgw_grid_advance(following, size, ffi.addressof(box))
     return found
 
 
@@ -159,6 +159,6 @@ def test_parts_are_as_large_as_wanted() -> None:
 @pytest.mark.parametrize(("grid", "wanted"), [((0x7FFFFFFF, 65535, 65535), 1 << 40), ((5, 5, 5), 1 << 62)])
 def test_large_numbers(grid: tuple[int, int, int], wanted: int) -> None:
     following, size = ffi.new("uint32_t[3]"), ffi.new("uint32_t[3]", grid)
-    box = lib.fgv_grid_next_box(following, size, wanted)
+    box = lib.fgw_grid_next_box(following, size, wanted)
     assert all(1 <= box.size[axis] <= grid[axis] for axis in range(3))
-    assert lib.fgv_grid_nr_blocks(size) == grid[0] * grid[1] * grid[2]
+    assert lib.fgw_grid_nr_blocks(size) == grid[0] * grid[1] * grid[2]

@@ -11,11 +11,11 @@
 #include "context/stream.h"
 #include "memory/memory.h"
 
-struct fgv_worker {
+struct fgw_worker {
     struct fgv_driver driver;
 };
 
-static struct fgv_worker worker;
+static struct fgw_worker worker;
 static struct {
     enum fgv_handle_kind kind;
     uint64_t handle;
@@ -41,7 +41,7 @@ unsigned int loopback_open(void *library)
     return fgv_driver_load(&worker.driver, library);
 }
 
-const struct fgv_driver *fgv_worker_driver(struct fgv_worker *any)
+const struct fgv_driver *fgw_worker_driver(struct fgw_worker *any)
 {
     return &any->driver;
 }
@@ -56,7 +56,7 @@ static int place(enum fgv_handle_kind kind, uint64_t handle)
     return -1;
 }
 
-CUresult fgv_worker_find(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle, void **native)
+CUresult fgw_worker_find(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle, void **native)
 {
     (void)any;
     if (kind == FGV_HANDLE_STREAM && handle == 0) {
@@ -71,20 +71,20 @@ CUresult fgv_worker_find(struct fgv_worker *any, enum fgv_handle_kind kind, uint
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_worker_device(struct fgv_worker *any, int32_t device, CUdevice *native)
+CUresult fgw_worker_device(struct fgw_worker *any, int32_t device, CUdevice *native)
 {
     (void)any;
     *native = device + 100;
     return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult fgv_worker_can_bind(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle)
+CUresult fgw_worker_can_bind(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle)
 {
     (void)any;
     return handle != 0 && place(kind, handle) < 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult fgv_worker_bind(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native)
+CUresult fgw_worker_bind(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native)
 {
     (void)any;
     int i = place(0, 0);
@@ -95,16 +95,16 @@ CUresult fgv_worker_bind(struct fgv_worker *any, enum fgv_handle_kind kind, uint
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_worker_bind_under(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native,
+CUresult fgw_worker_bind_under(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent)
 {
     if (place(parent_kind, parent) < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    return fgv_worker_bind(any, kind, handle, native);
+    return fgw_worker_bind(any, kind, handle, native);
 }
 
-void fgv_worker_unbind(struct fgv_worker *any, enum fgv_handle_kind kind, uint64_t handle)
+void fgw_worker_unbind(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle)
 {
     (void)any;
     memset(&bound[place(kind, handle)], 0, sizeof *bound);
@@ -114,9 +114,9 @@ void fgv_worker_unbind(struct fgv_worker *any, enum fgv_handle_kind kind, uint64
 /* Serves a request as the worker would, with a reply that starts as garbage. */
 CUresult loopback_serve(uint16_t number, const void *fixed, void *reply)
 {
-    const struct fgv_service *service = fgv_service_find(number);
+    const struct fgw_service *service = fgw_service_find(number);
     const struct fgv_wire_header header = {.call = number};
-    const struct fgv_request request = {.header = &header, .fixed = fixed};
+    const struct fgw_request request = {.header = &header, .fixed = fixed};
     return service->serve(&worker, &request, reply);
 }
 

@@ -98,10 +98,10 @@ def loopback(device: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> c
     text = (
         '#include "backend_host/worker/client/service.h"\n#include "frontend_guest/generated/hooks.h"\n\nint hooks;\n\n'
     )
-    parameters = "struct fgv_worker *worker, const struct fgv_request *request, void *reply"
+    parameters = "struct fgw_worker *worker, const struct fgw_request *request, void *reply"
     for call in calls.records:
         if not call.has_handler:
-            text += f"CUresult fgv_serve_{call.name}({parameters})\n{{\n    (void)worker, (void)request, (void)reply;\n"
+            text += f"CUresult fgw_serve_{call.name}({parameters})\n{{\n    (void)worker, (void)request, (void)reply;\n"
             text += "    return CUDA_ERROR_NOT_SUPPORTED;\n}\n"
         if call.hook and call.prototype is not None:
             text += f"void fgv_after_{call.name}(CUresult result, {call.prototype.parameter_list()})\n{{\n    (void)result;\n"
@@ -309,12 +309,12 @@ def test_a_device_is_the_workers(device: ctypes.CDLL, loopback: ctypes.CDLL) -> 
     request = (ctypes.c_uint32 * (call.request.size_bytes // 4))(kernel & 0xFFFFFFFF, kernel >> 32)
     request[call.request.offset("config") // 4] = 1
     assert loopback.loopback_serve(call.number, request, None) == INVALID_HANDLE
-    loopback.fgv_worker_bind(None, kind, ctypes.c_uint64(kernel), ctypes.c_void_p(0x55))
+    loopback.fgw_worker_bind(None, kind, ctypes.c_uint64(kernel), ctypes.c_void_p(0x55))
     assert loopback.loopback_serve(call.number, request, None) == 0
     assert _journal(device) == "cuKernelSetCacheConfig(55 1 64 )"
     request[call.request.offset("dev") // 4] = 1
     assert loopback.loopback_serve(call.number, request, None) == INVALID_DEVICE
-    loopback.fgv_worker_unbind(None, kind, ctypes.c_uint64(kernel))
+    loopback.fgw_worker_unbind(None, kind, ctypes.c_uint64(kernel))
 
 
 def test_a_call_the_device_library_lacks_is_not_supported(
@@ -374,19 +374,19 @@ def test_a_graph_is_the_hosts_to_look_up(loopback: ctypes.CDLL) -> None:
 
 def test_call_info_and_services_agree_with_the_table(loopback: ctypes.CDLL) -> None:
     loopback.fgv_call_info.restype = ctypes.c_void_p
-    loopback.fgv_service_find.restype = ctypes.c_void_p
+    loopback.fgw_service_find.restype = ctypes.c_void_p
     for call in table.read().calls:
         info = loopback.fgv_call_info(call.number)
         assert ctypes.c_char_p.from_address(info).value == call.name.encode()
         assert ctypes.c_uint32.from_address(info + 16).value == call.request.size_bytes
         assert ctypes.c_uint32.from_address(info + 20).value == call.reply.size_bytes
-        service = loopback.fgv_service_find(call.number)
+        service = loopback.fgw_service_find(call.number)
         assert bool(service) == call.has_record
         if service:
             assert ctypes.c_char_p.from_address(service).value == call.name.encode()
     for number in (0, max(call.number for call in table.read().symbols) + 1, 0xEFFF, 0xFFFF):
         assert loopback.fgv_call_info(number) is None
-        assert loopback.fgv_service_find(number) is None
+        assert loopback.fgw_service_find(number) is None
 
 
 def test_main_names_what_is_stale(capsys: pytest.CaptureFixture[str]) -> None:

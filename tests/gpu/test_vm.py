@@ -54,7 +54,7 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     keeper.start()
     coscheduler = Coscheduler(page)
     coscheduler.start()
-    vgpus = VGpuRegistry(page, pool, keeper, lib.fgv_table_hash(), device.facts, coscheduler)
+    vgpus = VGpuRegistry(page, pool, keeper, lib.fgw_table_hash(), device.facts, coscheduler)
     vgpus.add_domain("vm", 1, 0, region_name, REGION_BYTES, lambda: False)
     yield vgpus
     vgpus.remove_all()

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-void fgv_log(const char *format, ...)
+void fgw_log(const char *format, ...)
 {
     char line[512];
     va_list arguments;

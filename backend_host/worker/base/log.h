@@ -3,6 +3,6 @@
 #define BACKEND_HOST_LOG_H
 
 /* Writes one line into the daemon's log. */
-void fgv_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void fgw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

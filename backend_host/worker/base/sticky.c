@@ -1,6 +1,6 @@
 #include "base/sticky.h"
 
-bool fgv_is_sticky(CUresult result)
+bool fgw_is_sticky(CUresult result)
 {
     switch (result) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:

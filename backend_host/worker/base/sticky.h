@@ -6,6 +6,6 @@
 
 #include "cuda_api/types.h"
 
-bool fgv_is_sticky(CUresult result);
+bool fgw_is_sticky(CUresult result);
 
 #endif

@@ -24,8 +24,8 @@
     (SERVED_FLAGS | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) /* without memory of their own: not served */
 
 /* An array that was paid for, or the error; `object` is the caller's. */
-static CUresult array_new(struct fgv_worker *worker, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels,
-                          struct fgv_array **object)
+static CUresult array_new(struct fgw_worker *worker, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels,
+                          struct fgw_array **object)
 {
     uint64_t bytes;
     if ((descriptor->Flags & ~SERVED_FLAGS) != 0) {
@@ -33,11 +33,11 @@ static CUresult array_new(struct fgv_worker *worker, const CUDA_ARRAY3D_DESCRIPT
     }
     if (nr_levels == 0 || nr_levels > fgv_array_max_levels(descriptor) ||
         !fgv_array_bytes(descriptor, nr_levels, &bytes)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgv_array *array = calloc(1, sizeof(*array));
-    if (!array || !fgv_quota_take(&worker->grantee, bytes)) {
+    struct fgw_array *array = calloc(1, sizeof(*array));
+    if (!array || !fgw_quota_take(&worker->grantee, bytes)) {
         free(array);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -49,22 +49,22 @@ static CUresult array_new(struct fgv_worker *worker, const CUDA_ARRAY3D_DESCRIPT
     return CUDA_SUCCESS;
 }
 
-static void array_delete(struct fgv_worker *worker, struct fgv_array *array)
+static void array_delete(struct fgw_worker *worker, struct fgw_array *array)
 {
     if (array && array->quota_bytes != 0) {
-        fgv_quota_give(&worker->grantee, array->quota_bytes);
+        fgw_quota_give(&worker->grantee, array->quota_bytes);
     }
     free(array);
 }
 
-void fgv_array_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+void fgw_array_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     array_delete(worker, handle->object);
 }
 
-static void attach(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, struct fgv_array *array)
+static void attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, struct fgw_array *array)
 {
-    fgv_handle_find(worker, kind, number)->object = array;
+    fgw_handle_find(worker, kind, number)->object = array;
 }
 
 static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
@@ -79,12 +79,12 @@ static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_k
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number,
+static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number,
                        CUDA_ARRAY3D_DESCRIPTOR descriptor, uint32_t nr_levels)
 {
-    struct fgv_array *array;
+    struct fgw_array *array;
     void *native;
-    CUresult result = fgv_worker_can_bind(worker, kind, number);
+    CUresult result = fgw_worker_can_bind(worker, kind, number);
     if (result == CUDA_SUCCESS) {
         result = array_new(worker, &descriptor, nr_levels, &array);
     }
@@ -96,7 +96,7 @@ static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
         array_delete(worker, array);
         return result;
     }
-    fgv_worker_bind(worker, kind, number, native);
+    fgw_worker_bind(worker, kind, number, native);
     attach(worker, kind, number, array);
     return CUDA_SUCCESS;
 }
@@ -109,53 +109,53 @@ static CUresult create(struct fgv_worker *worker, enum fgv_handle_kind kind, uin
                                .NumChannels = (request)->nr_channels,                                                  \
                                .Flags = (request)->flags})
 
-CUresult fgv_serve_cuArray3DCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuArray3DCreate_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuArray3DCreate_v2 *fixed = request->fixed;
     (void)reply;
     return create(worker, FGV_HANDLE_ARRAY, fixed->handle, DESCRIPTOR(fixed), 1);
 }
 
-CUresult fgv_serve_cuMipmappedArrayCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMipmappedArrayCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMipmappedArrayCreate *fixed = request->fixed;
     (void)reply;
     return create(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle, DESCRIPTOR(fixed), fixed->nr_levels);
 }
 
-CUresult fgv_serve_cuArrayDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuArrayDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuArrayDestroy *fixed = request->fixed;
     (void)reply;
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ARRAY, fixed->handle);
-    if (!handle || ((const struct fgv_array *)handle->object)->is_level) {
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, fixed->handle);
+    if (!handle || ((const struct fgw_array *)handle->object)->is_level) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     CUresult result =
         worker->driver.cuArrayDestroy ? worker->driver.cuArrayDestroy(handle->native) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_ARRAY, fixed->handle);
+        fgw_worker_unbind(worker, FGV_HANDLE_ARRAY, fixed->handle);
     }
     return result;
 }
 
-CUresult fgv_serve_cuMipmappedArrayGetLevel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMipmappedArrayGetLevel *fixed = request->fixed;
     (void)reply;
-    struct fgv_handle *mipmap = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    struct fgw_handle *mipmap = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
     if (!mipmap || !worker->driver.cuMipmappedArrayGetLevel) {
         return mipmap ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct fgv_array *whole = mipmap->object;
+    const struct fgw_array *whole = mipmap->object;
     if (fixed->level >= whole->nr_levels) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUarray native;
-    struct fgv_array *level = calloc(1, sizeof(*level));
-    CUresult result = level ? fgv_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
+    struct fgw_array *level = calloc(1, sizeof(*level));
+    CUresult result = level ? fgw_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        mipmap = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
+        mipmap = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
         result = worker->driver.cuMipmappedArrayGetLevel(&native, mipmap->native, fixed->level);
     }
     if (result != CUDA_SUCCESS) {
@@ -165,23 +165,23 @@ CUresult fgv_serve_cuMipmappedArrayGetLevel(struct fgv_worker *worker, const str
     level->descriptor = whole->descriptor;
     level->is_level = true;
     fgv_array_box_of(&whole->descriptor, fixed->level, &level->box);
-    fgv_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    fgw_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
     attach(worker, FGV_HANDLE_ARRAY, fixed->handle, level);
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_cuMipmappedArrayDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMipmappedArrayDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMipmappedArrayDestroy *fixed = request->fixed;
     (void)reply;
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
     if (!handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     CUresult result = worker->driver.cuMipmappedArrayDestroy ? worker->driver.cuMipmappedArrayDestroy(handle->native)
                                                              : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
+        fgw_worker_unbind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
     }
     return result;
 }

@@ -6,7 +6,7 @@
 #include "cuda_api/array_format.h"
 
 /* What hangs on the number of an array, and of a mipmapped one. Freed with the number. */
-struct fgv_array {
+struct fgw_array {
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     struct fgv_array_box box; /* of an array */
     uint64_t quota_bytes;     /* 0 for a level, which its mipmapped array pays */
@@ -15,6 +15,6 @@ struct fgv_array {
 };
 
 /* Gives back what was paid for it. */
-void fgv_array_release(struct fgv_worker *worker, const struct fgv_handle *handle);
+void fgw_array_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 
 #endif

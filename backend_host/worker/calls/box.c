@@ -58,11 +58,11 @@ static bool span_of(const struct side *side, const struct extent *extent, uint64
            !__builtin_add_overflow(row_bytes, extent->width_bytes, bytes);
 }
 
-static bool array_side(struct fgv_worker *worker, const struct side *side, const struct extent *extent,
+static bool array_side(struct fgw_worker *worker, const struct side *side, const struct extent *extent,
                        struct native_side *native)
 {
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
-    const struct fgv_array *array = handle ? handle->object : NULL;
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
+    const struct fgw_array *array = handle ? handle->object : NULL;
     if (!array || !fits(side->x_bytes, extent->width_bytes, array->box.row_bytes) ||
         !fits(side->y, extent->height, array->box.rows) || !fits(side->z, extent->depth, array->box.slices)) {
         return false;
@@ -73,7 +73,7 @@ static bool array_side(struct fgv_worker *worker, const struct side *side, const
 }
 
 /* False: out of bounds, or a place that is none. */
-static bool check_side(struct fgv_worker *worker, const struct side *side, const struct extent *extent,
+static bool check_side(struct fgw_worker *worker, const struct side *side, const struct extent *extent,
                        struct native_side *native)
 {
     uint64_t bytes, end;
@@ -82,7 +82,7 @@ static bool check_side(struct fgv_worker *worker, const struct side *side, const
     }
     if (side->place == FGV_PLACE_ARENA) {
         *native = (struct native_side){.type = CU_MEMORYTYPE_HOST,
-                                       .host = fgv_arena_at(worker, side->address, extent->bytes),
+                                       .host = fgw_arena_at(worker, side->address, extent->bytes),
                                        .pitch_bytes = extent->width_bytes,
                                        .slice_rows = extent->height};
         return native->host != NULL;
@@ -97,7 +97,7 @@ static bool check_side(struct fgv_worker *worker, const struct side *side, const
     if (extent->depth == 1) {
         native->slice_rows = extent->height;
     }
-    if (side->place == FGV_PLACE_HEAP && fgv_memory_is_own_heap(worker, side->address, bytes)) {
+    if (side->place == FGV_PLACE_HEAP && fgw_memory_is_own_heap(worker, side->address, bytes)) {
         native->type = CU_MEMORYTYPE_HOST;
         native->host = (void *)(uintptr_t)side->address;
         return true;
@@ -143,7 +143,7 @@ static CUDA_MEMCPY3D native_copy(const struct native_side *to, const struct nati
     };
 }
 
-CUresult fgv_serve_cuMemcpy3DAsync_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemcpy3DAsync_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemcpy3DAsync_v2 *fixed = request->fixed;
     (void)reply;
@@ -169,24 +169,24 @@ CUresult fgv_serve_cuMemcpy3DAsync_v2(struct fgv_worker *worker, const struct fg
     }
     if (!read_extent(fixed, &extent) || !check_side(worker, &to, &extent, &native_to) ||
         !check_side(worker, &from, &extent, &native_from)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         const CUDA_MEMCPY3D copy = native_copy(&native_to, &native_from, &extent);
         result = worker->driver.cuMemcpy3DAsync_v2(&copy, stream);
     }
     if (result == CUDA_SUCCESS && native_from.type == CU_MEMORYTYPE_HOST) {
-        fgv_count(&worker->slot->to_device_bytes, extent.bytes);
+        fgw_count(&worker->slot->to_device_bytes, extent.bytes);
     }
     if (result == CUDA_SUCCESS && native_to.type == CU_MEMORYTYPE_HOST) {
-        fgv_count(&worker->slot->from_device_bytes, extent.bytes);
+        fgw_count(&worker->slot->from_device_bytes, extent.bytes);
     }
     return result;
 }
 
-uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed)
+uint32_t fgw_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed)
 {
     return fixed->to_place == FGV_PLACE_ARENA || fixed->from_place == FGV_PLACE_ARENA ? fixed->chunk : FGV_NO_CHUNK;
 }

@@ -5,6 +5,6 @@
 #include "cuda_api/wire.h"
 
 /* The chunk that the request lends, or FGV_NO_CHUNK. */
-uint32_t fgv_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed);
+uint32_t fgw_box_chunk(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed);
 
 #endif

@@ -21,7 +21,7 @@
 /* Default streams have no object that goes with them; the guest makes an ordinary stream of each thread's own. */
 #define LAST_DEFAULT_STREAM 2u
 
-static CUresult begin(struct fgv_worker *worker, const struct fgv_request *request, CUstream stream)
+static CUresult begin(struct fgw_worker *worker, const struct fgw_request *request, CUstream stream)
 {
     const struct fgv_request_capture_begin *fixed = request->fixed;
     const struct fgv_driver *driver = &worker->driver;
@@ -30,13 +30,13 @@ static CUresult begin(struct fgv_worker *worker, const struct fgv_request *reque
                    ? driver->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED)
                    : CUDA_ERROR_NOT_SUPPORTED;
     }
-    struct fgv_edges edges;
+    struct fgw_edges edges;
     uint64_t used_bytes;
     void *graph;
     CUresult result =
-        fgv_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
+        fgw_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
     if (result == CUDA_SUCCESS) {
-        result = used_bytes == request->payload_bytes ? fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph)
+        result = used_bytes == request->payload_bytes ? fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph)
                                                       : CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
@@ -45,7 +45,7 @@ static CUresult begin(struct fgv_worker *worker, const struct fgv_request *reque
                                                            CU_STREAM_CAPTURE_MODE_RELAXED)
                      : CUDA_ERROR_NOT_SUPPORTED;
     }
-    fgv_edges_free(&edges);
+    fgw_edges_free(&edges);
     return result;
 }
 
@@ -59,7 +59,7 @@ struct info {
     size_t nr_nodes;
 };
 
-static CUresult ask(struct fgv_worker *worker, CUstream stream, struct info *info)
+static CUresult ask(struct fgw_worker *worker, CUstream stream, struct info *info)
 {
     const struct fgv_driver *driver = &worker->driver;
     *info = (struct info){.status = CU_STREAM_CAPTURE_STATUS_NONE};
@@ -74,23 +74,23 @@ static CUresult ask(struct fgv_worker *worker, CUstream stream, struct info *inf
 }
 
 /* The number of the graph that a capture makes; one that the program gave has it already. */
-static CUresult number_of_graph(struct fgv_worker *worker, CUgraph graph, uint64_t *number)
+static CUresult number_of_graph(struct fgw_worker *worker, CUgraph graph, uint64_t *number)
 {
-    return fgv_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, number);
+    return fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, number);
 }
 
-CUresult fgv_serve_capture_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_begin(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_begin *fixed = request->fixed;
     (void)reply;
-    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
+    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (fixed->stream <= LAST_DEFAULT_STREAM) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    fgv_sync_mark_all(worker);
+    fgw_sync_mark_all(worker);
     CUresult result = begin(worker, request, stream->native);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -100,15 +100,15 @@ CUresult fgv_serve_capture_begin(struct fgv_worker *worker, const struct fgv_req
     if (fixed->graph == 0 && ask(worker, stream->native, &info) == CUDA_SUCCESS && info.graph) {
         number_of_graph(worker, info.graph, &graph);
     }
-    fgv_stream_capture_begins(worker, stream, graph);
+    fgw_stream_capture_begins(worker, stream, graph);
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_capture_end(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_end(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_end *fixed = request->fixed;
     struct fgv_reply_capture_end *answer = reply;
-    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
+    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
     CUgraph graph = NULL;
     if (!stream || !worker->driver.cuStreamEndCapture) {
         return stream ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
@@ -119,30 +119,30 @@ CUresult fgv_serve_capture_end(struct fgv_worker *worker, const struct fgv_reque
         result = number_of_graph(worker, graph, &answer->graph);
     }
     answer->error = (uint32_t)result;
-    answer->is_over = stream->is_capture_origin && !fgv_stream_is_captured(worker, stream);
+    answer->is_over = stream->is_capture_origin && !fgw_stream_is_captured(worker, stream);
     if (!answer->is_over) {
         answer->graph = 0;
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph); /* the driver has dropped it */
+        fgw_worker_unbind(worker, FGV_HANDLE_GRAPH, stream->capture_graph); /* the driver has dropped it */
     }
-    fgv_stream_capture_ends(worker, stream);
+    fgw_stream_capture_ends(worker, stream);
     return CUDA_SUCCESS;
 }
 
 /* The nodes behind which the stream's next one would stand, into a chunk: numbers, then edge data. */
-static CUresult tell_nodes(struct fgv_worker *worker, const struct info *info, uint64_t graph, uint32_t chunk)
+static CUresult tell_nodes(struct fgw_worker *worker, const struct info *info, uint64_t graph, uint32_t chunk)
 {
-    uint8_t *to = fgv_arena_chunk(worker, chunk);
-    if (!to || info->nr_nodes > worker->layout.chunk_bytes / FGV_NODE_BYTES) {
+    uint8_t *to = fgw_arena_chunk(worker, chunk);
+    if (!to || info->nr_nodes > worker->layout.chunk_bytes / FGW_NODE_BYTES) {
         return to ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < info->nr_nodes; i++) {
         uint64_t number;
         CUgraphEdgeData plain = {0};
         CUresult result =
-            fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, info->nodes[i], FGV_HANDLE_GRAPH, graph, &number);
+            fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, info->nodes[i], FGV_HANDLE_GRAPH, graph, &number);
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -153,13 +153,13 @@ static CUresult tell_nodes(struct fgv_worker *worker, const struct info *info, u
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_capture_info(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_info(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_info *fixed = request->fixed;
     struct fgv_reply_capture_info *answer = reply;
     void *stream;
     struct info info;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         result = ask(worker, stream, &info);
     }
@@ -179,7 +179,7 @@ CUresult fgv_serve_capture_info(struct fgv_worker *worker, const struct fgv_requ
     return result;
 }
 
-CUresult fgv_capture_graph(struct fgv_worker *worker, CUstream stream, uint64_t *graph)
+CUresult fgw_capture_graph(struct fgw_worker *worker, CUstream stream, uint64_t *graph)
 {
     struct info info;
     CUresult result = ask(worker, stream, &info);
@@ -190,27 +190,27 @@ CUresult fgv_capture_graph(struct fgv_worker *worker, CUstream stream, uint64_t 
     return result == CUDA_SUCCESS ? number_of_graph(worker, info.graph, graph) : result;
 }
 
-CUresult fgv_serve_capture_host_function(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_host_function(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_host_function *fixed = request->fixed;
     struct fgv_reply_capture_host_function *answer = reply;
     CUDA_HOST_NODE_PARAMS host;
     void *stream;
     uint64_t graph;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
-        result = fgv_capture_graph(worker, stream, &graph);
+        result = fgw_capture_graph(worker, stream, &graph);
     }
     if (result != CUDA_SUCCESS || !worker->driver.cuLaunchHostFunc) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
-    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH, graph);
-    fgv_host_node(worker, fixed->function, &host);
+    answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH, graph);
+    fgw_host_node(worker, fixed->function, &host);
     return worker->driver.cuLaunchHostFunc(stream, host.fn, host.userData);
 }
 
-static CUresult update(struct fgv_worker *worker, const struct fgv_request_capture_update *fixed, CUstream stream,
-                       const struct fgv_edges *edges)
+static CUresult update(struct fgw_worker *worker, const struct fgv_request_capture_update *fixed, CUstream stream,
+                       const struct fgw_edges *edges)
 {
     const struct fgv_driver *driver = &worker->driver;
     if (driver->cuStreamUpdateCaptureDependencies_v2) {
@@ -222,38 +222,38 @@ static CUresult update(struct fgv_worker *worker, const struct fgv_request_captu
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_capture_update(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_update(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_update *fixed = request->fixed;
     (void)reply;
-    struct fgv_edges edges;
+    struct fgw_edges edges;
     uint64_t used_bytes;
     void *stream;
     CUresult result =
-        fgv_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
+        fgw_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
     if (result == CUDA_SUCCESS && used_bytes != request->payload_bytes) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+        result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     }
     if (result == CUDA_SUCCESS) {
         result = update(worker, fixed, stream, &edges);
     }
-    fgv_edges_free(&edges);
+    fgw_edges_free(&edges);
     return result;
 }
 
 /* A relaxed capture minds nothing but what touches the captured stream itself: so the stream is touched. */
-CUresult fgv_serve_capture_invalidate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_capture_invalidate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_invalidate *fixed = request->fixed;
     (void)reply;
-    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
+    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (fgv_stream_is_captured(worker, stream) && worker->driver.cuStreamQuery) {
+    if (fgw_stream_is_captured(worker, stream) && worker->driver.cuStreamQuery) {
         worker->driver.cuStreamQuery(stream->native);
     }
     return CUDA_SUCCESS;

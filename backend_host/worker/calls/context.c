@@ -23,7 +23,7 @@
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
 
-static CUresult make_native(struct fgv_worker *worker, const struct fgv_request_context_create *fixed, CUdevice device,
+static CUresult make_native(struct fgw_worker *worker, const struct fgv_request_context_create *fixed, CUdevice device,
                             CUcontext *native)
 {
     if (fixed->is_primary) {
@@ -40,28 +40,28 @@ static CUresult make_native(struct fgv_worker *worker, const struct fgv_request_
     return result;
 }
 
-CUresult fgv_serve_context_create(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_context_create(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_context_create *fixed = request->fixed;
     (void)reply;
     CUdevice device;
-    CUresult result = fgv_worker_device(worker, (int32_t)fixed->device, &device);
+    CUresult result = fgw_worker_device(worker, (int32_t)fixed->device, &device);
     uint32_t place = 0;
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        struct fgv_context *other = worker->contexts[i];
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        struct fgw_context *other = worker->contexts[i];
         if (other && ((uint32_t)other->handle == (uint32_t)fixed->handle || (other->is_primary && fixed->is_primary))) {
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    while (place < FGV_MAX_CONTEXTS && worker->contexts[place]) {
+    while (place < FGW_MAX_CONTEXTS && worker->contexts[place]) {
         place++;
     }
     if (result == CUDA_SUCCESS) {
         result = (uint32_t)fixed->handle == 0 ? CUDA_ERROR_INVALID_VALUE
-                 : place == FGV_MAX_CONTEXTS  ? CUDA_ERROR_OUT_OF_MEMORY
-                                              : fgv_worker_can_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle);
+                 : place == FGW_MAX_CONTEXTS  ? CUDA_ERROR_OUT_OF_MEMORY
+                                              : fgw_worker_can_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle);
     }
-    struct fgv_context *context = result == CUDA_SUCCESS ? calloc(1, sizeof(*context)) : NULL;
+    struct fgw_context *context = result == CUDA_SUCCESS ? calloc(1, sizeof(*context)) : NULL;
     if (!context) {
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     }
@@ -75,51 +75,51 @@ CUresult fgv_serve_context_create(struct fgv_worker *worker, const struct fgv_re
     context->native = native;
     context->device = device;
     context->is_primary = fixed->is_primary != 0;
-    fgv_stream_init(&context->legacy, context, NULL);
-    fgv_stream_init(&context->per_thread, context, CU_STREAM_PER_THREAD);
-    fgv_context_add(worker, context);
-    fgv_worker_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle, native);
-    fgv_context_none_is_current(worker); /* whatever the driver left current */
-    fgv_context_make_current(worker, context);
-    fgv_memory_pin(worker);
+    fgw_stream_init(&context->legacy, context, NULL);
+    fgw_stream_init(&context->per_thread, context, CU_STREAM_PER_THREAD);
+    fgw_context_add(worker, context);
+    fgw_worker_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle, native);
+    fgw_context_none_is_current(worker); /* whatever the driver left current */
+    fgw_context_make_current(worker, context);
+    fgw_memory_pin(worker);
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *context)
+CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *context)
 {
-    fgv_context_make_current(worker, context);
-    fgv_memory_unpin(worker);
-    fgv_host_let_go(worker, context);
-    fgv_sync_drop_context(worker, context);
-    fgv_variants_drop_context(worker, context);
-    fgv_handles_drop_context(worker, context);
-    fgv_lanes_drop(worker, context);
-    fgv_memory_drop_context(worker, context);
-    fgv_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
+    fgw_context_make_current(worker, context);
+    fgw_memory_unpin(worker);
+    fgw_host_let_go(worker, context);
+    fgw_sync_drop_context(worker, context);
+    fgw_variants_drop_context(worker, context);
+    fgw_handles_drop_context(worker, context);
+    fgw_lanes_drop(worker, context);
+    fgw_memory_drop_context(worker, context);
+    fgw_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
     worker->driver.cuCtxSetCurrent(NULL);
-    fgv_context_none_is_current(worker);
+    fgw_context_none_is_current(worker);
     CUresult result;
     if (context->is_primary) {
         result = worker->driver.cuDevicePrimaryCtxRelease_v2(context->device);
-        fgv_context_cool(worker);
+        fgw_context_cool(worker);
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
-    fgv_host_gone(worker, context);
-    fgv_context_remove(worker, context);
+    fgw_host_gone(worker, context);
+    fgw_context_remove(worker, context);
     free(context);
-    struct fgv_context *other = fgv_context_any(worker);
+    struct fgw_context *other = fgw_context_any(worker);
     if (other) {
-        fgv_context_make_current(worker, other);
-        fgv_memory_pin(worker);
+        fgw_context_make_current(worker, other);
+        fgw_memory_pin(worker);
     }
     return result;
 }
 
-CUresult fgv_serve_context_destroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_context_destroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_context_destroy *fixed = request->fixed;
     (void)reply;
-    struct fgv_context *context = fgv_context_find(worker, fixed->handle);
-    return context ? fgv_context_destroy(worker, context) : CUDA_ERROR_INVALID_CONTEXT;
+    struct fgw_context *context = fgw_context_find(worker, fixed->handle);
+    return context ? fgw_context_destroy(worker, context) : CUDA_ERROR_INVALID_CONTEXT;
 }

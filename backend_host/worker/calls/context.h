@@ -4,6 +4,6 @@
 
 #include "client/state.h"
 
-CUresult fgv_context_destroy(struct fgv_worker *worker, struct fgv_context *context);
+CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *context);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* What a request with an arena chunk owes its sender: the chunk, when the copy is done (stream) or at once, when it
  * failed. */
-void fgv_copy_settle(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_stream *stream,
+void fgw_copy_settle(struct fgw_worker *worker, const struct fgw_request *request, struct fgw_stream *stream,
                      CUresult result);
 
 #endif

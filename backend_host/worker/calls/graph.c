@@ -18,38 +18,38 @@
 
 #define MAX_PORT 2 /* CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER */
 
-CUresult fgv_graph_number(struct fgv_worker *worker, enum fgv_handle_kind kind, void *native,
+CUresult fgw_graph_number(struct fgw_worker *worker, enum fgv_handle_kind kind, void *native,
                           enum fgv_handle_kind parent_kind, uint64_t parent, uint64_t *number)
 {
-    uint64_t known = fgv_handle_number(worker, kind, native);
+    uint64_t known = fgw_handle_number(worker, kind, native);
     if (known != 0) {
         *number = known;
         return CUDA_SUCCESS;
     }
-    uint64_t fresh = FGV_HOST_NUMBER | (uint64_t)kind << 56 | ++worker->calls->last_number;
+    uint64_t fresh = FGW_HOST_NUMBER | (uint64_t)kind << 56 | ++worker->calls->last_number;
     CUresult result = parent_kind == FGV_HANDLE_KINDS
-                          ? fgv_worker_bind(worker, kind, fresh, native)
-                          : fgv_worker_bind_under(worker, kind, fresh, native, parent_kind, parent);
-    if (result == CUDA_SUCCESS && !fgv_handle_remember_native(worker, kind, fresh)) {
-        fgv_worker_unbind(worker, kind, fresh);
+                          ? fgw_worker_bind(worker, kind, fresh, native)
+                          : fgw_worker_bind_under(worker, kind, fresh, native, parent_kind, parent);
+    if (result == CUDA_SUCCESS && !fgw_handle_remember_native(worker, kind, fresh)) {
+        fgw_worker_unbind(worker, kind, fresh);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     *number = result == CUDA_SUCCESS ? fresh : 0;
     return result;
 }
 
-uint64_t fgv_graph_root(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+uint64_t fgw_graph_root(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    const struct fgv_handle *above = fgv_handle_find(worker, kind, number);
+    const struct fgw_handle *above = fgw_handle_find(worker, kind, number);
     while (above->parent != 0) {
-        above = fgv_handle_find(worker, above->parent_kind, above->parent);
+        above = fgw_handle_find(worker, above->parent_kind, above->parent);
     }
     return above->number;
 }
 
 /* ---- nodes and edges in payloads ---- */
 
-static CUresult nodes_read(struct fgv_worker *worker, const uint8_t *from, uint32_t nr, CUgraphNode **nodes)
+static CUresult nodes_read(struct fgw_worker *worker, const uint8_t *from, uint32_t nr, CUgraphNode **nodes)
 {
     *nodes = malloc(nr * sizeof(**nodes) + 1);
     if (!*nodes) {
@@ -59,7 +59,7 @@ static CUresult nodes_read(struct fgv_worker *worker, const uint8_t *from, uint3
         uint64_t number;
         void *native;
         memcpy(&number, from + i * sizeof(number), sizeof(number));
-        CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH_NODE, number, &native);
+        CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, number, &native);
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -86,13 +86,13 @@ static CUresult data_read(const uint8_t *from, uint32_t nr, CUgraphEdgeData **da
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_edges_read(struct fgv_worker *worker, const struct fgv_request *request, uint32_t nr, bool has_ends,
-                        bool has_data, struct fgv_edges *edges, uint64_t *used_bytes)
+CUresult fgw_edges_read(struct fgw_worker *worker, const struct fgw_request *request, uint32_t nr, bool has_ends,
+                        bool has_data, struct fgw_edges *edges, uint64_t *used_bytes)
 {
-    *edges = (struct fgv_edges){0};
+    *edges = (struct fgw_edges){0};
     *used_bytes = (uint64_t)nr * sizeof(uint64_t) * (1u + has_ends + has_data);
     if (*used_bytes > request->payload_bytes) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint8_t *from = request->payload;
@@ -105,7 +105,7 @@ CUresult fgv_edges_read(struct fgv_worker *worker, const struct fgv_request *req
     return result == CUDA_SUCCESS && has_data ? data_read(from, nr, &edges->data) : result;
 }
 
-void fgv_edges_free(struct fgv_edges *edges)
+void fgw_edges_free(struct fgw_edges *edges)
 {
     free(edges->nodes);
     free(edges->ends);
@@ -114,7 +114,7 @@ void fgv_edges_free(struct fgv_edges *edges)
 
 /* ---- graphs ---- */
 
-CUresult fgv_serve_graph_create(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_create(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_create *fixed = request->fixed;
     struct fgv_reply_graph_create *answer = reply;
@@ -125,35 +125,35 @@ CUresult fgv_serve_graph_create(struct fgv_worker *worker, const struct fgv_requ
     CUresult result = worker->driver.cuGraphCreate(&graph, fixed->flags);
     return result != CUDA_SUCCESS
                ? result
-               : fgv_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, &answer->graph);
+               : fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, &answer->graph);
 }
 
-CUresult fgv_serve_graph_clone(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_clone(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_clone *fixed = request->fixed;
     struct fgv_reply_graph_clone *answer = reply;
     void *original;
     CUgraph clone;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &original);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &original);
     if (result != CUDA_SUCCESS || !worker->driver.cuGraphClone) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     result = worker->driver.cuGraphClone(&clone, original);
     return result != CUDA_SUCCESS
                ? result
-               : fgv_graph_number(worker, FGV_HANDLE_GRAPH, clone, FGV_HANDLE_KINDS, 0, &answer->graph);
+               : fgw_graph_number(worker, FGV_HANDLE_GRAPH, clone, FGV_HANDLE_KINDS, 0, &answer->graph);
 }
 
-CUresult fgv_serve_graph_find_clone(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_find_clone(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_find_clone *fixed = request->fixed;
     struct fgv_reply_graph_find_clone *answer = reply;
     void *original;
     void *graph;
     CUgraphNode node;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &original);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &original);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result != CUDA_SUCCESS || !worker->driver.cuGraphNodeFindInClone) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
@@ -161,11 +161,11 @@ CUresult fgv_serve_graph_find_clone(struct fgv_worker *worker, const struct fgv_
     result = worker->driver.cuGraphNodeFindInClone(&node, original, graph);
     return result != CUDA_SUCCESS
                ? result
-               : fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
+               : fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
 }
 
-static CUresult edit(struct fgv_worker *worker, const struct fgv_request_graph_edit *fixed, CUgraph graph,
-                     const struct fgv_edges *edges)
+static CUresult edit(struct fgw_worker *worker, const struct fgv_request_graph_edit *fixed, CUgraph graph,
+                     const struct fgw_edges *edges)
 {
     const struct fgv_driver *driver = &worker->driver;
     size_t nr = fixed->nr_nodes;
@@ -179,32 +179,32 @@ static CUresult edit(struct fgv_worker *worker, const struct fgv_request_graph_e
     return plain ? plain(graph, edges->nodes, edges->ends, nr) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_graph_edit(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_edit(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_edit *fixed = request->fixed;
     (void)reply;
-    struct fgv_edges edges;
+    struct fgw_edges edges;
     uint64_t used_bytes;
     void *graph;
     CUresult result =
-        fgv_edges_read(worker, request, fixed->nr_nodes, true, fixed->has_edges != 0, &edges, &used_bytes);
+        fgw_edges_read(worker, request, fixed->nr_nodes, true, fixed->has_edges != 0, &edges, &used_bytes);
     if (result == CUDA_SUCCESS && used_bytes != request->payload_bytes) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result == CUDA_SUCCESS) {
         result = edit(worker, fixed, graph, &edges);
     }
-    fgv_edges_free(&edges);
+    fgw_edges_free(&edges);
     return result;
 }
 
 /* ---- lists ---- */
 
 /* Asks for one list; without arrays for its length. Drivers without edge data give none. */
-static CUresult list(const struct fgv_driver *driver, enum fgv_graph_list what, void *of, const struct fgv_edges *to,
+static CUresult list(const struct fgv_driver *driver, enum fgv_graph_list what, void *of, const struct fgw_edges *to,
                      size_t *nr)
 {
     CUresult (*of_node)(CUgraphNode, CUgraphNode *, size_t *) = driver->cuGraphNodeGetDependencies;
@@ -235,19 +235,19 @@ static CUresult list(const struct fgv_driver *driver, enum fgv_graph_list what, 
 }
 
 /* The part of the list that was asked for, as numbers. */
-static CUresult tell_list(struct fgv_worker *worker, const struct fgv_request_graph_list *fixed, uint64_t graph,
-                          const struct fgv_edges *all, uint32_t nr)
+static CUresult tell_list(struct fgw_worker *worker, const struct fgv_request_graph_list *fixed, uint64_t graph,
+                          const struct fgw_edges *all, uint32_t nr)
 {
-    uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
+    uint8_t *to = fgw_arena_chunk(worker, fixed->chunk);
     if (!to || nr > worker->layout.chunk_bytes / FGV_GRAPH_LIST_ENTRY_BYTES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (uint32_t i = 0; i < nr; i++) {
         uint64_t number[2] = {0, 0};
-        CUresult result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->nodes[fixed->first + i],
+        CUresult result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->nodes[fixed->first + i],
                                            FGV_HANDLE_GRAPH, graph, &number[0]);
         if (result == CUDA_SUCCESS && fixed->what == FGV_GRAPH_LIST_EDGES) {
-            result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->ends[fixed->first + i], FGV_HANDLE_GRAPH,
+            result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, all->ends[fixed->first + i], FGV_HANDLE_GRAPH,
                                       graph, &number[1]);
         }
         if (result != CUDA_SUCCESS) {
@@ -260,19 +260,19 @@ static CUresult tell_list(struct fgv_worker *worker, const struct fgv_request_gr
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_graph_list(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_list *fixed = request->fixed;
     struct fgv_reply_graph_list *answer = reply;
     bool is_of_node = fixed->what == FGV_GRAPH_LIST_DEPENDENCIES || fixed->what == FGV_GRAPH_LIST_DEPENDENTS;
-    struct fgv_handle *handle =
-        fgv_handle_find(worker, is_of_node ? FGV_HANDLE_GRAPH_NODE : FGV_HANDLE_GRAPH, fixed->handle);
+    struct fgw_handle *handle =
+        fgw_handle_find(worker, is_of_node ? FGV_HANDLE_GRAPH_NODE : FGV_HANDLE_GRAPH, fixed->handle);
     if (!handle || fixed->what > FGV_GRAPH_LIST_DEPENDENTS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     void *native = handle->native;
     uint64_t graph = is_of_node ? handle->parent : fixed->handle;
-    struct fgv_edges all = {0};
+    struct fgw_edges all = {0};
     size_t nr_all = 0;
     CUresult result = list(&worker->driver, fixed->what, native, &all, &nr_all);
     answer->nr_all = nr_all;
@@ -290,13 +290,13 @@ CUresult fgv_serve_graph_list(struct fgv_worker *worker, const struct fgv_reques
         answer->nr = left < fixed->capacity ? (uint32_t)left : fixed->capacity;
         result = tell_list(worker, fixed, graph, &all, answer->nr);
     }
-    fgv_edges_free(&all);
+    fgw_edges_free(&all);
     return result;
 }
 
 /* ---- what is instantiated ---- */
 
-static CUresult instantiate(struct fgv_worker *worker, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
+static CUresult instantiate(struct fgw_worker *worker, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
                             CUgraphExec *exec)
 {
     const struct fgv_driver *driver = &worker->driver;
@@ -307,7 +307,7 @@ static CUresult instantiate(struct fgv_worker *worker, CUgraph graph, CUDA_GRAPH
                                                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_graph_instantiate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_instantiate *fixed = request->fixed;
     struct fgv_reply_graph_instantiate *answer = reply;
@@ -315,12 +315,12 @@ CUresult fgv_serve_graph_instantiate(struct fgv_worker *worker, const struct fgv
     void *graph;
     void *stream;
     CUgraphExec exec;
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec);
+    CUresult result = fgw_worker_can_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+        result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     }
     if (result != CUDA_SUCCESS || fixed->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED; /* launches that nobody would charge */
@@ -328,7 +328,7 @@ CUresult fgv_serve_graph_instantiate(struct fgv_worker *worker, const struct fgv
     params.hUploadStream = stream;
     result = instantiate(worker, graph, &params, &exec);
     bool keeps = false;
-    if (result == CUDA_SUCCESS && fgv_graph_memory_instantiated(worker, fixed->graph, exec, &keeps) != CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && fgw_graph_memory_instantiated(worker, fixed->graph, exec, &keeps) != CUDA_SUCCESS) {
         worker->driver.cuGraphExecDestroy(exec);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -336,22 +336,22 @@ CUresult fgv_serve_graph_instantiate(struct fgv_worker *worker, const struct fgv
     answer->result = params.result_out;
     answer->is_doubtful = keeps;
     if (result == CUDA_SUCCESS) {
-        return fgv_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, exec);
+        return fgw_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, exec);
     }
-    answer->node = params.hErrNode_out ? fgv_handle_number(worker, FGV_HANDLE_GRAPH_NODE, params.hErrNode_out) : 0;
+    answer->node = params.hErrNode_out ? fgw_handle_number(worker, FGV_HANDLE_GRAPH_NODE, params.hErrNode_out) : 0;
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_graph_update(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_update(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_update *fixed = request->fixed;
     struct fgv_reply_graph_update *answer = reply;
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     void *exec;
     void *graph;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -369,13 +369,13 @@ CUresult fgv_serve_graph_update(struct fgv_worker *worker, const struct fgv_requ
     uint64_t *numbers[] = {&answer->node, &answer->from_node};
     for (int i = 0; i < 2; i++) {
         if (nodes[i]) {
-            fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, nodes[i], FGV_HANDLE_GRAPH, fixed->graph, numbers[i]);
+            fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, nodes[i], FGV_HANDLE_GRAPH, fixed->graph, numbers[i]);
         }
     }
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_graph_memory(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_memory(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_memory *fixed = request->fixed;
     struct fgv_reply_graph_memory *answer = reply;

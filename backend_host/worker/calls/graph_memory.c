@@ -16,8 +16,8 @@ struct sum {
 };
 
 /* What was instantiated of such a graph. */
-struct fgv_graph_need {
-    struct fgv_graph_need *next;
+struct fgw_graph_need {
+    struct fgw_graph_need *next;
     CUgraphExec exec;
     uint64_t bytes;
     uint64_t nr_trims; /* when it was launched last, 0: never */
@@ -25,7 +25,7 @@ struct fgv_graph_need {
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
-static uint64_t held_bytes(struct fgv_worker *worker)
+static uint64_t held_bytes(struct fgw_worker *worker)
 {
     cuuint64_t value = 0;
     CUresult result =
@@ -36,20 +36,20 @@ static uint64_t held_bytes(struct fgv_worker *worker)
 }
 
 /* Charges what graphs hold now; false when it is more than the quota has left: then less is charged. */
-static bool charge(struct fgv_worker *worker)
+static bool charge(struct fgw_worker *worker)
 {
-    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
+    struct fgw_graph_memory *memory = &worker->calls->graph_memory;
     const uint64_t due_bytes = held_bytes(worker);
     if (due_bytes <= memory->charged_bytes) {
-        fgv_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
-    } else if (!fgv_quota_take(&worker->grantee, due_bytes - memory->charged_bytes)) {
+        fgw_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
+    } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->charged_bytes)) {
         return false;
     }
     memory->charged_bytes = due_bytes;
     return true;
 }
 
-void fgv_graph_memory_trim(struct fgv_worker *worker)
+void fgw_graph_memory_trim(struct fgw_worker *worker)
 {
     if (worker->calls->graph_memory.charged_bytes == 0 || !real.cuDeviceGraphMemTrim) {
         return;
@@ -59,9 +59,9 @@ void fgv_graph_memory_trim(struct fgv_worker *worker)
     charge(worker);
 }
 
-static struct fgv_graph_need **find(struct fgv_worker *worker, CUgraphExec exec)
+static struct fgw_graph_need **find(struct fgw_worker *worker, CUgraphExec exec)
 {
-    struct fgv_graph_need **link = &worker->calls->graph_memory.needs;
+    struct fgw_graph_need **link = &worker->calls->graph_memory.needs;
     while (*link && (*link)->exec != exec) {
         link = &(*link)->next;
     }
@@ -69,16 +69,16 @@ static struct fgv_graph_need **find(struct fgv_worker *worker, CUgraphExec exec)
 }
 
 /* Whether the quota has room for all of it. */
-static bool fits(struct fgv_worker *worker, uint64_t bytes)
+static bool fits(struct fgw_worker *worker, uint64_t bytes)
 {
-    if (!fgv_quota_take(&worker->grantee, bytes)) {
+    if (!fgw_quota_take(&worker->grantee, bytes)) {
         return false;
     }
-    fgv_quota_give(&worker->grantee, bytes);
+    fgw_quota_give(&worker->grantee, bytes);
     return true;
 }
 
-static bool may_run(struct fgv_worker *worker, const struct fgv_graph_need *need)
+static bool may_run(struct fgw_worker *worker, const struct fgw_graph_need *need)
 {
     if (charge(worker) && need->nr_trims == worker->calls->graph_memory.nr_trims + 1) {
         return true;
@@ -86,15 +86,15 @@ static bool may_run(struct fgv_worker *worker, const struct fgv_graph_need *need
     if (fits(worker, need->bytes)) {
         return true;
     }
-    fgv_pools_trim(worker);
-    fgv_graph_memory_trim(worker);
+    fgw_pools_trim(worker);
+    fgw_graph_memory_trim(worker);
     return charge(worker) && fits(worker, need->bytes);
 }
 
 static CUresult run(CUresult (*call)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream)
 {
-    struct fgv_worker *worker = fgv_the_worker;
-    struct fgv_graph_need *need = *find(worker, exec);
+    struct fgw_worker *worker = fgw_the_worker;
+    struct fgw_graph_need *need = *find(worker, exec);
     if (!need) {
         return call(exec, stream);
     }
@@ -123,16 +123,16 @@ static CUresult upload(CUgraphExec exec, CUstream stream)
 static CUresult destroy_graph(CUgraph graph)
 {
     CUresult result = real.cuGraphDestroy(graph);
-    if (fgv_the_worker->calls->graph_memory.charged_bytes != 0) {
-        charge(fgv_the_worker);
+    if (fgw_the_worker->calls->graph_memory.charged_bytes != 0) {
+        charge(fgw_the_worker);
     }
     return result;
 }
 
 static CUresult destroy(CUgraphExec exec)
 {
-    struct fgv_worker *worker = fgv_the_worker;
-    struct fgv_graph_need **link = find(worker, exec), *need = *link;
+    struct fgw_worker *worker = fgw_the_worker;
+    struct fgw_graph_need **link = find(worker, exec), *need = *link;
     CUresult result = real.cuGraphExecDestroy(exec);
     if (result == CUDA_SUCCESS && need) {
         *link = need->next;
@@ -145,12 +145,12 @@ static CUresult destroy(CUgraphExec exec)
 static CUresult trim(CUdevice device)
 {
     CUresult result = real.cuDeviceGraphMemTrim(device);
-    fgv_the_worker->calls->graph_memory.nr_trims++;
-    charge(fgv_the_worker);
+    fgw_the_worker->calls->graph_memory.nr_trims++;
+    charge(fgw_the_worker);
     return result;
 }
 
-void fgv_graph_memory_wrap(struct fgv_driver *driver)
+void fgw_graph_memory_wrap(struct fgv_driver *driver)
 {
     real = *driver;
     driver->cuGraphLaunch = real.cuGraphLaunch ? launch : NULL;
@@ -160,9 +160,9 @@ void fgv_graph_memory_wrap(struct fgv_driver *driver)
     driver->cuDeviceGraphMemTrim = real.cuDeviceGraphMemTrim ? trim : NULL;
 }
 
-CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes)
+CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
     if (!handle || handle->parent != 0 || !real.cuDeviceGetGraphMemAttribute) {
         return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
@@ -172,9 +172,9 @@ CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uin
     return charge(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes)
+void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
-    struct sum *sum = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
+    struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
     const uint64_t before_bytes = worker->calls->graph_memory.charged_bytes;
     charge(worker);
     const uint64_t taken_bytes = worker->calls->graph_memory.charged_bytes - before_bytes;
@@ -183,40 +183,40 @@ void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t by
     sum->bytes = left_bytes > UINT64_MAX - sum->bytes ? UINT64_MAX : sum->bytes + left_bytes;
 }
 
-void fgv_graph_memory_add_free(struct fgv_worker *worker, uint64_t graph)
+void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph)
 {
-    const struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    const struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
     struct sum *sum = handle ? handle->object : NULL;
     if (sum) {
         sum->nr_frees++;
     }
 }
 
-CUresult fgv_graph_memory_instantiated(struct fgv_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps)
+CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps)
 {
-    const struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    const struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
     const struct sum *sum = handle->object;
     *keeps = sum && sum->nr_frees < sum->nr_allocations;
     if (!sum || sum->nr_allocations == 0) {
         return CUDA_SUCCESS;
     }
-    struct fgv_graph_need *need = calloc(1, sizeof(*need));
+    struct fgw_graph_need *need = calloc(1, sizeof(*need));
     if (!need) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *need = (struct fgv_graph_need){.next = worker->calls->graph_memory.needs, .exec = exec, .bytes = sum->bytes};
+    *need = (struct fgw_graph_need){.next = worker->calls->graph_memory.needs, .exec = exec, .bytes = sum->bytes};
     worker->calls->graph_memory.needs = need;
     return CUDA_SUCCESS;
 }
 
-void fgv_graph_memory_drop(struct fgv_worker *worker)
+void fgw_graph_memory_drop(struct fgw_worker *worker)
 {
-    struct fgv_graph_memory *memory = &worker->calls->graph_memory;
+    struct fgw_graph_memory *memory = &worker->calls->graph_memory;
     while (memory->needs) {
-        struct fgv_graph_need *need = memory->needs;
+        struct fgw_graph_need *need = memory->needs;
         memory->needs = need->next;
         free(need);
     }
-    fgv_quota_give(&worker->grantee, memory->charged_bytes);
+    fgw_quota_give(&worker->grantee, memory->charged_bytes);
     memory->charged_bytes = 0;
 }

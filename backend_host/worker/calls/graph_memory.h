@@ -15,17 +15,17 @@
 #include "calls/graph.h"
 
 /* Puts the quota in front of the driver's launches. */
-void fgv_graph_memory_wrap(struct fgv_driver *driver);
+void fgw_graph_memory_wrap(struct fgv_driver *driver);
 /* Before and after the graph of this number has one more allocation. CUDA_ERROR_NOT_SUPPORTED: it is inside another. */
-CUresult fgv_graph_memory_may_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes);
-void fgv_graph_memory_add(struct fgv_worker *worker, uint64_t graph, uint64_t bytes);
+CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes);
+void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes);
 /* The graph of this number has one more free. */
-void fgv_graph_memory_add_free(struct fgv_worker *worker, uint64_t graph);
+void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph);
 /* The graph was instantiated. *keeps: a launch may leave something allocated. */
-CUresult fgv_graph_memory_instantiated(struct fgv_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps);
+CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps);
 /* What no launch uses is given back. */
-void fgv_graph_memory_trim(struct fgv_worker *worker);
+void fgw_graph_memory_trim(struct fgw_worker *worker);
 /* The client has ended. */
-void fgv_graph_memory_drop(struct fgv_worker *worker);
+void fgw_graph_memory_drop(struct fgw_worker *worker);
 
 #endif

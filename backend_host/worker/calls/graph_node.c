@@ -28,25 +28,25 @@ struct node_params {
     size_t parameter_bytes;
 };
 
-static CUresult find_context(struct fgv_worker *worker, const void *number, CUcontext *native)
+static CUresult find_context(struct fgw_worker *worker, const void *number, CUcontext *native)
 {
-    struct fgv_context *context = number ? fgv_context_find(worker, (uint64_t)(uintptr_t)number) : worker->current;
+    struct fgw_context *context = number ? fgw_context_find(worker, (uint64_t)(uintptr_t)number) : worker->current;
     *native = context ? context->native : NULL;
     return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static CUresult kernel_in(struct fgv_worker *worker, const CUDA_KERNEL_NODE_PARAMS *sent, bool is_kernel,
+static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARAMS *sent, bool is_kernel,
                           uint8_t *parameters, uint32_t parameter_bytes, struct node_params *params)
 {
-    struct fgv_handle *handle =
-        fgv_handle_find(worker, is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)sent->func);
-    const struct fgv_kernel *kernel;
-    CUresult result = handle ? fgv_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_INVALID_HANDLE;
+    struct fgw_handle *handle =
+        fgw_handle_find(worker, is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)sent->func);
+    const struct fgw_kernel *kernel;
+    CUresult result = handle ? fgw_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_INVALID_HANDLE;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (kernel->parameter_bytes != parameter_bytes) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     params->parameter_bytes = parameter_bytes;
@@ -69,7 +69,7 @@ static CUresult kernel_in(struct fgv_worker *worker, const CUDA_KERNEL_NODE_PARA
 }
 
 /* Whether all bytes of one side of a copy lie in the guest's heap. */
-static bool is_in_heap(const struct fgv_worker *worker, const void *start, const CUDA_MEMCPY3D *copy, size_t x,
+static bool is_in_heap(const struct fgw_worker *worker, const void *start, const CUDA_MEMCPY3D *copy, size_t x,
                        size_t y, size_t z, size_t pitch, size_t height)
 {
     uint64_t slice, first, last, at, bytes;
@@ -86,10 +86,10 @@ static bool is_in_heap(const struct fgv_worker *worker, const void *start, const
         __builtin_add_overflow((uint64_t)(uintptr_t)start, first, &at)) {
         return false;
     }
-    return fgv_memory_is_own_heap(worker, at, bytes);
+    return fgw_memory_is_own_heap(worker, at, bytes);
 }
 
-static CUresult copy_in(struct fgv_worker *worker, const CUDA_MEMCPY_NODE_PARAMS *sent, struct node_params *params)
+static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS *sent, struct node_params *params)
 {
     const CUDA_MEMCPY3D *copy = &sent->copyParams;
     CUDA_MEMCPY3D *native = &params->native.memcpy.copyParams;
@@ -115,10 +115,10 @@ static CUresult copy_in(struct fgv_worker *worker, const CUDA_MEMCPY_NODE_PARAMS
     return find_context(worker, sent->copyCtx, &params->native.memcpy.copyCtx);
 }
 
-static CUresult conditional_in(struct fgv_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *sent,
+static CUresult conditional_in(struct fgw_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *sent,
                                struct node_params *params)
 {
-    if (!fgv_handle_find(worker, FGV_HANDLE_GRAPH_CONDITION, ~sent->handle) ||
+    if (!fgw_handle_find(worker, FGW_HANDLE_GRAPH_CONDITION, ~sent->handle) ||
         (unsigned int)sent->type > CU_GRAPH_COND_TYPE_SWITCH || sent->size == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -131,7 +131,7 @@ static CUresult conditional_in(struct fgv_worker *worker, const CUDA_CONDITIONAL
 }
 
 /* On the client's one device, for itself. */
-static CUresult allocation_in(struct fgv_worker *worker, const CUDA_MEM_ALLOC_NODE_PARAMS *sent,
+static CUresult allocation_in(struct fgw_worker *worker, const CUDA_MEM_ALLOC_NODE_PARAMS *sent,
                               CUDA_MEM_ALLOC_NODE_PARAMS *native)
 {
     const CUmemPoolProps *properties = &sent->poolProps;
@@ -149,10 +149,10 @@ static CUresult allocation_in(struct fgv_worker *worker, const CUDA_MEM_ALLOC_NO
     return CUDA_SUCCESS;
 }
 
-static CUresult handle_in(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *number, void *to)
+static CUresult handle_in(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *number, void *to)
 {
     void *native;
-    CUresult result = fgv_worker_find(worker, kind, (uint64_t)(uintptr_t)number, &native);
+    CUresult result = fgw_worker_find(worker, kind, (uint64_t)(uintptr_t)number, &native);
     if (result == CUDA_SUCCESS) {
         memcpy(to, &native, sizeof(native));
     }
@@ -160,7 +160,7 @@ static CUresult handle_in(struct fgv_worker *worker, enum fgv_handle_kind kind, 
 }
 
 /* sent is a private copy. */
-static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *sent, bool is_kernel, uint8_t *parameters,
+static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *sent, bool is_kernel, uint8_t *parameters,
                           uint32_t parameter_bytes, struct node_params *params)
 {
     *params = (struct node_params){.native = {.type = sent->type}};
@@ -174,7 +174,7 @@ static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *se
         native->memset = sent->memset;
         return find_context(worker, sent->memset.ctx, &native->memset.ctx);
     case CU_GRAPH_NODE_TYPE_HOST:
-        fgv_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, &native->host);
+        fgw_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, &native->host);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         native->graph.ownership = sent->graph.ownership;
@@ -202,15 +202,15 @@ static CUresult params_in(struct fgv_worker *worker, const CUgraphNodeParams *se
 /* A payload's tail: CUgraphNodeParams and packed parameters, both copied before they are looked at. */
 struct tail {
     CUgraphNodeParams sent;
-    _Alignas(16) uint8_t parameters[FGV_MAX_PARAMETER_BYTES];
+    _Alignas(16) uint8_t parameters[FGW_MAX_PARAMETER_BYTES];
 };
 
-static bool tail_read(struct fgv_worker *worker, const struct fgv_request *request, uint64_t used_bytes,
+static bool tail_read(struct fgw_worker *worker, const struct fgw_request *request, uint64_t used_bytes,
                       uint32_t parameter_bytes, struct tail *tail)
 {
     if (parameter_bytes > sizeof(tail->parameters) ||
         request->payload_bytes != used_bytes + sizeof(tail->sent) + parameter_bytes) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return false;
     }
     memcpy(&tail->sent, request->payload + used_bytes, sizeof(tail->sent));
@@ -218,7 +218,7 @@ static bool tail_read(struct fgv_worker *worker, const struct fgv_request *reque
     return true;
 }
 
-static CUresult add(struct fgv_worker *worker, CUgraph graph, const struct fgv_edges *edges, uint32_t nr,
+static CUresult add(struct fgw_worker *worker, CUgraph graph, const struct fgw_edges *edges, uint32_t nr,
                     struct node_params *params, CUgraphNode *node)
 {
     const struct fgv_driver *driver = &worker->driver;
@@ -231,66 +231,66 @@ static CUresult add(struct fgv_worker *worker, CUgraph graph, const struct fgv_e
 }
 
 /* Numbers of the graphs that a conditional node runs. */
-static CUresult tell_bodies(struct fgv_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *made, uint64_t node,
+static CUresult tell_bodies(struct fgw_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *made, uint64_t node,
                             uint64_t *bodies)
 {
     CUresult result = made->phGraph_out ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     for (unsigned int i = 0; i < made->size && result == CUDA_SUCCESS; i++) {
         result =
-            fgv_graph_number(worker, FGV_HANDLE_GRAPH, made->phGraph_out[i], FGV_HANDLE_GRAPH_NODE, node, &bodies[i]);
+            fgw_graph_number(worker, FGV_HANDLE_GRAPH, made->phGraph_out[i], FGV_HANDLE_GRAPH_NODE, node, &bodies[i]);
     }
     return result;
 }
 
-CUresult fgv_serve_graph_add_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_add_node *fixed = request->fixed;
     struct fgv_reply_graph_add_node *answer = reply;
-    struct fgv_edges edges;
+    struct fgw_edges edges;
     uint64_t used_bytes;
     struct tail tail;
     struct node_params params;
     void *graph;
     CUgraphNode node = NULL;
     CUresult result =
-        fgv_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
+        fgw_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
     if (result == CUDA_SUCCESS && !tail_read(worker, request, used_bytes, fixed->nr_parameter_bytes, &tail)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     }
     if (result == CUDA_SUCCESS) {
         result =
             params_in(worker, &tail.sent, fixed->is_kernel != 0, tail.parameters, fixed->nr_parameter_bytes, &params);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        result = fgv_graph_memory_may_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+        result = fgw_graph_memory_may_add(worker, fixed->graph, tail.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS) {
         result = add(worker, graph, &edges, fixed->nr_nodes, &params, &node);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         answer->address = params.native.alloc.dptr;
-        fgv_graph_memory_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+        fgw_graph_memory_add(worker, fixed->graph, tail.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
-        fgv_graph_memory_add_free(worker, fixed->graph);
+        fgw_graph_memory_add_free(worker, fixed->graph);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
+        result = fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
     }
     if (result == CUDA_SUCCESS) {
-        answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);
+        answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);
     }
     if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = tell_bodies(worker, &params.native.conditional, answer->node, answer->bodies);
     }
-    fgv_edges_free(&edges);
+    fgw_edges_free(&edges);
     return result;
 }
 
-CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_set_node *fixed = request->fixed;
     const struct fgv_driver *driver = &worker->driver;
@@ -302,9 +302,9 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
     if (!tail_read(worker, request, 0, fixed->nr_parameter_bytes, &tail)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
     if (result == CUDA_SUCCESS && fixed->exec != 0) {
-        result = fgv_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
     }
     if (result == CUDA_SUCCESS) {
         result =
@@ -316,7 +316,7 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
     if (tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     if (exec) {
         return driver->cuGraphExecNodeSetParams ? driver->cuGraphExecNodeSetParams(exec, node, &params.native)
                                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -324,14 +324,14 @@ CUresult fgv_serve_graph_set_node(struct fgv_worker *worker, const struct fgv_re
     return driver->cuGraphNodeSetParams ? driver->cuGraphNodeSetParams(node, &params.native) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_graph_condition(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_condition(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_condition *fixed = request->fixed;
     struct fgv_reply_graph_condition *answer = reply;
     void *graph;
     CUcontext context;
     CUgraphConditionalHandle condition;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH, fixed->graph, &graph);
     if (result == CUDA_SUCCESS) {
         result = find_context(worker, (const void *)(uintptr_t)fixed->context, &context);
     }
@@ -343,5 +343,5 @@ CUresult fgv_serve_graph_condition(struct fgv_worker *worker, const struct fgv_r
         return result;
     }
     answer->condition = condition;
-    return fgv_worker_bind_under(worker, FGV_HANDLE_GRAPH_CONDITION, ~condition, NULL, FGV_HANDLE_GRAPH, fixed->graph);
+    return fgw_worker_bind_under(worker, FGW_HANDLE_GRAPH_CONDITION, ~condition, NULL, FGV_HANDLE_GRAPH, fixed->graph);
 }

@@ -10,32 +10,32 @@
 #include "client/state.h"
 
 /* Whether the kernel of a library is behind this function: launches of it may show up in nodes as that. */
-static bool is_function_of(const struct fgv_worker *worker, const struct fgv_handle *handle, const void *function)
+static bool is_function_of(const struct fgw_worker *worker, const struct fgw_handle *handle, const void *function)
 {
     CUfunction derived;
     return handle->kind == FGV_HANDLE_KERNEL && worker->driver.cuKernelGetFunction &&
            worker->driver.cuKernelGetFunction(&derived, handle->native) == CUDA_SUCCESS && derived == function;
 }
 
-static struct fgv_handle *find_code(struct fgv_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
+static struct fgw_handle *find_code(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    struct fgv_handle *found = params->func ? fgv_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func) : NULL;
+    struct fgw_handle *found = params->func ? fgw_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func) : NULL;
     if (!found && params->kern) {
-        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->kern);
+        found = fgw_handle_of_native(worker, FGV_HANDLE_KERNEL, params->kern);
     }
     if (!found && params->func) {
-        found = fgv_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
+        found = fgw_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
     }
     for (uint32_t i = 0; !found && i <= worker->handles.mask; i++) {
-        struct fgv_handle *handle = &worker->handles.places[i];
+        struct fgw_handle *handle = &worker->handles.places[i];
         found = handle->number != 0 && is_function_of(worker, handle, params->func) ? handle : NULL;
     }
     return found;
 }
 
 /* The driver has them as single values or as one buffer. */
-static bool parameters_out(struct fgv_worker *worker, const struct fgv_handle *handle,
-                           const CUDA_KERNEL_NODE_PARAMS *params, const struct fgv_kernel *kernel, uint8_t *to)
+static bool parameters_out(struct fgw_worker *worker, const struct fgw_handle *handle,
+                           const CUDA_KERNEL_NODE_PARAMS *params, const struct fgw_kernel *kernel, uint8_t *to)
 {
     const struct fgv_driver *driver = &worker->driver;
     for (void **extra = params->kernelParams ? NULL : params->extra; extra && *extra != CU_LAUNCH_PARAM_END;
@@ -61,11 +61,11 @@ static bool parameters_out(struct fgv_worker *worker, const struct fgv_handle *h
     return true;
 }
 
-static CUresult kernel_out(struct fgv_worker *worker, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *to,
+static CUresult kernel_out(struct fgw_worker *worker, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *to,
                            struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
 {
     CUDA_KERNEL_NODE_PARAMS params = {0};
-    const struct fgv_kernel *kernel;
+    const struct fgw_kernel *kernel;
     if (!worker->driver.cuGraphKernelNodeGetParams_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -73,12 +73,12 @@ static CUresult kernel_out(struct fgv_worker *worker, CUgraphNode node, CUDA_KER
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_handle *handle = find_code(worker, &params);
-    result = handle ? fgv_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
+    struct fgw_handle *handle = find_code(worker, &params);
+    result = handle ? fgw_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (kernel->parameter_bytes > FGV_MAX_PARAMETER_BYTES ||
+    if (kernel->parameter_bytes > FGW_MAX_PARAMETER_BYTES ||
         !parameters_out(worker, handle, &params, kernel, parameters)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -93,7 +93,7 @@ static CUresult kernel_out(struct fgv_worker *worker, CUgraphNode node, CUDA_KER
     return CUDA_SUCCESS;
 }
 
-static CUresult child_out(struct fgv_worker *worker, CUgraphNode node, uint64_t number, CUgraph *to)
+static CUresult child_out(struct fgw_worker *worker, CUgraphNode node, uint64_t number, CUgraph *to)
 {
     CUgraph graph;
     uint64_t child;
@@ -102,13 +102,13 @@ static CUresult child_out(struct fgv_worker *worker, CUgraphNode node, uint64_t 
     }
     CUresult result = worker->driver.cuGraphChildGraphNodeGetGraph(node, &graph);
     if (result == CUDA_SUCCESS) {
-        result = fgv_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_GRAPH_NODE, number, &child);
+        result = fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_GRAPH_NODE, number, &child);
         *to = result == CUDA_SUCCESS ? (CUgraph)(uintptr_t)child : NULL;
     }
     return result;
 }
 
-static CUresult event_out(struct fgv_worker *worker, CUresult (*get)(CUgraphNode, CUevent *), CUgraphNode node,
+static CUresult event_out(struct fgw_worker *worker, CUresult (*get)(CUgraphNode, CUevent *), CUgraphNode node,
                           CUevent *to)
 {
     CUevent event;
@@ -116,12 +116,12 @@ static CUresult event_out(struct fgv_worker *worker, CUresult (*get)(CUgraphNode
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_handle *handle = fgv_handle_of_native(worker, FGV_HANDLE_EVENT, event);
+    struct fgw_handle *handle = fgw_handle_of_native(worker, FGV_HANDLE_EVENT, event);
     *to = handle ? (CUevent)(uintptr_t)handle->number : NULL;
     return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult copy_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
+static CUresult copy_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
 {
     CUresult result = worker->driver.cuGraphMemcpyNodeGetParams ? worker->driver.cuGraphMemcpyNodeGetParams(node, to)
                                                                 : CUDA_ERROR_NOT_SUPPORTED;
@@ -130,19 +130,19 @@ static CUresult copy_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEMCP
     return result;
 }
 
-static CUresult host_out(struct fgv_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)
+static CUresult host_out(struct fgw_worker *worker, CUgraphNode node, CUDA_HOST_NODE_PARAMS *to)
 {
     CUDA_HOST_NODE_PARAMS host;
     CUresult result = worker->driver.cuGraphHostNodeGetParams ? worker->driver.cuGraphHostNodeGetParams(node, &host)
                                                               : CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS && !fgv_host_node_is_guests(&host)) {
+    if (result == CUDA_SUCCESS && !fgw_host_node_is_guests(&host)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     to->userData = result == CUDA_SUCCESS ? host.userData : NULL;
     return result;
 }
 
-static CUresult allocation_out(struct fgv_worker *worker, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *to)
+static CUresult allocation_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *to)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS made;
     CUresult result = worker->driver.cuGraphMemAllocNodeGetParams
@@ -157,7 +157,7 @@ static CUresult allocation_out(struct fgv_worker *worker, CUgraphNode node, CUDA
     return result;
 }
 
-static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *handle, CUgraphNodeType type,
+static CUresult params_out(struct fgw_worker *worker, const struct fgw_handle *handle, CUgraphNodeType type,
                            CUgraphNodeParams *params, struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
 {
     CUgraphNode node = handle->native;
@@ -195,17 +195,17 @@ static CUresult params_out(struct fgv_worker *worker, const struct fgv_handle *h
     }
 }
 
-CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_graph_get_node(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_get_node *fixed = request->fixed;
     struct fgv_reply_graph_get_node *answer = reply;
-    struct fgv_handle *found = fgv_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
-    uint8_t *chunk = fgv_arena_chunk(worker, fixed->chunk);
+    struct fgw_handle *found = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    uint8_t *chunk = fgw_arena_chunk(worker, fixed->chunk);
     CUgraphNodeType type;
-    if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGV_MAX_PARAMETER_BYTES) {
+    if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGW_MAX_PARAMETER_BYTES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct fgv_handle handle = *found; /* places move when a child graph is numbered */
+    const struct fgw_handle handle = *found; /* places move when a child graph is numbered */
     if (!worker->driver.cuGraphNodeGetType) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -214,7 +214,7 @@ CUresult fgv_serve_graph_get_node(struct fgv_worker *worker, const struct fgv_re
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
     CUgraphNodeParams params = {0};
-    answer->root = fgv_graph_root(worker, FGV_HANDLE_GRAPH_NODE, handle.number);
+    answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, handle.number);
     result = params_out(worker, &handle, type, &params, answer, chunk + sizeof(params));
     memcpy(chunk, &params, sizeof(params));
     return result;

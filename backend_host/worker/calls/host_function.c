@@ -28,7 +28,7 @@
 #define TURN_NAP_NS UINT64_C(5000000)
 #define STUCK_NAPS  4u /* the worker's loop has not moved for so many: it is in a call of the driver */
 
-static bool is_over(struct fgv_worker *worker, struct fgv_host *host)
+static bool is_over(struct fgw_worker *worker, struct fgw_host *host)
 {
     return atomic_load_explicit(&worker->calls->hosts.is_ending, memory_order_acquire) ||
            atomic_load_explicit(host ? &host->is_let_go : &worker->calls->hosts.are_nodes_let_go, memory_order_acquire);
@@ -41,10 +41,10 @@ static void word_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t nap_ns, bo
 }
 
 /* Waits until the guest's thread waits at the mailbox. A futex of a VM is not ours: there the timeout is the nap. */
-static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomic uint32_t *state)
+static bool guest_await(struct fgw_worker *worker, struct fgw_host *host, _Atomic uint32_t *state)
 {
     uint64_t nap_ns = NAP_MIN_NS;
-    const uint64_t begun_ns = fgv_clock_ns();
+    const uint64_t begun_ns = fgw_clock_ns();
     for (;;) {
         /* acquire: pairs with the guest's release when its function has returned */
         uint32_t seen = atomic_load_explicit(state, memory_order_acquire);
@@ -54,7 +54,7 @@ static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomi
         if (is_over(worker, host)) {
             return false;
         }
-        if (fgv_clock_ns() - begun_ns < SPIN_NS) {
+        if (fgw_clock_ns() - begun_ns < SPIN_NS) {
             __builtin_ia32_pause();
             continue;
         }
@@ -63,9 +63,9 @@ static bool guest_await(struct fgv_worker *worker, struct fgv_host *host, _Atomi
     }
 }
 
-static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t function, CUresult status)
+static void guest_run(struct fgw_worker *worker, struct fgw_host *host, uint64_t function, CUresult status)
 {
-    struct fgv_hosts *hosts = &worker->calls->hosts;
+    struct fgw_hosts *hosts = &worker->calls->hosts;
     const struct fgv_post post = {.function = function, .status = (uint32_t)status};
     pthread_mutex_lock(&hosts->posting);
     int32_t slot = atomic_load(&hosts->mailbox);
@@ -82,12 +82,12 @@ static void guest_run(struct fgv_worker *worker, struct fgv_host *host, uint64_t
 
 /* What stands behind the function begins when the driver's thread leaves: not before the worker has the grant for it.
  */
-static void turn_await(struct fgv_worker *worker, struct fgv_host *host)
+static void turn_await(struct fgw_worker *worker, struct fgw_host *host)
 {
     unsigned int seen_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
     unsigned int nr_still = 0;
-    while (atomic_load_explicit(&host->state, memory_order_acquire) == FGV_HOST_RETURNED && !is_over(worker, host)) {
-        word_wait(&host->state, FGV_HOST_RETURNED, TURN_NAP_NS, false);
+    while (atomic_load_explicit(&host->state, memory_order_acquire) == FGW_HOST_RETURNED && !is_over(worker, host)) {
+        word_wait(&host->state, FGW_HOST_RETURNED, TURN_NAP_NS, false);
         unsigned int nr_rounds = atomic_load(&worker->calls->hosts.nr_rounds);
         nr_still = nr_rounds == seen_rounds ? nr_still + 1 : 0;
         seen_rounds = nr_rounds;
@@ -97,18 +97,18 @@ static void turn_await(struct fgv_worker *worker, struct fgv_host *host)
     }
 }
 
-static void run(struct fgv_host *host, CUresult status)
+static void run(struct fgw_host *host, CUresult status)
 {
-    struct fgv_worker *worker = fgv_the_worker;
-    atomic_store(&host->state, FGV_HOST_RUNNING);
+    struct fgw_worker *worker = fgw_the_worker;
+    atomic_store(&host->state, FGW_HOST_RUNNING);
     if (!is_over(worker, host)) {
         guest_run(worker, host, host->function, status);
-        atomic_store(&host->state, FGV_HOST_RETURNED);
+        atomic_store(&host->state, FGW_HOST_RETURNED);
         if (atomic_load(&host->hold->is_followed)) {
             turn_await(worker, host);
         }
     }
-    atomic_store(&host->state, FGV_HOST_FINISHED);
+    atomic_store(&host->state, FGW_HOST_FINISHED);
 }
 
 static void run_function(void *data)
@@ -125,179 +125,179 @@ static void run_callback(CUstream stream, CUresult status, void *data)
 /* Of a node. */
 static void run_number(void *number)
 {
-    guest_run(fgv_the_worker, NULL, (uint64_t)(uintptr_t)number, CUDA_SUCCESS);
+    guest_run(fgw_the_worker, NULL, (uint64_t)(uintptr_t)number, CUDA_SUCCESS);
 }
 
 /* ---- what follows runs on the worker's thread ---- */
 
-void fgv_host_init(struct fgv_worker *worker)
+void fgw_host_init(struct fgw_worker *worker)
 {
     pthread_mutex_init(&worker->calls->hosts.posting, NULL);
     atomic_store(&worker->calls->hosts.mailbox, -1);
 }
 
-void fgv_host_round(struct fgv_worker *worker)
+void fgw_host_round(struct fgw_worker *worker)
 {
     unsigned int nr = atomic_load_explicit(&worker->calls->hosts.nr_rounds, memory_order_relaxed);
     atomic_store_explicit(&worker->calls->hosts.nr_rounds, nr + 1, memory_order_relaxed); /* one writer */
 }
 
-bool fgv_host_is_launch(uint16_t call)
+bool fgw_host_is_launch(uint16_t call)
 {
     return call == FGV_CALL_cuLaunchHostFunc || call == FGV_CALL_cuStreamAddCallback;
 }
 
-bool fgv_host_has_room(const struct fgv_worker *worker)
+bool fgw_host_has_room(const struct fgw_worker *worker)
 {
-    return worker->track->holds.nr < FGV_MAX_HOLDS;
+    return worker->track->holds.nr < FGW_MAX_HOLDS;
 }
 
-static bool poll_one(struct fgv_worker *worker, struct fgv_host *host, bool *wants_turn)
+static bool poll_one(struct fgw_worker *worker, struct fgw_host *host, bool *wants_turn)
 {
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
-    if (state == FGV_HOST_RETURNED && host->hold->order != 0) {
-        if (atomic_load(&host->hold->is_followed) && !fgv_turn_begin(worker)) {
+    if (state == FGW_HOST_RETURNED && host->hold->order != 0) {
+        if (atomic_load(&host->hold->is_followed) && !fgw_turn_begin(worker)) {
             *wants_turn = true;
             return false;
         }
-        fgv_hold_release(worker, host->hold);
-        if (atomic_compare_exchange_strong(&host->state, &state, FGV_HOST_RELEASED)) {
+        fgw_hold_release(worker, host->hold);
+        if (atomic_compare_exchange_strong(&host->state, &state, FGW_HOST_RELEASED)) {
             syscall(SYS_futex, &host->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
         }
         return true;
     }
-    if (state == FGV_HOST_FINISHED) {
-        fgv_hold_close(worker, host->hold);
-        atomic_store(&host->state, FGV_HOST_FREE);
+    if (state == FGW_HOST_FINISHED) {
+        fgw_hold_close(worker, host->hold);
+        atomic_store(&host->state, FGW_HOST_FREE);
         return true;
     }
     return false;
 }
 
-bool fgv_host_poll(struct fgv_worker *worker)
+bool fgw_host_poll(struct fgw_worker *worker)
 {
     bool is_progress = false;
     bool wants_turn = false;
-    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
         is_progress |= poll_one(worker, &worker->calls->hosts.items[i], &wants_turn);
     }
-    fgv_turn_set_wanted_behind(worker, wants_turn);
+    fgw_turn_set_wanted_behind(worker, wants_turn);
     return is_progress;
 }
 
-void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_host_let_go(struct fgw_worker *worker, const struct fgw_context *context)
 {
     atomic_store(&worker->calls->hosts.are_nodes_let_go, true);
-    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
-        struct fgv_host *host = &worker->calls->hosts.items[i];
-        if (atomic_load(&host->state) != FGV_HOST_FREE && host->context == context) {
+    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+        struct fgw_host *host = &worker->calls->hosts.items[i];
+        if (atomic_load(&host->state) != FGW_HOST_FREE && host->context == context) {
             atomic_store(&host->is_let_go, true);
         }
     }
 }
 
 /* The driver runs nothing of a context that is gone: what it had not begun it never will. */
-void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_host_gone(struct fgw_worker *worker, const struct fgw_context *context)
 {
     atomic_store(&worker->calls->hosts.are_nodes_let_go, false);
-    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
-        struct fgv_host *host = &worker->calls->hosts.items[i];
-        uint32_t submitted = FGV_HOST_SUBMITTED;
+    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+        struct fgw_host *host = &worker->calls->hosts.items[i];
+        uint32_t submitted = FGW_HOST_SUBMITTED;
         if (host->context == context) {
-            atomic_compare_exchange_strong(&host->state, &submitted, FGV_HOST_FINISHED);
+            atomic_compare_exchange_strong(&host->state, &submitted, FGW_HOST_FINISHED);
             host->context = NULL;
         }
     }
-    fgv_host_poll(worker);
+    fgw_host_poll(worker);
 }
 
-void fgv_host_end(struct fgv_worker *worker)
+void fgw_host_end(struct fgw_worker *worker)
 {
     atomic_store_explicit(&worker->calls->hosts.is_ending, true, memory_order_release);
 }
 
-static struct fgv_host *host_new(struct fgv_worker *worker, struct fgv_context *context, uint64_t function)
+static struct fgw_host *host_new(struct fgw_worker *worker, struct fgw_context *context, uint64_t function)
 {
-    struct fgv_hosts *hosts = &worker->calls->hosts;
-    for (uint32_t i = 0; i < FGV_MAX_HOLDS; i++) {
-        struct fgv_host *host = &hosts->items[i];
-        if (atomic_load(&host->state) == FGV_HOST_FREE) {
+    struct fgw_hosts *hosts = &worker->calls->hosts;
+    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+        struct fgw_host *host = &hosts->items[i];
+        if (atomic_load(&host->state) == FGW_HOST_FREE) {
             host->function = function;
-            host->hold = fgv_hold_open(worker, i);
+            host->hold = fgw_hold_open(worker, i);
             host->context = context;
             atomic_store(&host->is_let_go, false);
-            atomic_store(&host->state, FGV_HOST_SUBMITTED);
+            atomic_store(&host->state, FGW_HOST_SUBMITTED);
             return host;
         }
     }
     return NULL;
 }
 
-void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
+void fgw_host_node(struct fgw_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
 {
     *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
-    fgv_hold_note_node(worker);
+    fgw_hold_note_node(worker);
 }
 
-bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
+bool fgw_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
 {
     return params->fn == run_number;
 }
 
-static CUresult launch(struct fgv_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)
+static CUresult launch(struct fgw_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)
 {
     const struct fgv_driver *driver = &worker->driver;
-    struct fgv_stream *stream = fgv_stream_find(worker, stream_number);
+    struct fgw_stream *stream = fgw_stream_find(worker, stream_number);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (is_callback ? !driver->cuStreamAddCallback : !driver->cuLaunchHostFunc) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (stream != &stream->context->legacy && fgv_stream_is_captured(worker, stream)) {
+    if (stream != &stream->context->legacy && fgw_stream_is_captured(worker, stream)) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a graph would run it again, which this one is not for */
     }
     if (atomic_load(&worker->calls->hosts.mailbox) < 0) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->nr_unmarked != 0) {
-        fgv_stream_mark(worker, stream); /* what stands before it ends for itself */
+        fgw_stream_mark(worker, stream); /* what stands before it ends for itself */
     }
-    struct fgv_host *host = host_new(worker, stream->context, function);
+    struct fgw_host *host = host_new(worker, stream->context, function);
     if (!host) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = is_callback ? driver->cuStreamAddCallback(stream->native, run_callback, host, 0)
                                   : driver->cuLaunchHostFunc(stream->native, run_function, host);
     if (result != CUDA_SUCCESS) {
-        atomic_store(&host->state, FGV_HOST_FINISHED);
+        atomic_store(&host->state, FGW_HOST_FINISHED);
         return result;
     }
-    fgv_hold_stream(worker, stream, host->hold->order);
+    fgw_hold_stream(worker, stream, host->hold->order);
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_cuLaunchHostFunc(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLaunchHostFunc(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLaunchHostFunc *fixed = request->fixed;
     (void)reply;
     return launch(worker, fixed->stream, fixed->function, false);
 }
 
-CUresult fgv_serve_cuStreamAddCallback(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuStreamAddCallback(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuStreamAddCallback *fixed = request->fixed;
     (void)reply;
     return launch(worker, fixed->stream, fixed->function, true);
 }
 
-CUresult fgv_serve_host_mailbox(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_host_mailbox(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_host_mailbox *fixed = request->fixed;
     (void)reply;
     if (fixed->slot >= worker->layout.nr_responses) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     atomic_store(&worker->calls->hosts.mailbox, (int32_t)fixed->slot);

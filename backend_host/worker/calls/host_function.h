@@ -16,23 +16,23 @@
 
 #include "calls/state.h"
 
-void fgv_host_init(struct fgv_worker *worker);
+void fgw_host_init(struct fgw_worker *worker);
 /* The worker's loop moves on. */
-void fgv_host_round(struct fgv_worker *worker);
-bool fgv_host_is_launch(uint16_t call);
-bool fgv_host_has_room(const struct fgv_worker *worker);
+void fgw_host_round(struct fgw_worker *worker);
+bool fgw_host_is_launch(uint16_t call);
+bool fgw_host_has_room(const struct fgw_worker *worker);
 
 /* Lets go on what has returned, as the grant allows, and forgets what has finished. True when there was any. */
-bool fgv_host_poll(struct fgv_worker *worker);
+bool fgw_host_poll(struct fgw_worker *worker);
 
 /* The context is about to be destroyed, and was destroyed. */
-void fgv_host_let_go(struct fgv_worker *worker, const struct fgv_context *context);
-void fgv_host_gone(struct fgv_worker *worker, const struct fgv_context *context);
+void fgw_host_let_go(struct fgw_worker *worker, const struct fgw_context *context);
+void fgw_host_gone(struct fgw_worker *worker, const struct fgw_context *context);
 /* Nobody waits for the guest any more. */
-void fgv_host_end(struct fgv_worker *worker);
+void fgw_host_end(struct fgw_worker *worker);
 
 /* Parameters of a node that has the guest run its function of this number. What of the graph runs meanwhile cannot be
  * told, so a launch of it uses the device from its begin to its end. */
-void fgv_host_node(struct fgv_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params);
-bool fgv_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params);
+void fgw_host_node(struct fgw_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params);
+bool fgw_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params);
 #endif

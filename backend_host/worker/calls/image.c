@@ -26,9 +26,9 @@ _Static_assert(sizeof(struct fgv_request_cuModuleLoadDataEx) == sizeof(struct fg
                    sizeof(struct fgv_reply_cuModuleLoadDataEx) == sizeof(struct fgv_reply_cuLibraryLoadData),
                "one shape for both");
 
-static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
+static struct fgw_blob *find_blob(struct fgw_worker *worker, uint64_t number)
 {
-    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BLOBS; i++) {
         if (worker->calls->blobs[i].bytes && worker->calls->blobs[i].number == number) {
             return &worker->calls->blobs[i];
         }
@@ -36,35 +36,35 @@ static struct fgv_blob *find_blob(struct fgv_worker *worker, uint64_t number)
     return NULL;
 }
 
-static void free_blob(struct fgv_worker *worker, struct fgv_blob *blob)
+static void free_blob(struct fgw_worker *worker, struct fgw_blob *blob)
 {
     free(blob->bytes);
     worker->calls->blob_bytes -= blob->size_bytes;
-    *blob = (struct fgv_blob){0};
+    *blob = (struct fgw_blob){0};
 }
 
-void fgv_blobs_free(struct fgv_worker *worker)
+void fgw_blobs_free(struct fgw_worker *worker)
 {
-    for (uint32_t i = 0; i < FGV_MAX_BLOBS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BLOBS; i++) {
         if (worker->calls->blobs[i].bytes) {
             free_blob(worker, &worker->calls->blobs[i]);
         }
     }
 }
 
-CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_blob_begin(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_blob_begin *fixed = request->fixed;
     (void)reply;
-    struct fgv_blob *old = find_blob(worker, fixed->blob);
+    struct fgw_blob *old = find_blob(worker, fixed->blob);
     if (old) {
         free_blob(worker, old);
     }
     uint32_t place = 0;
-    while (place < FGV_MAX_BLOBS && worker->calls->blobs[place].bytes) {
+    while (place < FGW_MAX_BLOBS && worker->calls->blobs[place].bytes) {
         place++;
     }
-    if (place == FGV_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_BLOB_BYTES - worker->calls->blob_bytes) {
+    if (place == FGW_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGW_BLOB_BYTES - worker->calls->blob_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
@@ -72,25 +72,25 @@ CUresult fgv_serve_blob_begin(struct fgv_worker *worker, const struct fgv_reques
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bytes[fixed->bytes] = 0;
-    worker->calls->blobs[place] = (struct fgv_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
+    worker->calls->blobs[place] = (struct fgw_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
     worker->calls->blob_bytes += fixed->bytes;
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_blob_append(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_blob_append *fixed = request->fixed;
     (void)reply;
-    struct fgv_blob *blob = find_blob(worker, fixed->blob);
+    struct fgw_blob *blob = find_blob(worker, fixed->blob);
     const uint8_t *source = NULL;
     if (fixed->place == FGV_PLACE_INLINE && fixed->bytes == request->payload_bytes) {
         source = request->payload;
     } else if (fixed->place == FGV_PLACE_ARENA) {
-        source = fgv_arena_at(worker, fixed->source, fixed->bytes);
+        source = fgw_arena_at(worker, fixed->source, fixed->bytes);
     }
     if (!blob || !source || fixed->offset != blob->filled_bytes ||
         fixed->bytes > blob->size_bytes - blob->filled_bytes) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(blob->bytes + fixed->offset, source, fixed->bytes);
@@ -98,13 +98,13 @@ CUresult fgv_serve_blob_append(struct fgv_worker *worker, const struct fgv_reque
     return CUDA_SUCCESS;
 }
 
-struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number)
+struct fgw_blob *fgw_blob_whole(struct fgw_worker *worker, uint64_t number)
 {
-    struct fgv_blob *blob = find_blob(worker, number);
+    struct fgw_blob *blob = find_blob(worker, number);
     return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
 }
 
-CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind)
+CUresult fgw_blob_measure(const struct fgw_blob *blob, enum fgv_image_kind *kind)
 {
     size_t image_bytes = 0;
     CUresult result = fgv_image_measure(blob->bytes, blob->size_bytes + 1, &image_bytes, kind);
@@ -113,12 +113,12 @@ CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind
 
 /* An image that the driver may read: of a known kind, no longer than what came, and no wrapper, which would be a
  * pointer of the guest's. */
-static CUresult check_image(struct fgv_worker *worker, const struct fgv_blob *blob)
+static CUresult check_image(struct fgw_worker *worker, const struct fgw_blob *blob)
 {
     enum fgv_image_kind kind;
-    CUresult result = fgv_blob_measure(blob, &kind);
+    CUresult result = fgw_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
-        fgv_printing_note_image(worker, blob->bytes, blob->size_bytes);
+        fgw_printing_note_image(worker, blob->bytes, blob->size_bytes);
     }
     return result;
 }
@@ -130,7 +130,7 @@ struct rebuilt {
 };
 
 /* CUDA_SUCCESS when the blob is as many fat binaries as the guest says, one behind the other, and nothing else. */
-static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+static CUresult rebuild(struct fgw_worker *worker, const struct fgw_blob *blob, uint32_t nr_prelinked,
                         struct rebuilt *rebuilt)
 {
     uint64_t end = 0;
@@ -143,7 +143,7 @@ static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, 
             kind != FGV_IMAGE_FATBIN) {
             return CUDA_ERROR_INVALID_IMAGE;
         }
-        fgv_printing_note_image(worker, blob->bytes + offset, bytes);
+        fgw_printing_note_image(worker, blob->bytes + offset, bytes);
         rebuilt->images[i] = blob->bytes + offset;
         end = offset + bytes;
     }
@@ -155,7 +155,7 @@ static CUresult rebuild(struct fgv_worker *worker, const struct fgv_blob *blob, 
 }
 
 /* What the driver is given for a blob: the bytes themselves, or a wrapper, which the caller frees, around a set. */
-static CUresult image_of(struct fgv_worker *worker, const struct fgv_blob *blob, uint32_t nr_prelinked,
+static CUresult image_of(struct fgw_worker *worker, const struct fgw_blob *blob, uint32_t nr_prelinked,
                          struct rebuilt **wrapper, const void **image)
 {
     *wrapper = NULL;
@@ -171,64 +171,64 @@ static CUresult image_of(struct fgv_worker *worker, const struct fgv_blob *blob,
     return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void fgv_blob_drop(struct fgv_worker *worker, uint64_t number)
+void fgw_blob_drop(struct fgw_worker *worker, uint64_t number)
 {
-    struct fgv_blob *blob = find_blob(worker, number);
+    struct fgw_blob *blob = find_blob(worker, number);
     if (blob) {
         free_blob(worker, blob);
     }
 }
 
 /* For variants of its kernels. Of a set there is nothing to keep: its PTX is that of single files. */
-static void keep_image(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
+static void keep_image(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
                        uint32_t nr_prelinked)
 {
-    const struct fgv_blob *blob = fgv_blob_whole(worker, number);
-    fgv_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
+    const struct fgw_blob *blob = fgw_blob_whole(worker, number);
+    fgw_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
 }
 
-static CUresult load_module(struct fgv_worker *worker, uint64_t number, const void *image,
-                            struct fgv_jit_options *options)
+static CUresult load_module(struct fgw_worker *worker, uint64_t number, const void *image,
+                            struct fgw_jit_options *options)
 {
     CUmodule module = NULL;
-    CUresult result = worker->driver.cuModuleLoadDataEx ? fgv_worker_can_bind(worker, FGV_HANDLE_MODULE, number)
+    CUresult result = worker->driver.cuModuleLoadDataEx ? fgw_worker_can_bind(worker, FGV_HANDLE_MODULE, number)
                                                         : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuModuleLoadDataEx(&module, image, options->nr, options->options, options->values);
     }
-    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_MODULE, number, module) : result;
+    return result == CUDA_SUCCESS ? fgw_worker_bind(worker, FGV_HANDLE_MODULE, number, module) : result;
 }
 
-static CUresult load_library(struct fgv_worker *worker, uint64_t number, const void *image,
-                             struct fgv_jit_options *options)
+static CUresult load_library(struct fgw_worker *worker, uint64_t number, const void *image,
+                             struct fgw_jit_options *options)
 {
     CUlibrary library = NULL;
-    CUresult result = worker->driver.cuLibraryLoadData ? fgv_worker_can_bind(worker, FGV_HANDLE_LIBRARY, number)
+    CUresult result = worker->driver.cuLibraryLoadData ? fgw_worker_can_bind(worker, FGV_HANDLE_LIBRARY, number)
                                                        : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuLibraryLoadData(&library, image, options->options, options->values, options->nr, NULL,
                                                   NULL, 0);
     }
-    return result == CUDA_SUCCESS ? fgv_worker_bind(worker, FGV_HANDLE_LIBRARY, number, library) : result;
+    return result == CUDA_SUCCESS ? fgw_worker_bind(worker, FGV_HANDLE_LIBRARY, number, library) : result;
 }
 
-typedef CUresult (*load_call)(struct fgv_worker *, uint64_t, const void *, struct fgv_jit_options *);
+typedef CUresult (*load_call)(struct fgw_worker *, uint64_t, const void *, struct fgw_jit_options *);
 
 /* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
-static CUresult load(struct fgv_worker *worker, const struct fgv_request *request,
+static CUresult load(struct fgw_worker *worker, const struct fgw_request *request,
                      struct fgv_reply_cuModuleLoadDataEx *answer, enum fgv_handle_kind kind, load_call call)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
-    const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
+    const struct fgw_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
     struct rebuilt *wrapper = NULL;
     const void *image;
-    struct fgv_jit *jit = calloc(1, fgv_jit_bytes(&sizes));
-    if (!jit || !fgv_jit_init(jit, &sizes, request) ||
+    struct fgw_jit *jit = calloc(1, fgw_jit_bytes(&sizes));
+    if (!jit || !fgw_jit_init(jit, &sizes, request) ||
         request->payload_bytes != fixed->nr_options * 2 * sizeof(uint64_t)) {
         free(jit);
         return jit ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = image_of(worker, fgv_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    CUresult result = image_of(worker, fgw_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
     if (result == CUDA_SUCCESS) {
         result = call(worker, fixed->handle, image, &jit->options);
     }
@@ -237,25 +237,25 @@ static CUresult load(struct fgv_worker *worker, const struct fgv_request *reques
     }
     free(wrapper);
     if (fixed->chunk != FGV_NO_CHUNK) {
-        answer->said = fgv_jit_tell(worker, jit, result, fixed->chunk);
+        answer->said = fgw_jit_tell(worker, jit, result, fixed->chunk);
         result = CUDA_SUCCESS;
     }
     free(jit);
     return result;
 }
 
-CUresult fgv_serve_cuModuleLoadDataEx(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuModuleLoadDataEx(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
     CUresult result = load(worker, request, reply, FGV_HANDLE_MODULE, load_module);
-    fgv_blob_drop(worker, fixed->blob);
+    fgw_blob_drop(worker, fixed->blob);
     return result;
 }
 
-CUresult fgv_serve_cuLibraryLoadData(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLibraryLoadData(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryLoadData *fixed = request->fixed;
     CUresult result = load(worker, request, reply, FGV_HANDLE_LIBRARY, load_library);
-    fgv_blob_drop(worker, fixed->blob);
+    fgw_blob_drop(worker, fixed->blob);
     return result;
 }

@@ -5,11 +5,11 @@
 #include "calls/state.h"
 #include "cuda_api/fatbin.h"
 
-void fgv_blobs_free(struct fgv_worker *worker);
+void fgw_blobs_free(struct fgw_worker *worker);
 /* The blob that has all its bytes, or NULL. */
-struct fgv_blob *fgv_blob_whole(struct fgv_worker *worker, uint64_t number);
-void fgv_blob_drop(struct fgv_worker *worker, uint64_t number);
+struct fgw_blob *fgw_blob_whole(struct fgw_worker *worker, uint64_t number);
+void fgw_blob_drop(struct fgw_worker *worker, uint64_t number);
 /* CUDA_SUCCESS when the blob is an image that ends where it says. */
-CUresult fgv_blob_measure(const struct fgv_blob *blob, enum fgv_image_kind *kind);
+CUresult fgw_blob_measure(const struct fgw_blob *blob, enum fgv_image_kind *kind);
 
 #endif

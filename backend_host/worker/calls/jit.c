@@ -26,13 +26,13 @@ static bool is_plain(uint64_t option)
     case CU_JIT_REFERENCED_VARIABLE_COUNT:
         return false; /* pointers, and what says how far they reach */
     default:
-        return option < FGV_JIT_MAX_OPTIONS;
+        return option < FGW_JIT_MAX_OPTIONS;
     }
 }
 
-bool fgv_jit_take(const struct fgv_request *request, uint32_t nr, struct fgv_jit_options *options)
+bool fgw_jit_take(const struct fgw_request *request, uint32_t nr, struct fgw_jit_options *options)
 {
-    if (nr > FGV_JIT_MAX_OPTIONS || nr * 2 * sizeof(uint64_t) > request->payload_bytes) {
+    if (nr > FGW_JIT_MAX_OPTIONS || nr * 2 * sizeof(uint64_t) > request->payload_bytes) {
         return false;
     }
     for (uint32_t i = 0; i < nr; i++) {
@@ -48,14 +48,14 @@ bool fgv_jit_take(const struct fgv_request *request, uint32_t nr, struct fgv_jit
     return true;
 }
 
-static void add_option(struct fgv_jit_options *options, CUjit_option option, void *value)
+static void add_option(struct fgw_jit_options *options, CUjit_option option, void *value)
 {
     options->options[options->nr] = option;
     options->values[options->nr++] = value;
 }
 
 /* What the driver left in an option's value; 0 when nobody asked. */
-static uint32_t value_of(const struct fgv_jit_options *options, CUjit_option option)
+static uint32_t value_of(const struct fgw_jit_options *options, CUjit_option option)
 {
     for (uint32_t i = 0; i < options->nr; i++) {
         if (options->options[i] == option) {
@@ -70,17 +70,17 @@ static uint32_t bounded_log(uint32_t bytes)
     return bytes < MAX_LOG_BYTES ? bytes : MAX_LOG_BYTES;
 }
 
-size_t fgv_jit_bytes(const struct fgv_jit_sizes *sizes)
+size_t fgw_jit_bytes(const struct fgw_jit_sizes *sizes)
 {
-    return sizeof(struct fgv_jit) + bounded_log(sizes->log_bytes[0]) + bounded_log(sizes->log_bytes[1]);
+    return sizeof(struct fgw_jit) + bounded_log(sizes->log_bytes[0]) + bounded_log(sizes->log_bytes[1]);
 }
 
-bool fgv_jit_init(struct fgv_jit *jit, const struct fgv_jit_sizes *sizes, const struct fgv_request *request)
+bool fgw_jit_init(struct fgw_jit *jit, const struct fgw_jit_sizes *sizes, const struct fgw_request *request)
 {
     static const CUjit_option buffers[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER};
     static const CUjit_option lengths[] = {CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     char *log = jit->logs;
-    if (!fgv_jit_take(request, sizes->nr_options, &jit->options)) {
+    if (!fgw_jit_take(request, sizes->nr_options, &jit->options)) {
         return false;
     }
     for (uint32_t i = 0; i < FGV_JIT_NR_LOGS; log += jit->log_bytes[i++]) {
@@ -93,10 +93,10 @@ bool fgv_jit_init(struct fgv_jit *jit, const struct fgv_jit_sizes *sizes, const 
     return true;
 }
 
-struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit *jit, CUresult verdict, uint32_t chunk)
+struct fgv_jit_said fgw_jit_tell(struct fgw_worker *worker, const struct fgw_jit *jit, CUresult verdict, uint32_t chunk)
 {
     uint32_t half = worker->layout.chunk_bytes / FGV_JIT_NR_LOGS;
-    uint8_t *memory = fgv_arena_chunk(worker, chunk);
+    uint8_t *memory = fgw_arena_chunk(worker, chunk);
     uint32_t used[FGV_JIT_NR_LOGS] = {0};
     const char *log = jit->logs;
     for (uint32_t i = 0; i < FGV_JIT_NR_LOGS && memory; log += jit->log_bytes[i++]) {
@@ -114,7 +114,7 @@ struct fgv_jit_said fgv_jit_tell(struct fgv_worker *worker, const struct fgv_jit
     };
 }
 
-void fgv_jit_note_refusal(struct fgv_jit *jit, const char *name)
+void fgw_jit_note_refusal(struct fgw_jit *jit, const char *name)
 {
     char *log = jit->logs + jit->log_bytes[0];
     const char *end = memchr(log, '\0', jit->log_bytes[1]);

@@ -6,9 +6,9 @@
 #include "parts/variant.h"
 #include "track/sync.h"
 
-const fgv_release fgv_releases[FGV_HANDLE_KINDS] = {
-    [FGV_HANDLE_STREAM] = fgv_stream_release,   [FGV_HANDLE_MODULE] = fgv_image_release,
-    [FGV_HANDLE_FUNCTION] = fgv_kernel_release, [FGV_HANDLE_LIBRARY] = fgv_image_release,
-    [FGV_HANDLE_KERNEL] = fgv_kernel_release,   [FGV_HANDLE_LINK] = fgv_link_release,
-    [FGV_HANDLE_ARRAY] = fgv_array_release,     [FGV_HANDLE_MIPMAPPED_ARRAY] = fgv_array_release,
+const fgw_release fgw_releases[FGV_HANDLE_KINDS] = {
+    [FGV_HANDLE_STREAM] = fgw_stream_release,   [FGV_HANDLE_MODULE] = fgw_image_release,
+    [FGV_HANDLE_FUNCTION] = fgw_kernel_release, [FGV_HANDLE_LIBRARY] = fgw_image_release,
+    [FGV_HANDLE_KERNEL] = fgw_kernel_release,   [FGV_HANDLE_LINK] = fgw_link_release,
+    [FGV_HANDLE_ARRAY] = fgw_array_release,     [FGV_HANDLE_MIPMAPPED_ARRAY] = fgw_array_release,
 };

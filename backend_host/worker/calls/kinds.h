@@ -4,6 +4,6 @@
 
 #include "client/handles.h"
 
-extern const fgv_release fgv_releases[FGV_HANDLE_KINDS];
+extern const fgw_release fgw_releases[FGV_HANDLE_KINDS];
 
 #endif

@@ -16,38 +16,38 @@
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
 
-#define MAX_INPUT_BYTES FGV_BLOB_BYTES /* of one link: the driver keeps copies */
+#define MAX_INPUT_BYTES FGW_BLOB_BYTES /* of one link: the driver keeps copies */
 
 struct link {
-    struct fgv_jit *jit;
+    struct fgw_jit *jit;
     uint64_t input_bytes;
     const uint8_t *image; /* the driver's, once complete */
     uint64_t image_bytes;
 };
 
 /* The record that hangs on a link's handle is freed as one: the options lie behind it. */
-static struct link *new_link(const struct fgv_request *request, const struct fgv_request_cuLinkCreate_v2 *fixed)
+static struct link *new_link(const struct fgw_request *request, const struct fgv_request_cuLinkCreate_v2 *fixed)
 {
-    const struct fgv_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
-    struct link *link = calloc(1, sizeof(*link) + fgv_jit_bytes(&sizes));
+    const struct fgw_jit_sizes sizes = {fixed->nr_options, {fixed->info_bytes, fixed->error_bytes}};
+    struct link *link = calloc(1, sizeof(*link) + fgw_jit_bytes(&sizes));
     if (!link) {
         return NULL;
     }
-    link->jit = (struct fgv_jit *)(link + 1);
-    if (!fgv_jit_init(link->jit, &sizes, request)) {
+    link->jit = (struct fgw_jit *)(link + 1);
+    if (!fgw_jit_init(link->jit, &sizes, request)) {
         free(link);
         return NULL;
     }
     return link;
 }
 
-void fgv_link_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+void fgw_link_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     worker->calls->nr_links--;
     free(handle->object);
 }
 
-CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLinkCreate_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLinkCreate_v2 *fixed = request->fixed;
     (void)reply;
@@ -55,11 +55,11 @@ CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_r
     if (!worker->driver.cuLinkCreate_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_LINK, fixed->link);
+    CUresult result = fgw_worker_can_bind(worker, FGV_HANDLE_LINK, fixed->link);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (worker->calls->nr_links == FGV_MAX_LINKS) {
+    if (worker->calls->nr_links == FGW_MAX_LINKS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct link *link = new_link(request, fixed);
@@ -69,20 +69,20 @@ CUresult fgv_serve_cuLinkCreate_v2(struct fgv_worker *worker, const struct fgv_r
     result = worker->driver.cuLinkCreate_v2(link->jit->options.nr, link->jit->options.options,
                                             link->jit->options.values, &native);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_LINK, fixed->link, native);
+        result = fgw_worker_bind(worker, FGV_HANDLE_LINK, fixed->link, native);
     }
     if (result != CUDA_SUCCESS) {
         free(link);
         return result;
     }
-    fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link)->object = link;
+    fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link)->object = link;
     worker->calls->nr_links++;
     return CUDA_SUCCESS;
 }
 
 /* An input that the driver may read. Of host objects, archives and NVVM code only the driver knows the form; it is told
  * how long they are. */
-static CUresult check_input(const struct link *link, const struct fgv_blob *blob, uint32_t type)
+static CUresult check_input(const struct link *link, const struct fgw_blob *blob, uint32_t type)
 {
     static const enum fgv_image_kind kinds[] = {
         [CU_JIT_INPUT_CUBIN] = FGV_IMAGE_ELF,
@@ -99,23 +99,23 @@ static CUresult check_input(const struct link *link, const struct fgv_blob *blob
     if (type > CU_JIT_INPUT_FATBINARY) {
         return CUDA_SUCCESS;
     }
-    CUresult result = fgv_blob_measure(blob, &kind);
+    CUresult result = fgw_blob_measure(blob, &kind);
     return result == CUDA_SUCCESS && kind != kinds[type] ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 
 /* Adds a blob to a link, once name, options and bytes are found fit. */
-static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
     struct fgv_reply_cuLinkAddData_v2 *answer = reply;
-    const struct fgv_blob *blob = fgv_blob_whole(worker, fixed->blob);
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
-    struct fgv_jit_options options = {0};
+    const struct fgw_blob *blob = fgw_blob_whole(worker, fixed->blob);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    struct fgw_jit_options options = {0};
     char name[FGV_MAX_LINK_NAME_BYTES + 1] = {0};
     if (!handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!fgv_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > FGV_MAX_LINK_NAME_BYTES ||
+    if (!fgw_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > FGV_MAX_LINK_NAME_BYTES ||
         fixed->nr_options * 2 * sizeof(uint64_t) + fixed->name_bytes != request->payload_bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -123,8 +123,8 @@ static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *re
     struct link *link = handle->object;
     CUresult result = check_input(link, blob, fixed->type);
     if (result == CUDA_ERROR_INVALID_IMAGE) {
-        fgv_jit_note_refusal(link->jit, name);
-        answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
+        fgw_jit_note_refusal(link->jit, name);
+        answer->said = fgw_jit_tell(worker, link->jit, result, fixed->chunk);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
@@ -136,23 +136,23 @@ static CUresult add_data(struct fgv_worker *worker, const struct fgv_request *re
     result = worker->driver.cuLinkAddData_v2(handle->native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
                                              name, options.nr, options.options, options.values);
     link->input_bytes += blob->size_bytes;
-    answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
+    answer->said = fgw_jit_tell(worker, link->jit, result, fixed->chunk);
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_cuLinkAddData_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLinkAddData_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
     CUresult result = add_data(worker, request, reply);
-    fgv_blob_drop(worker, fixed->blob);
+    fgw_blob_drop(worker, fixed->blob);
     return result;
 }
 
-CUresult fgv_serve_cuLinkComplete(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLinkComplete(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLinkComplete *fixed = request->fixed;
     struct fgv_reply_cuLinkComplete *answer = reply;
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     void *image = NULL;
     size_t image_bytes = 0;
     if (!handle) {
@@ -167,17 +167,17 @@ CUresult fgv_serve_cuLinkComplete(struct fgv_worker *worker, const struct fgv_re
         link->image = image;
         link->image_bytes = image_bytes;
     }
-    answer->said = fgv_jit_tell(worker, link->jit, result, fixed->chunk);
+    answer->said = fgw_jit_tell(worker, link->jit, result, fixed->chunk);
     answer->image_bytes = link->image_bytes;
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_link_read(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_link_read(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_link_read *fixed = request->fixed;
     (void)reply;
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
-    uint8_t *memory = fgv_arena_chunk(worker, fixed->chunk);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    uint8_t *memory = fgw_arena_chunk(worker, fixed->chunk);
     if (!handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }

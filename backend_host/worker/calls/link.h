@@ -4,6 +4,6 @@
 
 #include "client/handles.h"
 
-void fgv_link_release(struct fgv_worker *worker, const struct fgv_handle *handle);
+void fgw_link_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 
 #endif

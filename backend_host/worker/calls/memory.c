@@ -27,33 +27,33 @@
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
-bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes)
+bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes)
 {
-    if (fgv_quota_take(&worker->grantee, bytes)) {
+    if (fgw_quota_take(&worker->grantee, bytes)) {
         return true;
     }
-    fgv_pools_trim(worker);
-    fgv_graph_memory_trim(worker);
-    return fgv_quota_take(&worker->grantee, bytes);
+    fgw_pools_trim(worker);
+    fgw_graph_memory_trim(worker);
+    return fgw_quota_take(&worker->grantee, bytes);
 }
 
 static CUresult reserve(uint64_t bytes)
 {
-    struct fgv_worker *worker = fgv_the_worker;
+    struct fgw_worker *worker = fgw_the_worker;
     bool fits =
-        fgv_ranges_make_room(&worker->calls->allocated, FGV_MAX_DEVICE_RANGES) && fgv_memory_take(worker, bytes);
+        fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES) && fgw_memory_take(worker, bytes);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult remember(CUresult result, const CUdeviceptr *address, uint64_t bytes)
 {
-    struct fgv_worker *worker = fgv_the_worker;
+    struct fgw_worker *worker = fgw_the_worker;
     if (result != CUDA_SUCCESS) {
-        fgv_quota_give(&worker->grantee, bytes);
+        fgw_quota_give(&worker->grantee, bytes);
         return result;
     }
-    fgv_ranges_insert(&worker->calls->allocated,
-                      (struct fgv_range){.address = *address, .bytes = bytes, .context = worker->current});
+    fgw_ranges_insert(&worker->calls->allocated,
+                      (struct fgw_range){.address = *address, .bytes = bytes, .context = worker->current});
     return CUDA_SUCCESS;
 }
 
@@ -65,8 +65,8 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
     }
     result = real.cuMemAlloc_v2(address, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        fgv_pools_trim(fgv_the_worker); /* pools and graphs may have what there is */
-        fgv_graph_memory_trim(fgv_the_worker);
+        fgw_pools_trim(fgw_the_worker); /* pools and graphs may have what there is */
+        fgw_graph_memory_trim(fgw_the_worker);
         result = real.cuMemAlloc_v2(address, bytes);
     }
     return remember(result, address, bytes);
@@ -85,7 +85,7 @@ static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width
     }
     result = real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
     uint64_t padding_bytes = result == CUDA_SUCCESS ? ((uint64_t)*pitch - width_bytes) * height : 0;
-    if (padding_bytes != 0 && !fgv_quota_take(&fgv_the_worker->grantee, padding_bytes)) {
+    if (padding_bytes != 0 && !fgw_quota_take(&fgw_the_worker->grantee, padding_bytes)) {
         real.cuMemFree_v2(*address);
         result = CUDA_ERROR_OUT_OF_MEMORY;
         padding_bytes = 0;
@@ -95,23 +95,23 @@ static CUresult allocate_pitch(CUdeviceptr *address, size_t *pitch, size_t width
 
 static CUresult deallocate(CUdeviceptr address)
 {
-    struct fgv_worker *worker = fgv_the_worker;
+    struct fgw_worker *worker = fgw_the_worker;
     CUresult result = real.cuMemFree_v2(address);
-    struct fgv_range *range = result == CUDA_SUCCESS ? fgv_ranges_find(&worker->calls->allocated, address) : NULL;
+    struct fgw_range *range = result == CUDA_SUCCESS ? fgw_ranges_find(&worker->calls->allocated, address) : NULL;
     if (range) {
-        fgv_memory_forget(worker, range);
+        fgw_memory_forget(worker, range);
     }
     return result;
 }
 
-void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range)
+void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range)
 {
-    struct fgv_range gone = *range;
-    fgv_ranges_erase(&worker->calls->allocated, range);
+    struct fgw_range gone = *range;
+    fgw_ranges_erase(&worker->calls->allocated, range);
     if (gone.pool) {
-        fgv_pool_freed(worker, gone.pool, gone.bytes);
+        fgw_pool_freed(worker, gone.pool, gone.bytes);
     } else {
-        fgv_quota_give(&worker->grantee, gone.bytes);
+        fgw_quota_give(&worker->grantee, gone.bytes);
     }
 }
 
@@ -120,7 +120,7 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total_bytes);
     uint64_t quota_bytes;
-    uint64_t used_bytes = fgv_quota_used(&fgv_the_worker->grantee, &quota_bytes);
+    uint64_t used_bytes = fgw_quota_used(&fgw_the_worker->grantee, &quota_bytes);
     if (result == CUDA_SUCCESS && quota_bytes != 0) {
         uint64_t left_bytes = quota_bytes > used_bytes ? quota_bytes - used_bytes : 0;
         *free_bytes = left_bytes < *free_bytes ? left_bytes : *free_bytes;
@@ -129,7 +129,7 @@ static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
     return result;
 }
 
-void fgv_memory_wrap(struct fgv_driver *driver)
+void fgw_memory_wrap(struct fgv_driver *driver)
 {
     real = *driver;
     driver->cuMemAlloc_v2 = real.cuMemAlloc_v2 ? allocate : NULL;
@@ -138,18 +138,18 @@ void fgv_memory_wrap(struct fgv_driver *driver)
     driver->cuMemGetInfo_v2 = real.cuMemGetInfo_v2 ? get_info : NULL;
 }
 
-void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
 {
-    struct fgv_ranges *ranges = &worker->calls->allocated;
+    struct fgw_ranges *ranges = &worker->calls->allocated;
     for (uint32_t i = ranges->nr; i-- > 0;) {
-        struct fgv_range *range = &ranges->items[i];
+        struct fgw_range *range = &ranges->items[i];
         if (context && range->context != context) {
             continue;
         }
         if (context && range->pool) {
             real.cuMemFree_v2(range->address); /* a pool outlives the context that took from it */
         }
-        fgv_memory_forget(worker, range);
+        fgw_memory_forget(worker, range);
     }
     if (!context) {
         free(worker->calls->pinned.items);
@@ -157,16 +157,16 @@ void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context
     }
 }
 
-bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+bool fgw_memory_is_own_heap(const struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     const struct fgv_region *region = &worker->region;
     uint64_t base = (uint64_t)(uintptr_t)region->base;
     if (bytes == 0 || address < base || !fgv_region_in_heap(region, address - base, bytes)) {
         return false;
     }
-    uint32_t index = fgv_ranges_after(&worker->calls->pinned, address);
+    uint32_t index = fgw_ranges_after(&worker->calls->pinned, address);
     if (index != 0) {
-        const struct fgv_range *range =
+        const struct fgw_range *range =
             &worker->calls->pinned.items[index - 1]; /* its pages were looked at when it was registered */
         if (address - range->address <= range->bytes && bytes <= range->bytes - (address - range->address)) {
             return true;
@@ -175,7 +175,7 @@ bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, u
     return fgv_region_is_owned(region, worker->layout.index, address - base, bytes);
 }
 
-static CUresult pin(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+static CUresult pin(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     if (!worker->driver.cuMemHostRegister_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -184,15 +184,15 @@ static CUresult pin(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
-static void say_unpinned(struct fgv_worker *worker, CUresult result)
+static void say_unpinned(struct fgw_worker *worker, CUresult result)
 {
     if (!worker->calls->is_pinning_refused) {
         worker->calls->is_pinning_refused = true;
-        fgv_log("the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
+        fgw_log("the device library does not register host memory (CUDA error %d): copies are staged", (int)result);
     }
 }
 
-void fgv_memory_pin(struct fgv_worker *worker)
+void fgw_memory_pin(struct fgw_worker *worker)
 {
     if (worker->calls->is_pinned) {
         return;
@@ -209,7 +209,7 @@ void fgv_memory_pin(struct fgv_worker *worker)
     }
 }
 
-void fgv_memory_unpin(struct fgv_worker *worker)
+void fgw_memory_unpin(struct fgw_worker *worker)
 {
     if (!worker->calls->is_pinned || !worker->driver.cuMemHostUnregister) {
         worker->calls->is_pinned = false;
@@ -222,21 +222,21 @@ void fgv_memory_unpin(struct fgv_worker *worker)
     }
 }
 
-CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_host_register(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_host_register *fixed = request->fixed;
     (void)reply;
     uint64_t arena = (uint64_t)(uintptr_t)worker->region.base + worker->layout.arena.offset;
     if (fixed->address % FGV_PAGE_BYTES != 0 || fixed->bytes % FGV_PAGE_BYTES != 0 ||
-        !fgv_memory_is_own_heap(worker, fixed->address, fixed->bytes)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        !fgw_memory_is_own_heap(worker, fixed->address, fixed->bytes)) {
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     bool is_in_arena = fixed->address < arena + worker->layout.arena.bytes && arena < fixed->address + fixed->bytes;
-    if (is_in_arena || fgv_ranges_overlap(&worker->calls->pinned, fixed->address, fixed->bytes)) {
+    if (is_in_arena || fgw_ranges_overlap(&worker->calls->pinned, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
-    if (!fgv_ranges_make_room(&worker->calls->pinned, FGV_MAX_RANGES)) {
+    if (!fgw_ranges_make_room(&worker->calls->pinned, FGW_MAX_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = pin(worker, fixed->address, fixed->bytes);
@@ -245,16 +245,16 @@ CUresult fgv_serve_host_register(struct fgv_worker *worker, const struct fgv_req
         result = CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        fgv_ranges_insert(&worker->calls->pinned, (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes});
+        fgw_ranges_insert(&worker->calls->pinned, (struct fgw_range){.address = fixed->address, .bytes = fixed->bytes});
     }
     return result;
 }
 
-CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_host_unregister(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_host_unregister *fixed = request->fixed;
     (void)reply;
-    struct fgv_range *range = fgv_ranges_find(&worker->calls->pinned, fixed->address);
+    struct fgw_range *range = fgw_ranges_find(&worker->calls->pinned, fixed->address);
     if (!range) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
@@ -263,7 +263,7 @@ CUresult fgv_serve_host_unregister(struct fgv_worker *worker, const struct fgv_r
         result = worker->driver.cuMemHostUnregister((void *)(uintptr_t)fixed->address);
     }
     if (result == CUDA_SUCCESS || worker->calls->is_pinning_refused) {
-        fgv_ranges_erase(&worker->calls->pinned, range);
+        fgw_ranges_erase(&worker->calls->pinned, range);
         result = CUDA_SUCCESS;
     }
     return result;

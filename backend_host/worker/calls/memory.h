@@ -5,18 +5,18 @@
 #include "calls/state.h"
 
 /* Puts the quota in front of the driver's allocation calls. */
-void fgv_memory_wrap(struct fgv_driver *driver);
+void fgw_memory_wrap(struct fgv_driver *driver);
 /* Registers the arena and what the guest registered with the driver, in the current context, and takes it back before
  * that goes. */
-void fgv_memory_pin(struct fgv_worker *worker);
-void fgv_memory_unpin(struct fgv_worker *worker);
+void fgw_memory_pin(struct fgw_worker *worker);
+void fgw_memory_unpin(struct fgw_worker *worker);
 /* The driver freed a context's memory with the context. NULL: everything is forgotten, and the quota given back. */
-void fgv_memory_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 /* Takes from the quota, if need be after pools gave back what they keep. */
-bool fgv_memory_take(struct fgv_worker *worker, uint64_t bytes);
+bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes);
 /* The allocation is gone, or about to go: its quota is given back. */
-void fgv_memory_forget(struct fgv_worker *worker, struct fgv_range *range);
+void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */
-bool fgv_memory_is_own_heap(const struct fgv_worker *worker, uint64_t address, uint64_t bytes);
+bool fgw_memory_is_own_heap(const struct fgw_worker *worker, uint64_t address, uint64_t bytes);
 
 #endif

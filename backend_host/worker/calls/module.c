@@ -12,7 +12,7 @@
 #include "client/state.h"
 #include "ivshmem/response.h"
 
-#define FGV_MAX_ENUMERATED 65536u
+#define FGW_MAX_ENUMERATED 65536u
 
 _Static_assert(sizeof(struct fgv_reply_cuModuleGetFunction) == sizeof(struct fgv_reply_kernel_info),
                "one shape for both");
@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct fgv_reply_cuLibraryGetKernel) == sizeof(struct fgv_
                "one shape for both");
 
 /* The name in the payload as a C string; false when it is none. */
-static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, char name[FGV_MAX_NAME_BYTES + 1])
+static bool copy_name(const struct fgw_request *request, uint32_t name_bytes, char name[FGV_MAX_NAME_BYTES + 1])
 {
     if (name_bytes == 0 || name_bytes > FGV_MAX_NAME_BYTES || name_bytes != request->payload_bytes) {
         return false;
@@ -31,13 +31,13 @@ static bool copy_name(const struct fgv_request *request, uint32_t name_bytes, ch
 }
 
 /* All that the guest wants to know of a kernel or function, so that it never asks again. */
-static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t chunk,
+static CUresult tell_kernel(struct fgw_worker *worker, struct fgw_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
 {
-    uint8_t *told = chunk == FGV_NO_CHUNK ? NULL : fgv_arena_chunk(worker, chunk);
+    uint8_t *told = chunk == FGV_NO_CHUNK ? NULL : fgw_arena_chunk(worker, chunk);
     uint32_t room = told ? worker->layout.chunk_bytes / (uint32_t)sizeof(struct fgv_parameter) : 0;
-    struct fgv_kernel kernel;
-    CUresult result = fgv_kernel_walk(worker, handle, &kernel, told, room);
+    struct fgw_kernel kernel;
+    CUresult result = fgw_kernel_walk(worker, handle, &kernel, told, room);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -57,15 +57,15 @@ static CUresult tell_kernel(struct fgv_worker *worker, struct fgv_handle *handle
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_kernel_info(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_kernel_info(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_kernel_info *fixed = request->fixed;
-    struct fgv_handle *handle =
-        fgv_handle_find(worker, fixed->is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, fixed->handle);
+    struct fgw_handle *handle =
+        fgw_handle_find(worker, fixed->is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, fixed->handle);
     return handle ? tell_kernel(worker, handle, fixed->chunk, reply) : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult fgv_serve_cuModuleGetFunction(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuModuleGetFunction(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuModuleGetFunction *fixed = request->fixed;
     char name[FGV_MAX_NAME_BYTES + 1];
@@ -74,29 +74,29 @@ CUresult fgv_serve_cuModuleGetFunction(struct fgv_worker *worker, const struct f
     if (!copy_name(request, fixed->name_bytes, name)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_can_bind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
+        result = fgw_worker_can_bind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
     }
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuModuleGetFunction ? worker->driver.cuModuleGetFunction(&function, module, name)
                                                     : CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind_under(worker, FGV_HANDLE_FUNCTION, fixed->handle, function, FGV_HANDLE_MODULE,
+        result = fgw_worker_bind_under(worker, FGV_HANDLE_FUNCTION, fixed->handle, function, FGV_HANDLE_MODULE,
                                        fixed->module);
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = tell_kernel(worker, fgv_handle_find(worker, FGV_HANDLE_FUNCTION, fixed->handle), fixed->chunk, reply);
+    result = tell_kernel(worker, fgw_handle_find(worker, FGV_HANDLE_FUNCTION, fixed->handle), fixed->chunk, reply);
     if (result != CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
+        fgw_worker_unbind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
     }
     return result;
 }
 
-CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLibraryGetKernel(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryGetKernel *fixed = request->fixed;
     char name[FGV_MAX_NAME_BYTES + 1];
@@ -105,9 +105,9 @@ CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fg
     if (!copy_name(request, fixed->name_bytes, name)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_can_bind(worker, FGV_HANDLE_KERNEL, fixed->handle);
+        result = fgw_worker_can_bind(worker, FGV_HANDLE_KERNEL, fixed->handle);
     }
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuLibraryGetKernel ? worker->driver.cuLibraryGetKernel(&kernel, library, name)
@@ -115,20 +115,20 @@ CUresult fgv_serve_cuLibraryGetKernel(struct fgv_worker *worker, const struct fg
     }
     if (result == CUDA_SUCCESS) {
         result =
-            fgv_worker_bind_under(worker, FGV_HANDLE_KERNEL, fixed->handle, kernel, FGV_HANDLE_LIBRARY, fixed->library);
+            fgw_worker_bind_under(worker, FGV_HANDLE_KERNEL, fixed->handle, kernel, FGV_HANDLE_LIBRARY, fixed->library);
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = tell_kernel(worker, fgv_handle_find(worker, FGV_HANDLE_KERNEL, fixed->handle), fixed->chunk, reply);
+    result = tell_kernel(worker, fgw_handle_find(worker, FGV_HANDLE_KERNEL, fixed->handle), fixed->chunk, reply);
     if (result != CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_KERNEL, fixed->handle);
+        fgw_worker_unbind(worker, FGV_HANDLE_KERNEL, fixed->handle);
     }
     return result;
 }
 
 /* What a guest names: the request's payload is the variable's name. */
-static CUresult find_named(struct fgv_worker *worker, const struct fgv_request *request,
+static CUresult find_named(struct fgw_worker *worker, const struct fgw_request *request,
                            enum fgv_handle_kind owner_kind, uint64_t number, uint32_t name_bytes,
                            struct fgv_reply_cuModuleGetGlobal_v2 *answer)
 {
@@ -139,21 +139,21 @@ static CUresult find_named(struct fgv_worker *worker, const struct fgv_request *
     if (!copy_name(request, name_bytes, name)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, owner_kind, number, &owner);
+    CUresult result = fgw_worker_find(worker, owner_kind, number, &owner);
     if (result == CUDA_SUCCESS) {
-        result = fgv_variable_find(worker, owner_kind, owner, name, &address, &bytes);
+        result = fgw_variable_find(worker, owner_kind, owner, name, &address, &bytes);
     }
     *answer = (struct fgv_reply_cuModuleGetGlobal_v2){.address = address, .bytes = bytes};
     return result;
 }
 
-CUresult fgv_serve_cuModuleGetGlobal_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuModuleGetGlobal_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuModuleGetGlobal_v2 *fixed = request->fixed;
     return find_named(worker, request, FGV_HANDLE_MODULE, fixed->module, fixed->name_bytes, reply);
 }
 
-CUresult fgv_serve_cuLibraryGetGlobal(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLibraryGetGlobal(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryGetGlobal *fixed = request->fixed;
     struct fgv_reply_cuLibraryGetGlobal *answer = reply;
@@ -165,17 +165,17 @@ CUresult fgv_serve_cuLibraryGetGlobal(struct fgv_worker *worker, const struct fg
 }
 
 /* Bytes of a variable from `offset` on into the chunk, for a program that need not have a context yet. */
-static CUresult read_variable(struct fgv_worker *worker, CUdeviceptr address, uint64_t bytes, uint64_t offset,
+static CUresult read_variable(struct fgw_worker *worker, CUdeviceptr address, uint64_t bytes, uint64_t offset,
                               uint32_t chunk)
 {
     const struct fgv_driver *driver = &worker->driver;
-    uint8_t *to = fgv_arena_chunk(worker, chunk);
+    uint8_t *to = fgw_arena_chunk(worker, chunk);
     if (!to || offset > bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint64_t left = bytes - offset;
     const uint64_t part = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
-    CUresult result = driver->cuMemcpyDtoHAsync_v2 ? fgv_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = driver->cuMemcpyDtoHAsync_v2 ? fgw_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS && part > 0) {
         result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, part, NULL);
     }
@@ -183,7 +183,7 @@ static CUresult read_variable(struct fgv_worker *worker, CUdeviceptr address, ui
 }
 
 /* Asked for when a program starts, so that waiting here holds nothing up. */
-CUresult fgv_serve_cuLibraryGetManaged(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLibraryGetManaged(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryGetManaged *fixed = request->fixed;
     struct fgv_reply_cuLibraryGetManaged *answer = reply;
@@ -194,7 +194,7 @@ CUresult fgv_serve_cuLibraryGetManaged(struct fgv_worker *worker, const struct f
     if (!copy_name(request, fixed->name_bytes, name)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuLibraryGetManaged
                      ? worker->driver.cuLibraryGetManaged(&address, &bytes, library, name)
@@ -207,24 +207,24 @@ CUresult fgv_serve_cuLibraryGetManaged(struct fgv_worker *worker, const struct f
 
 /* Gives the numbers first, first + 1, ... to objects the driver listed; objects that got none are simply not known to
  * the guest. */
-static uint32_t bind_run(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t first, void *const *natives,
+static uint32_t bind_run(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t first, void *const *natives,
                          uint32_t nr, enum fgv_handle_kind parent_kind, uint64_t parent)
 {
     uint32_t bound = 0;
     while (bound < nr && natives[bound] &&
-           fgv_worker_bind_under(worker, kind, first + bound, natives[bound], parent_kind, parent) == CUDA_SUCCESS) {
+           fgw_worker_bind_under(worker, kind, first + bound, natives[bound], parent_kind, parent) == CUDA_SUCCESS) {
         bound++;
     }
     return bound;
 }
 
-CUresult fgv_serve_cuModuleEnumerateFunctions(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuModuleEnumerateFunctions(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuModuleEnumerateFunctions *fixed = request->fixed;
     struct fgv_reply_cuModuleEnumerateFunctions *answer = reply;
     void *module;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
-    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGV_MAX_ENUMERATED ||
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_MODULE, fixed->module, &module);
+    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGW_MAX_ENUMERATED ||
         !worker->driver.cuModuleEnumerateFunctions) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
@@ -241,13 +241,13 @@ CUresult fgv_serve_cuModuleEnumerateFunctions(struct fgv_worker *worker, const s
     return result;
 }
 
-CUresult fgv_serve_cuLibraryEnumerateKernels(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLibraryEnumerateKernels(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuLibraryEnumerateKernels *fixed = request->fixed;
     struct fgv_reply_cuLibraryEnumerateKernels *answer = reply;
     void *library;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
-    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGV_MAX_ENUMERATED ||
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_LIBRARY, fixed->library, &library);
+    if (result != CUDA_SUCCESS || fixed->count == 0 || fixed->count > FGW_MAX_ENUMERATED ||
         !worker->driver.cuLibraryEnumerateKernels) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
@@ -265,25 +265,25 @@ CUresult fgv_serve_cuLibraryEnumerateKernels(struct fgv_worker *worker, const st
 }
 
 /* Of a kernel, or of a function of a module: the handle says which. */
-static CUresult name_of(struct fgv_worker *worker, uint64_t handle, const char **name)
+static CUresult name_of(struct fgw_worker *worker, uint64_t handle, const char **name)
 {
     void *native;
-    if (fgv_worker_find(worker, FGV_HANDLE_KERNEL, handle, &native) == CUDA_SUCCESS) {
+    if (fgw_worker_find(worker, FGV_HANDLE_KERNEL, handle, &native) == CUDA_SUCCESS) {
         return worker->driver.cuKernelGetName ? worker->driver.cuKernelGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_FUNCTION, handle, &native);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_FUNCTION, handle, &native);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     return worker->driver.cuFuncGetName ? worker->driver.cuFuncGetName(name, native) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_cuKernelGetName(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuKernelGetName(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuKernelGetName *fixed = request->fixed;
     struct fgv_reply_cuKernelGetName *answer = reply;
     const char *name = NULL;
-    uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
+    uint8_t *to = fgw_arena_chunk(worker, fixed->chunk);
     CUresult result = to ? name_of(worker, fixed->kernel, &name) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && name) {
         uint32_t room = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;

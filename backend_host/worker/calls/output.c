@@ -19,14 +19,14 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-CUresult fgv_serve_output_fetch(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_output_fetch(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_output_fetch *fixed = request->fixed;
     struct fgv_reply_output_fetch *answer = reply;
     struct stat status;
-    uint8_t *to = fgv_arena_chunk(worker, fixed->chunk);
+    uint8_t *to = fgw_arena_chunk(worker, fixed->chunk);
     if (!to) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     fflush(stdout);
@@ -43,6 +43,6 @@ CUresult fgv_serve_output_fetch(struct fgv_worker *worker, const struct fgv_requ
         answer->bytes = (uint32_t)got;
     }
     answer->more = left_bytes < UINT32_MAX ? (uint32_t)left_bytes : UINT32_MAX;
-    fgv_printing_fetched(worker, got > 0 ? (uint64_t)got : 0, left_bytes == 0);
+    fgw_printing_fetched(worker, got > 0 ? (uint64_t)got : 0, left_bytes == 0);
     return CUDA_SUCCESS;
 }

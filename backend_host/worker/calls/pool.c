@@ -28,10 +28,10 @@
 #include "page/account.h"
 #include "track/state.h"
 
-#define FGV_MAX_POOLS       32u                  /* each may hold one step unseen */
-#define FGV_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */
+#define FGW_MAX_POOLS       32u                  /* each may hold one step unseen */
+#define FGW_POOL_STEP_BYTES (UINT64_C(32) << 20) /* by which a driver lets a pool grow */
 
-static uint64_t attribute(struct fgv_worker *worker, const struct fgv_memory_pool *pool, CUmemPool_attribute which)
+static uint64_t attribute(struct fgw_worker *worker, const struct fgw_memory_pool *pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
     if (!worker->driver.cuMemPoolGetAttribute ||
@@ -43,38 +43,38 @@ static uint64_t attribute(struct fgv_worker *worker, const struct fgv_memory_poo
 
 static uint64_t less_a_step(uint64_t reserved_bytes)
 {
-    return reserved_bytes > FGV_POOL_STEP_BYTES ? reserved_bytes - FGV_POOL_STEP_BYTES : 0;
+    return reserved_bytes > FGW_POOL_STEP_BYTES ? reserved_bytes - FGW_POOL_STEP_BYTES : 0;
 }
 
 /* Charges what the pool holds now; false when it is more than the quota has left: then less is charged. */
-static bool charge(struct fgv_worker *worker, struct fgv_memory_pool *pool)
+static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
     uint64_t held = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     uint64_t due_bytes = held > pool->live_bytes ? held : pool->live_bytes;
     if (due_bytes <= pool->charged_bytes) {
-        fgv_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
-    } else if (!fgv_quota_take(&worker->grantee, due_bytes - pool->charged_bytes)) {
+        fgw_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
+    } else if (!fgw_quota_take(&worker->grantee, due_bytes - pool->charged_bytes)) {
         return false;
     }
     pool->charged_bytes = due_bytes;
     return true;
 }
 
-static void free_pool(struct fgv_worker *worker, struct fgv_memory_pool *pool)
+static void free_pool(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
-    struct fgv_memory_pool **link = &worker->calls->pools.first;
+    struct fgw_memory_pool **link = &worker->calls->pools.first;
     while (*link != pool) {
         link = &(*link)->next;
     }
     *link = pool->next;
     worker->calls->pools.nr--;
-    fgv_quota_give(&worker->grantee, pool->charged_bytes);
+    fgw_quota_give(&worker->grantee, pool->charged_bytes);
     free(pool);
 }
 
-static struct fgv_memory_pool *new_pool(struct fgv_worker *worker, CUmemoryPool native)
+static struct fgw_memory_pool *new_pool(struct fgw_worker *worker, CUmemoryPool native)
 {
-    struct fgv_memory_pool *pool = worker->calls->pools.nr < FGV_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
+    struct fgw_memory_pool *pool = worker->calls->pools.nr < FGW_MAX_POOLS ? calloc(1, sizeof(*pool)) : NULL;
     if (pool) {
         pool->native = native;
         pool->next = worker->calls->pools.first;
@@ -84,7 +84,7 @@ static struct fgv_memory_pool *new_pool(struct fgv_worker *worker, CUmemoryPool 
     return pool;
 }
 
-void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes)
+void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
     pool->live_bytes -= bytes;
     pool->nr_live--;
@@ -95,9 +95,9 @@ void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uin
     }
 }
 
-void fgv_pools_trim(struct fgv_worker *worker)
+void fgw_pools_trim(struct fgw_worker *worker)
 {
-    for (struct fgv_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
+    for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
         if (!pool->is_destroyed && worker->driver.cuMemPoolTrimTo) {
             worker->driver.cuMemPoolTrimTo(pool->native, 0);
             charge(worker, pool);
@@ -105,7 +105,7 @@ void fgv_pools_trim(struct fgv_worker *worker)
     }
 }
 
-void fgv_pools_drop(struct fgv_worker *worker)
+void fgw_pools_drop(struct fgw_worker *worker)
 {
     while (worker->calls->pools.first) {
         free_pool(worker, worker->calls->pools.first);
@@ -114,12 +114,12 @@ void fgv_pools_drop(struct fgv_worker *worker)
 }
 
 /* 0: the device's own. */
-static CUresult find_pool(struct fgv_worker *worker, uint64_t number, struct fgv_memory_pool **pool)
+static CUresult find_pool(struct fgw_worker *worker, uint64_t number, struct fgw_memory_pool **pool)
 {
     CUmemoryPool native;
     if (number != 0) {
         void *found;
-        CUresult result = fgv_worker_find(worker, FGV_HANDLE_MEMORY_POOL, number, &found);
+        CUresult result = fgw_worker_find(worker, FGV_HANDLE_MEMORY_POOL, number, &found);
         *pool = found;
         return result == CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
@@ -138,7 +138,7 @@ static CUresult find_pool(struct fgv_worker *worker, uint64_t number, struct fgv
 }
 
 /* Makes sure of quota for one allocation before the driver is asked. */
-static bool take_ahead(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes)
+static bool take_ahead(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
     if (bytes > UINT64_MAX / 4) {
         return false;
@@ -152,7 +152,7 @@ static bool take_ahead(struct fgv_worker *worker, struct fgv_memory_pool *pool, 
         wanted_bytes = held + bytes;
     }
     if (wanted_bytes > pool->charged_bytes) {
-        if (!fgv_quota_take(&worker->grantee, wanted_bytes - pool->charged_bytes)) {
+        if (!fgw_quota_take(&worker->grantee, wanted_bytes - pool->charged_bytes)) {
             return false;
         }
         pool->charged_bytes = wanted_bytes;
@@ -160,7 +160,7 @@ static bool take_ahead(struct fgv_worker *worker, struct fgv_memory_pool *pool, 
     return true;
 }
 
-static CUresult undo(struct fgv_worker *worker, struct fgv_memory_pool *pool, CUdeviceptr address, uint64_t bytes,
+static CUresult undo(struct fgw_worker *worker, struct fgw_memory_pool *pool, CUdeviceptr address, uint64_t bytes,
                      CUstream stream)
 {
     worker->driver.cuMemFreeAsync(address, stream);
@@ -170,7 +170,7 @@ static CUresult undo(struct fgv_worker *worker, struct fgv_memory_pool *pool, CU
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes, CUstream stream,
+static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes, CUstream stream,
                          uint64_t *address)
 {
     const struct fgv_driver *driver = &worker->driver;
@@ -178,11 +178,11 @@ static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool
     if (!driver->cuMemAllocFromPoolAsync || !driver->cuMemFreeAsync) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!fgv_ranges_make_room(&worker->calls->allocated, FGV_MAX_DEVICE_RANGES)) {
+    if (!fgw_ranges_make_room(&worker->calls->allocated, FGW_MAX_DEVICE_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!take_ahead(worker, pool, bytes)) {
-        fgv_pools_trim(worker);
+        fgw_pools_trim(worker);
         if (!take_ahead(worker, pool, bytes)) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -196,23 +196,23 @@ static CUresult allocate(struct fgv_worker *worker, struct fgv_memory_pool *pool
         return undo(worker, pool, made, bytes, stream);
     }
     if (result == CUDA_SUCCESS) {
-        fgv_ranges_insert(
+        fgw_ranges_insert(
             &worker->calls->allocated,
-            (struct fgv_range){.address = made, .bytes = bytes, .context = worker->current, .pool = pool});
+            (struct fgw_range){.address = made, .bytes = bytes, .context = worker->current, .pool = pool});
         *address = made;
     }
     return result;
 }
 
 /* A node of the graph that is captured. */
-static CUresult capture(struct fgv_worker *worker, const struct fgv_memory_pool *pool, uint64_t bytes, CUstream stream,
+static CUresult capture(struct fgw_worker *worker, const struct fgw_memory_pool *pool, uint64_t bytes, CUstream stream,
                         uint64_t *address)
 {
     CUdeviceptr made = 0;
     uint64_t graph;
-    CUresult result = fgv_capture_graph(worker, stream, &graph);
+    CUresult result = fgw_capture_graph(worker, stream, &graph);
     if (result == CUDA_SUCCESS) {
-        result = fgv_graph_memory_may_add(worker, graph, bytes);
+        result = fgw_graph_memory_may_add(worker, graph, bytes);
     }
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuMemAllocFromPoolAsync
@@ -220,17 +220,17 @@ static CUresult capture(struct fgv_worker *worker, const struct fgv_memory_pool 
                      : CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
-        fgv_graph_memory_add(worker, graph, bytes);
+        fgw_graph_memory_add(worker, graph, bytes);
         *address = made;
     }
     return result;
 }
 
-static CUresult serve_allocation(struct fgv_worker *worker, uint64_t pool_number, uint64_t stream_number,
+static CUresult serve_allocation(struct fgw_worker *worker, uint64_t pool_number, uint64_t stream_number,
                                  uint64_t bytes, uint64_t *address)
 {
-    struct fgv_memory_pool *pool;
-    struct fgv_stream *stream = fgv_stream_find(worker, stream_number);
+    struct fgw_memory_pool *pool;
+    struct fgw_stream *stream = fgw_stream_find(worker, stream_number);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
@@ -238,13 +238,13 @@ static CUresult serve_allocation(struct fgv_worker *worker, uint64_t pool_number
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = find_pool(worker, pool_number, &pool);
-    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream)) {
+    if (result == CUDA_SUCCESS && fgw_stream_is_captured(worker, stream)) {
         return capture(worker, pool, bytes, stream->native, address);
     }
     return result == CUDA_SUCCESS ? allocate(worker, pool, bytes, stream->native, address) : result;
 }
 
-CUresult fgv_serve_cuMemAllocFromPoolAsync(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemAllocFromPoolAsync(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemAllocFromPoolAsync *fixed = request->fixed;
     struct fgv_reply_cuMemAllocFromPoolAsync *answer = reply;
@@ -252,23 +252,23 @@ CUresult fgv_serve_cuMemAllocFromPoolAsync(struct fgv_worker *worker, const stru
 }
 
 /* All work is done, frees included: what pools keep can go. */
-CUresult fgv_serve_pool_allocate_in_order(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_pool_allocate_in_order(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_pool_allocate_in_order *fixed = request->fixed;
     struct fgv_reply_pool_allocate_in_order *answer = reply;
-    fgv_pools_trim(worker);
+    fgw_pools_trim(worker);
     return serve_allocation(worker, fixed->pool, fixed->stream, fixed->bytes, &answer->address);
 }
 
 /* Of pools and graphs only: when the device is done with other memory, nobody tells, and until then it is not the
  * quota's again. What is none of ours may be a graph's, which the driver knows.
  */
-CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemFreeAsync *fixed = request->fixed;
     (void)reply;
-    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
-    struct fgv_range *range = fgv_ranges_find(&worker->calls->allocated, fixed->address);
+    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
+    struct fgw_range *range = fgw_ranges_find(&worker->calls->allocated, fixed->address);
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
@@ -280,17 +280,17 @@ CUresult fgv_serve_cuMemFreeAsync(struct fgv_worker *worker, const struct fgv_re
     }
     CUresult result = worker->driver.cuMemFreeAsync(fixed->address, stream->native);
     if (result == CUDA_SUCCESS && range) {
-        fgv_memory_forget(worker, range);
+        fgw_memory_forget(worker, range);
     }
     uint64_t graph;
-    if (result == CUDA_SUCCESS && fgv_stream_is_captured(worker, stream) &&
-        fgv_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
-        fgv_graph_memory_add_free(worker, graph);
+    if (result == CUDA_SUCCESS && fgw_stream_is_captured(worker, stream) &&
+        fgw_capture_graph(worker, stream->native, &graph) == CUDA_SUCCESS) {
+        fgw_graph_memory_add_free(worker, graph);
     }
     return result;
 }
 
-CUresult fgv_serve_cuMemPoolCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolCreate *fixed = request->fixed;
     (void)reply;
@@ -301,17 +301,17 @@ CUresult fgv_serve_cuMemPoolCreate(struct fgv_worker *worker, const struct fgv_r
     if (!worker->driver.cuMemPoolCreate || !worker->driver.cuMemPoolDestroy) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle);
+    CUresult result = fgw_worker_can_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (worker->calls->pools.nr >= FGV_MAX_POOLS) {
+    if (worker->calls->pools.nr >= FGW_MAX_POOLS) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = worker->driver.cuMemPoolCreate(&native, &properties);
-    struct fgv_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
+    struct fgw_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
     if (pool) {
-        return fgv_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
+        return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
     }
     if (result == CUDA_SUCCESS) {
         worker->driver.cuMemPoolDestroy(native);
@@ -320,18 +320,18 @@ CUresult fgv_serve_cuMemPoolCreate(struct fgv_worker *worker, const struct fgv_r
     return result;
 }
 
-CUresult fgv_serve_cuMemPoolDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolDestroy *fixed = request->fixed;
     (void)reply;
-    struct fgv_memory_pool *pool;
+    struct fgw_memory_pool *pool;
     CUresult result = fixed->pool == 0 ? CUDA_ERROR_INVALID_VALUE : find_pool(worker, fixed->pool, &pool);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     result = worker->driver.cuMemPoolDestroy(pool->native);
     if (result == CUDA_SUCCESS) {
-        fgv_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
+        fgw_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
         pool->is_destroyed = true; /* and from now on counts for what it was charged last */
         if (pool->nr_live == 0) {
             free_pool(worker, pool);
@@ -341,14 +341,14 @@ CUresult fgv_serve_cuMemPoolDestroy(struct fgv_worker *worker, const struct fgv_
 }
 
 /* Whether a synchronisation would return at once. */
-static bool is_idle(const struct fgv_worker *worker)
+static bool is_idle(const struct fgw_worker *worker)
 {
     if (worker->nr_captures != 0 || worker->track->holds.nr != 0) {
         return false;
     }
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        const struct fgv_context *context = worker->contexts[i];
-        for (const struct fgv_stream *stream = context ? context->streams : NULL; stream; stream = stream->next) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        const struct fgw_context *context = worker->contexts[i];
+        for (const struct fgw_stream *stream = context ? context->streams : NULL; stream; stream = stream->next) {
             if (stream->last_seq > stream->done_seq) {
                 return false;
             }
@@ -357,11 +357,11 @@ static bool is_idle(const struct fgv_worker *worker)
     return true;
 }
 
-CUresult fgv_serve_cuMemPoolTrimTo(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemPoolTrimTo(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolTrimTo *fixed = request->fixed;
     (void)reply;
-    struct fgv_memory_pool *pool;
+    struct fgw_memory_pool *pool;
     CUresult result = find_pool(worker, fixed->pool, &pool);
     if (worker->current && is_idle(worker)) {
         worker->driver.cuCtxSynchronize(); /* what was freed counts as free once that was seen to be over */
@@ -386,11 +386,11 @@ static bool is_int(uint32_t which)
     return which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-CUresult fgv_serve_cuMemPoolSetAttribute(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemPoolSetAttribute(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolSetAttribute *fixed = request->fixed;
     (void)reply;
-    struct fgv_memory_pool *pool;
+    struct fgw_memory_pool *pool;
     cuuint64_t value = fixed->value;
     int small_value = (int)fixed->value;
     if (!is_attribute(fixed->attribute)) {
@@ -404,11 +404,11 @@ CUresult fgv_serve_cuMemPoolSetAttribute(struct fgv_worker *worker, const struct
                                                 is_int(fixed->attribute) ? (void *)&small_value : (void *)&value);
 }
 
-CUresult fgv_serve_cuMemPoolGetAttribute(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemPoolGetAttribute(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemPoolGetAttribute *fixed = request->fixed;
     struct fgv_reply_cuMemPoolGetAttribute *answer = reply;
-    struct fgv_memory_pool *pool;
+    struct fgw_memory_pool *pool;
     cuuint64_t value = 0;
     if (!is_attribute(fixed->attribute)) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -5,10 +5,10 @@
 #include "calls/state.h"
 
 /* Memory of the pool is no longer the client's. */
-void fgv_pool_freed(struct fgv_worker *worker, struct fgv_memory_pool *pool, uint64_t bytes);
+void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes);
 /* Makes all pools give back what they keep, as far as the device is done with it. */
-void fgv_pools_trim(struct fgv_worker *worker);
+void fgw_pools_trim(struct fgw_worker *worker);
 /* The client has ended. */
-void fgv_pools_drop(struct fgv_worker *worker);
+void fgw_pools_drop(struct fgw_worker *worker);
 
 #endif

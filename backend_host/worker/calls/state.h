@@ -9,17 +9,17 @@
 #include "client/state.h"
 #include "track/state.h"
 
-#define FGV_BLOB_BYTES    (UINT64_C(2) << 30) /* module images on their way, all together */
-#define FGV_MAX_BLOBS     64u
-#define FGV_NODE_BYTES    16u                 /* of a node and its edge data in a chunk */
-#define FGV_MAX_LINKS     16u                 /* not destroyed: each holds its logs, and in the driver its inputs */
-#define FGV_ADDRESS_BYTES (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
+#define FGW_BLOB_BYTES    (UINT64_C(2) << 30) /* module images on their way, all together */
+#define FGW_MAX_BLOBS     64u
+#define FGW_NODE_BYTES    16u                 /* of a node and its edge data in a chunk */
+#define FGW_MAX_LINKS     16u                 /* not destroyed: each holds its logs, and in the driver its inputs */
+#define FGW_ADDRESS_BYTES (UINT64_C(1) << 46) /* that one client may reserve: half of what a process has */
 
-#define FGV_MAX_RANGES        65536u /* registered host memory */
-#define FGV_MAX_DEVICE_RANGES (1u << 20)
-#define FGV_MAX_RESERVATIONS  4096u
+#define FGW_MAX_RANGES        65536u /* registered host memory */
+#define FGW_MAX_DEVICE_RANGES (1u << 20)
+#define FGW_MAX_RESERVATIONS  4096u
 
-struct fgv_blob {
+struct fgw_blob {
     uint64_t number;
     uint8_t *bytes;
     uint64_t size_bytes;
@@ -27,32 +27,32 @@ struct fgv_blob {
 };
 
 /* Of graph_memory.c. */
-struct fgv_graph_need;
-struct fgv_graph_memory {
-    struct fgv_graph_need *needs; /* of instantiated graphs that allocate */
+struct fgw_graph_need;
+struct fgw_graph_memory {
+    struct fgw_graph_need *needs; /* of instantiated graphs that allocate */
     uint64_t charged_bytes;       /* to the quota */
     uint64_t nr_trims;
 };
 
-enum fgv_host_stage {
-    FGV_HOST_FREE = 0,
-    FGV_HOST_SUBMITTED, /* the stream has not come to it */
-    FGV_HOST_RUNNING,   /* a thread of the driver's waits for the guest */
-    FGV_HOST_RETURNED,  /* ... for the grant */
-    FGV_HOST_RELEASED,  /* ... for nothing any more */
-    FGV_HOST_FINISHED,  /* the driver's thread has left */
+enum fgw_host_stage {
+    FGW_HOST_FREE = 0,
+    FGW_HOST_SUBMITTED, /* the stream has not come to it */
+    FGW_HOST_RUNNING,   /* a thread of the driver's waits for the guest */
+    FGW_HOST_RETURNED,  /* ... for the grant */
+    FGW_HOST_RELEASED,  /* ... for nothing any more */
+    FGW_HOST_FINISHED,  /* the driver's thread has left */
 };
 
-struct fgv_host {
+struct fgw_host {
     _Atomic uint32_t state; /* also the futex that the driver's thread sleeps on */
     atomic_bool is_let_go;  /* its context goes: nobody waits for the guest any more */
     uint64_t function;      /* the guest's number */
-    struct fgv_hold *hold;  /* what stands behind it; NULL: it was never submitted */
-    struct fgv_context *context;
+    struct fgw_hold *hold;  /* what stands behind it; NULL: it was never submitted */
+    struct fgw_context *context;
 };
 
-struct fgv_hosts {
-    struct fgv_host items[FGV_MAX_HOLDS]; /* in the driver's streams at once; further ones wait in the backlog */
+struct fgw_hosts {
+    struct fgw_host items[FGW_MAX_HOLDS]; /* in the driver's streams at once; further ones wait in the backlog */
     _Atomic int32_t mailbox;              /* response slot, -1: none */
     pthread_mutex_t posting;              /* of the driver's threads: one function at a time */
     atomic_bool is_ending;
@@ -60,8 +60,8 @@ struct fgv_hosts {
     atomic_uint nr_rounds;        /* of the worker's loop */
 };
 
-struct fgv_memory_pool {
-    struct fgv_memory_pool *next;
+struct fgw_memory_pool {
+    struct fgw_memory_pool *next;
     CUmemoryPool native;
     uint64_t live_bytes;    /* that the client has allocated and not freed */
     uint64_t charged_bytes; /* to the quota */
@@ -69,27 +69,27 @@ struct fgv_memory_pool {
     bool is_destroyed; /* by the client; goes with its last allocation */
 };
 
-struct fgv_memory_pools {
-    struct fgv_memory_pool *first;
-    struct fgv_memory_pool *by_default; /* the device's, once it was asked for */
+struct fgw_memory_pools {
+    struct fgw_memory_pool *first;
+    struct fgw_memory_pool *by_default; /* the device's, once it was asked for */
     uint32_t nr;
 };
 
-struct fgv_calls {
+struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
-    struct fgv_blob blobs[FGV_MAX_BLOBS];
+    struct fgw_blob blobs[FGW_MAX_BLOBS];
     uint64_t blob_bytes;
     uint32_t nr_links;
-    struct fgv_ranges pinned;
-    struct fgv_ranges allocated;
-    struct fgv_ranges reserved; /* addresses without memory */
-    struct fgv_ranges mapped;   /* physical memory at such addresses */
+    struct fgw_ranges pinned;
+    struct fgw_ranges allocated;
+    struct fgw_ranges reserved; /* addresses without memory */
+    struct fgw_ranges mapped;   /* physical memory at such addresses */
     uint64_t reserved_bytes;
-    struct fgv_memory_pools pools;
-    struct fgv_graph_memory graph_memory;
+    struct fgw_memory_pools pools;
+    struct fgw_graph_memory graph_memory;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
-    struct fgv_hosts hosts;
+    struct fgw_hosts hosts;
 };
 
 #endif

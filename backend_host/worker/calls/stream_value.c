@@ -20,7 +20,7 @@ static bool is_operation(const CUstreamBatchMemOpParams *one)
     }
 }
 
-CUresult fgv_serve_cuStreamBatchMemOp_v2(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuStreamBatchMemOp_v2(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuStreamBatchMemOp_v2 *fixed = request->fixed;
     (void)reply;
@@ -39,6 +39,6 @@ CUresult fgv_serve_cuStreamBatchMemOp_v2(struct fgv_worker *worker, const struct
     if (!worker->driver.cuStreamBatchMemOp_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     return result == CUDA_SUCCESS ? worker->driver.cuStreamBatchMemOp_v2(stream, fixed->count, operations, 0) : result;
 }

@@ -10,7 +10,7 @@ static bool is_rank(uint32_t rank, uint32_t least)
     return rank >= least && rank <= FGV_MAX_TENSOR_RANK;
 }
 
-CUresult fgv_serve_cuTensorMapEncodeTiled(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuTensorMapEncodeTiled(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTensorMapEncodeTiled *fixed = request->fixed;
     struct fgv_reply_cuTensorMapEncodeTiled *answer = reply;
@@ -32,7 +32,7 @@ CUresult fgv_serve_cuTensorMapEncodeTiled(struct fgv_worker *worker, const struc
     return result;
 }
 
-CUresult fgv_serve_cuTensorMapEncodeIm2col(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuTensorMapEncodeIm2col(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTensorMapEncodeIm2col *fixed = request->fixed;
     struct fgv_reply_cuTensorMapEncodeIm2col *answer = reply;
@@ -54,7 +54,7 @@ CUresult fgv_serve_cuTensorMapEncodeIm2col(struct fgv_worker *worker, const stru
     return result;
 }
 
-CUresult fgv_serve_cuTensorMapEncodeIm2colWide(struct fgv_worker *worker, const struct fgv_request *request,
+CUresult fgw_serve_cuTensorMapEncodeIm2colWide(struct fgw_worker *worker, const struct fgw_request *request,
                                                void *reply)
 {
     const struct fgv_request_cuTensorMapEncodeIm2colWide *fixed = request->fixed;
@@ -78,7 +78,7 @@ CUresult fgv_serve_cuTensorMapEncodeIm2colWide(struct fgv_worker *worker, const 
     return result;
 }
 
-CUresult fgv_serve_cuTensorMapReplaceAddress(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuTensorMapReplaceAddress(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTensorMapReplaceAddress *fixed = request->fixed;
     struct fgv_reply_cuTensorMapReplaceAddress *answer = reply;

@@ -20,11 +20,11 @@
 #define MAX_EXTENT (UINT64_C(1) << 32) /* of a texture, along any side: no device has one that large */
 
 /* Whether a texture may read these bytes: memory of the client's, or a variable of its modules. */
-static bool may_read(struct fgv_worker *worker, uint64_t address, uint64_t bytes)
+static bool may_read(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     CUdeviceptr start = 0;
     size_t whole_bytes = 0;
-    if (bytes == 0 || fgv_memory_is_own_heap(worker, address, bytes)) {
+    if (bytes == 0 || fgw_memory_is_own_heap(worker, address, bytes)) {
         return bytes != 0;
     }
     return worker->driver.cuMemGetAddressRange_v2 &&
@@ -32,10 +32,10 @@ static bool may_read(struct fgv_worker *worker, uint64_t address, uint64_t bytes
            address - start <= whole_bytes && bytes <= whole_bytes - (address - start);
 }
 
-static CUresult native_array(struct fgv_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
+static CUresult native_array(struct fgw_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
 {
     void *native;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_ARRAY, number, &native);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_ARRAY, number, &native);
     if (result == CUDA_SUCCESS) {
         *resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY};
         resource->res.array.hArray = native;
@@ -43,7 +43,7 @@ static CUresult native_array(struct fgv_worker *worker, uint64_t number, CUDA_RE
     return result;
 }
 
-static bool native_linear(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+static bool native_linear(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
                           CUDA_RESOURCE_DESC *resource)
 {
     resource->res.linear.devPtr = fixed->address;
@@ -53,7 +53,7 @@ static bool native_linear(struct fgv_worker *worker, const struct fgv_request_cu
     return may_read(worker, fixed->address, fixed->width);
 }
 
-static bool native_pitch(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+static bool native_pitch(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
                          const struct fgv_texel *texel, CUDA_RESOURCE_DESC *resource)
 {
     uint64_t bytes;
@@ -72,7 +72,7 @@ static bool native_pitch(struct fgv_worker *worker, const struct fgv_request_cuT
     return may_read(worker, fixed->address, bytes);
 }
 
-static CUresult native_resource(struct fgv_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
+static CUresult native_resource(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
                                 CUDA_RESOURCE_DESC *resource)
 {
     struct fgv_texel texel;
@@ -82,7 +82,7 @@ static CUresult native_resource(struct fgv_worker *worker, const struct fgv_requ
     }
     *resource = (CUDA_RESOURCE_DESC){.resType = (CUresourcetype)fixed->type};
     if (fixed->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-        CUresult result = fgv_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->address, &native);
+        CUresult result = fgw_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->address, &native);
         resource->res.mipmap.hMipmappedArray = result == CUDA_SUCCESS ? native : NULL;
         return result;
     }
@@ -91,7 +91,7 @@ static CUresult native_resource(struct fgv_worker *worker, const struct fgv_requ
         (fixed->type == CU_RESOURCE_TYPE_PITCH2D && is_format && native_pitch(worker, fixed, &texel, resource))) {
         return CUDA_SUCCESS;
     }
-    fgv_count(&worker->slot->nr_refused, 1);
+    fgw_count(&worker->slot->nr_refused, 1);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -131,7 +131,7 @@ static bool native_view(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_
            fixed->first_level <= fixed->last_level && fixed->first_layer <= fixed->last_layer;
 }
 
-CUresult fgv_serve_cuTexObjectCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuTexObjectCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTexObjectCreate *fixed = request->fixed;
     struct fgv_reply_cuTexObjectCreate *answer = reply;
@@ -143,7 +143,7 @@ CUresult fgv_serve_cuTexObjectCreate(struct fgv_worker *worker, const struct fgv
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (!native_texture(fixed, &texture) || (fixed->has_view && !native_view(fixed, &view))) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = native_resource(worker, fixed, &resource);
@@ -151,7 +151,7 @@ CUresult fgv_serve_cuTexObjectCreate(struct fgv_worker *worker, const struct fgv
         result = worker->driver.cuTexObjectCreate(&object, &resource, &texture, fixed->has_view ? &view : NULL);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_OWN_TEXTURE, NUMBER_OF(object), NULL);
+        result = fgw_worker_bind(worker, FGW_OWN_TEXTURE, NUMBER_OF(object), NULL);
         if (result != CUDA_SUCCESS) {
             worker->driver.cuTexObjectDestroy(object);
         }
@@ -160,19 +160,19 @@ CUresult fgv_serve_cuTexObjectCreate(struct fgv_worker *worker, const struct fgv
     return result;
 }
 
-CUresult fgv_serve_cuTexObjectDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuTexObjectDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTexObjectDestroy *fixed = request->fixed;
     (void)reply;
-    if (!fgv_handle_find(worker, FGV_OWN_TEXTURE, NUMBER_OF(fixed->object))) {
-        fgv_count(&worker->slot->nr_refused, 1);
+    if (!fgw_handle_find(worker, FGW_OWN_TEXTURE, NUMBER_OF(fixed->object))) {
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    fgv_worker_unbind(worker, FGV_OWN_TEXTURE, NUMBER_OF(fixed->object));
+    fgw_worker_unbind(worker, FGW_OWN_TEXTURE, NUMBER_OF(fixed->object));
     return worker->driver.cuTexObjectDestroy(fixed->object);
 }
 
-CUresult fgv_serve_cuSurfObjectCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuSurfObjectCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuSurfObjectCreate *fixed = request->fixed;
     struct fgv_reply_cuSurfObjectCreate *answer = reply;
@@ -186,7 +186,7 @@ CUresult fgv_serve_cuSurfObjectCreate(struct fgv_worker *worker, const struct fg
         result = worker->driver.cuSurfObjectCreate(&object, &resource);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_OWN_SURFACE, NUMBER_OF(object), NULL);
+        result = fgw_worker_bind(worker, FGW_OWN_SURFACE, NUMBER_OF(object), NULL);
         if (result != CUDA_SUCCESS) {
             worker->driver.cuSurfObjectDestroy(object);
         }
@@ -195,14 +195,14 @@ CUresult fgv_serve_cuSurfObjectCreate(struct fgv_worker *worker, const struct fg
     return result;
 }
 
-CUresult fgv_serve_cuSurfObjectDestroy(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuSurfObjectDestroy(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuSurfObjectDestroy *fixed = request->fixed;
     (void)reply;
-    if (!fgv_handle_find(worker, FGV_OWN_SURFACE, NUMBER_OF(fixed->object))) {
-        fgv_count(&worker->slot->nr_refused, 1);
+    if (!fgw_handle_find(worker, FGW_OWN_SURFACE, NUMBER_OF(fixed->object))) {
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    fgv_worker_unbind(worker, FGV_OWN_SURFACE, NUMBER_OF(fixed->object));
+    fgw_worker_unbind(worker, FGW_OWN_SURFACE, NUMBER_OF(fixed->object));
     return worker->driver.cuSurfObjectDestroy(fixed->object);
 }

@@ -19,20 +19,20 @@
 #include "page/account.h"
 
 /* Hangs on the client's number of it. */
-struct fgv_physical {
+struct fgw_physical {
     CUmemGenericAllocationHandle native;
     uint64_t bytes;
     uint32_t nr_retained; /* by the client: the number is good for mapping while this is not 0 */
     uint32_t nr_mapped;
 };
 
-static struct fgv_physical *find_physical(struct fgv_worker *worker, uint64_t number)
+static struct fgw_physical *find_physical(struct fgw_worker *worker, uint64_t number)
 {
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_ALLOCATION, number);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, number);
     return handle ? handle->object : NULL;
 }
 
-static CUmemAllocationProp properties(const struct fgv_worker *worker, uint32_t compression, uint32_t rdma)
+static CUmemAllocationProp properties(const struct fgw_worker *worker, uint32_t compression, uint32_t rdma)
 {
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device}};
@@ -41,7 +41,7 @@ static CUmemAllocationProp properties(const struct fgv_worker *worker, uint32_t 
     return property;
 }
 
-CUresult fgv_serve_cuMemAddressReserve(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemAddressReserve(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemAddressReserve *fixed = request->fixed;
     struct fgv_reply_cuMemAddressReserve *answer = reply;
@@ -52,43 +52,43 @@ CUresult fgv_serve_cuMemAddressReserve(struct fgv_worker *worker, const struct f
     if (fixed->bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fixed->bytes > FGV_ADDRESS_BYTES - worker->calls->reserved_bytes ||
-        !fgv_ranges_make_room(&worker->calls->reserved, FGV_MAX_RESERVATIONS)) {
+    if (fixed->bytes > FGW_ADDRESS_BYTES - worker->calls->reserved_bytes ||
+        !fgw_ranges_make_room(&worker->calls->reserved, FGW_MAX_RESERVATIONS)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemAddressReserve(&address, fixed->bytes, fixed->alignment, fixed->address, 0);
     if (result == CUDA_SUCCESS) {
-        fgv_ranges_insert(&worker->calls->reserved, (struct fgv_range){.address = address, .bytes = fixed->bytes});
+        fgw_ranges_insert(&worker->calls->reserved, (struct fgw_range){.address = address, .bytes = fixed->bytes});
         worker->calls->reserved_bytes += fixed->bytes;
         answer->address = address;
     }
     return result;
 }
 
-CUresult fgv_serve_cuMemAddressFree(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemAddressFree(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemAddressFree *fixed = request->fixed;
     (void)reply;
-    struct fgv_range *range = fgv_ranges_find(&worker->calls->reserved, fixed->address);
+    struct fgw_range *range = fgw_ranges_find(&worker->calls->reserved, fixed->address);
     if (!range || range->bytes != fixed->bytes ||
-        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuMemAddressFree(fixed->address, fixed->bytes);
     if (result == CUDA_SUCCESS) {
         worker->calls->reserved_bytes -= fixed->bytes;
-        fgv_ranges_erase(&worker->calls->reserved, range);
+        fgw_ranges_erase(&worker->calls->reserved, range);
     }
     return result;
 }
 
-static CUresult create(struct fgv_worker *worker, const struct fgv_request_cuMemCreate *fixed,
-                       struct fgv_physical *physical)
+static CUresult create(struct fgw_worker *worker, const struct fgv_request_cuMemCreate *fixed,
+                       struct fgw_physical *physical)
 {
     const CUmemAllocationProp property = properties(worker, fixed->compression, fixed->rdma);
     CUresult result = worker->driver.cuMemCreate(&physical->native, fixed->bytes, &property, 0);
     if (result == CUDA_SUCCESS) {
-        result = fgv_worker_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle, NULL);
+        result = fgw_worker_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle, NULL);
         if (result != CUDA_SUCCESS) {
             worker->driver.cuMemRelease(physical->native);
         }
@@ -96,49 +96,49 @@ static CUresult create(struct fgv_worker *worker, const struct fgv_request_cuMem
     return result;
 }
 
-CUresult fgv_serve_cuMemCreate(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemCreate *fixed = request->fixed;
     (void)reply;
     if (!worker->driver.cuMemCreate || !worker->driver.cuMemRelease) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = fgv_worker_can_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle);
+    CUresult result = fgw_worker_can_bind(worker, FGV_HANDLE_ALLOCATION, fixed->handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!fgv_memory_take(worker, fixed->bytes)) {
+    if (!fgw_memory_take(worker, fixed->bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    struct fgv_physical *physical = calloc(1, sizeof(*physical));
+    struct fgw_physical *physical = calloc(1, sizeof(*physical));
     result = physical ? create(worker, fixed, physical) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         free(physical);
-        fgv_quota_give(&worker->grantee, fixed->bytes);
+        fgw_quota_give(&worker->grantee, fixed->bytes);
         return result;
     }
     physical->bytes = fixed->bytes;
     physical->nr_retained = 1;
-    fgv_handle_find(worker, FGV_HANDLE_ALLOCATION, fixed->handle)->object = physical;
+    fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, fixed->handle)->object = physical;
     return CUDA_SUCCESS;
 }
 
-static CUresult drop_if_unused(struct fgv_worker *worker, uint64_t number, const struct fgv_physical *physical)
+static CUresult drop_if_unused(struct fgw_worker *worker, uint64_t number, const struct fgw_physical *physical)
 {
     if (physical->nr_retained != 0 || physical->nr_mapped != 0) {
         return CUDA_SUCCESS;
     }
     CUresult result = worker->driver.cuMemRelease(physical->native);
-    fgv_quota_give(&worker->grantee, physical->bytes);
-    fgv_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number); /* frees what hangs on it */
+    fgw_quota_give(&worker->grantee, physical->bytes);
+    fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number); /* frees what hangs on it */
     return result;
 }
 
-CUresult fgv_serve_cuMemRelease(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemRelease(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemRelease *fixed = request->fixed;
     (void)reply;
-    struct fgv_physical *physical = find_physical(worker, fixed->handle);
+    struct fgw_physical *physical = find_physical(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -146,60 +146,60 @@ CUresult fgv_serve_cuMemRelease(struct fgv_worker *worker, const struct fgv_requ
     return drop_if_unused(worker, fixed->handle, physical);
 }
 
-CUresult fgv_serve_cuMemMap(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemMap(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemMap *fixed = request->fixed;
     (void)reply;
-    struct fgv_physical *physical = find_physical(worker, fixed->handle);
+    struct fgw_physical *physical = find_physical(worker, fixed->handle);
     if (!physical || physical->nr_retained == 0 || fixed->bytes == 0 || fixed->offset > physical->bytes ||
         fixed->bytes > physical->bytes - fixed->offset ||
-        !fgv_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
-        fgv_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+        !fgw_ranges_around(&worker->calls->reserved, fixed->address, fixed->bytes) ||
+        fgw_ranges_overlap(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!worker->driver.cuMemMap) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!fgv_ranges_make_room(&worker->calls->mapped, FGV_MAX_DEVICE_RANGES)) {
+    if (!fgw_ranges_make_room(&worker->calls->mapped, FGW_MAX_DEVICE_RANGES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = worker->driver.cuMemMap(fixed->address, fixed->bytes, fixed->offset, physical->native, 0);
     if (result == CUDA_SUCCESS) {
         physical->nr_mapped++;
-        fgv_ranges_insert(&worker->calls->mapped,
-                          (struct fgv_range){.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle});
+        fgw_ranges_insert(&worker->calls->mapped,
+                          (struct fgw_range){.address = fixed->address, .bytes = fixed->bytes, .owner = fixed->handle});
     }
     return result;
 }
 
-CUresult fgv_serve_cuMemUnmap(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemUnmap(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemUnmap *fixed = request->fixed;
     (void)reply;
-    if (fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+    if (fixed->bytes == 0 || !fgw_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = worker->driver.cuMemUnmap(fixed->address, fixed->bytes);
     for (uint64_t done = 0; result == CUDA_SUCCESS && done < fixed->bytes;) {
-        struct fgv_range *range = fgv_ranges_find(&worker->calls->mapped, fixed->address + done);
-        struct fgv_physical *physical = find_physical(worker, range->owner);
+        struct fgw_range *range = fgw_ranges_find(&worker->calls->mapped, fixed->address + done);
+        struct fgw_physical *physical = find_physical(worker, range->owner);
         uint64_t number = range->owner;
         done += range->bytes;
-        fgv_ranges_erase(&worker->calls->mapped, range);
+        fgw_ranges_erase(&worker->calls->mapped, range);
         physical->nr_mapped--;
         drop_if_unused(worker, number, physical);
     }
     return result;
 }
 
-CUresult fgv_serve_cuMemSetAccess(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuMemSetAccess(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuMemSetAccess *fixed = request->fixed;
     (void)reply;
     const bool is_access = fixed->access == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
                            fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READ ||
                            fixed->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (!is_access || fixed->bytes == 0 || !fgv_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
+    if (!is_access || fixed->bytes == 0 || !fgw_ranges_fill(&worker->calls->mapped, fixed->address, fixed->bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->device},
@@ -208,7 +208,7 @@ CUresult fgv_serve_cuMemSetAccess(struct fgv_worker *worker, const struct fgv_re
                                          : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult fgv_serve_cuMemGetAllocationGranularity(struct fgv_worker *worker, const struct fgv_request *request,
+CUresult fgw_serve_cuMemGetAllocationGranularity(struct fgw_worker *worker, const struct fgw_request *request,
                                                  void *reply)
 {
     const struct fgv_request_cuMemGetAllocationGranularity *fixed = request->fixed;
@@ -227,16 +227,16 @@ CUresult fgv_serve_cuMemGetAllocationGranularity(struct fgv_worker *worker, cons
     return result;
 }
 
-CUresult fgv_serve_cuMemRetainAllocationHandle(struct fgv_worker *worker, const struct fgv_request *request,
+CUresult fgw_serve_cuMemRetainAllocationHandle(struct fgw_worker *worker, const struct fgw_request *request,
                                                void *reply)
 {
     const struct fgv_request_cuMemRetainAllocationHandle *fixed = request->fixed;
     struct fgv_reply_cuMemRetainAllocationHandle *answer = reply;
-    const struct fgv_range *range = fgv_ranges_around(&worker->calls->mapped, fixed->address, 1);
+    const struct fgw_range *range = fgw_ranges_around(&worker->calls->mapped, fixed->address, 1);
     if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgv_physical *physical = find_physical(worker, range->owner);
+    struct fgw_physical *physical = find_physical(worker, range->owner);
     if (physical->nr_retained == UINT32_MAX) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -245,17 +245,17 @@ CUresult fgv_serve_cuMemRetainAllocationHandle(struct fgv_worker *worker, const 
     return CUDA_SUCCESS;
 }
 
-void fgv_virtual_memory_drop(struct fgv_worker *worker)
+void fgw_virtual_memory_drop(struct fgw_worker *worker)
 {
-    const struct fgv_handles *handles = &worker->handles;
+    const struct fgw_handles *handles = &worker->handles;
     for (uint32_t i = 0; i <= handles->mask; i++) {
-        const struct fgv_handle *handle = &handles->places[i];
+        const struct fgw_handle *handle = &handles->places[i];
         if (handle->number != 0 && handle->kind == FGV_HANDLE_ALLOCATION && handle->object) {
-            fgv_quota_give(&worker->grantee, ((const struct fgv_physical *)handle->object)->bytes);
+            fgw_quota_give(&worker->grantee, ((const struct fgw_physical *)handle->object)->bytes);
         }
     }
     free(worker->calls->reserved.items);
     free(worker->calls->mapped.items);
-    worker->calls->reserved = (struct fgv_ranges){0};
-    worker->calls->mapped = (struct fgv_ranges){0};
+    worker->calls->reserved = (struct fgw_ranges){0};
+    worker->calls->mapped = (struct fgw_ranges){0};
 }

@@ -7,7 +7,7 @@
 #include "ivshmem/response.h"
 #include "page/layout.h"
 
-uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes)
+uint8_t *fgw_arena_at(const struct fgw_worker *worker, uint64_t offset, uint64_t bytes)
 {
     const struct fgv_span *arena = &worker->layout.arena;
     if (offset > arena->bytes || bytes > arena->bytes - offset) {
@@ -16,22 +16,22 @@ uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t
     return worker->region.base + arena->offset + offset;
 }
 
-uint8_t *fgv_arena_chunk(const struct fgv_worker *worker, uint32_t chunk)
+uint8_t *fgw_arena_chunk(const struct fgw_worker *worker, uint32_t chunk)
 {
     if (chunk >= worker->layout.nr_chunks) {
         return NULL;
     }
-    return fgv_arena_at(worker, (uint64_t)chunk * worker->layout.chunk_bytes, worker->layout.chunk_bytes);
+    return fgw_arena_at(worker, (uint64_t)chunk * worker->layout.chunk_bytes, worker->layout.chunk_bytes);
 }
 
-void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult result)
+void fgw_complete_chunk(struct fgw_worker *worker, uint32_t chunk, CUresult result)
 {
     if (!fgv_chunk_complete(&worker->region, &worker->layout, chunk, (uint32_t)result)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
     }
 }
 
-uint64_t fgv_copy_bytes(const struct fgv_request *request)
+uint64_t fgw_copy_bytes(const struct fgw_request *request)
 {
     switch (request->header->call) {
     case FGV_CALL_cuMemcpyHtoDAsync_v2:
@@ -43,7 +43,7 @@ uint64_t fgv_copy_bytes(const struct fgv_request *request)
     }
 }
 
-bool fgv_copy_is_pinned(const struct fgv_request *request)
+bool fgw_copy_is_pinned(const struct fgw_request *request)
 {
     return request->header->call == FGV_CALL_cuMemcpyHtoDAsync_v2
                ? ((const struct fgv_request_cuMemcpyHtoDAsync_v2 *)request->fixed)->place == FGV_PLACE_HEAP

@@ -5,15 +5,15 @@
 #include "client/service.h"
 #include "client/state.h"
 
-#define FGV_BULK_BYTES (64u * 1024u) /* smaller copies to the device take its engine for kernels */
+#define FGW_BULK_BYTES (64u * 1024u) /* smaller copies to the device take its engine for kernels */
 
 /* Where the guest may point into its arena; NULL when out of bounds. */
-uint8_t *fgv_arena_at(const struct fgv_worker *worker, uint64_t offset, uint64_t bytes);
-uint8_t *fgv_arena_chunk(const struct fgv_worker *worker, uint32_t chunk);
-void fgv_complete_chunk(struct fgv_worker *worker, uint32_t chunk, CUresult result);
+uint8_t *fgw_arena_at(const struct fgw_worker *worker, uint64_t offset, uint64_t bytes);
+uint8_t *fgw_arena_chunk(const struct fgw_worker *worker, uint32_t chunk);
+void fgw_complete_chunk(struct fgw_worker *worker, uint32_t chunk, CUresult result);
 /* Of a copy between host and device; 0 for all else. */
-uint64_t fgv_copy_bytes(const struct fgv_request *request);
+uint64_t fgw_copy_bytes(const struct fgw_request *request);
 /* Of such a copy: whether no CPU stages it. */
-bool fgv_copy_is_pinned(const struct fgv_request *request);
+bool fgw_copy_is_pinned(const struct fgw_request *request);
 
 #endif

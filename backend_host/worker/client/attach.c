@@ -24,7 +24,7 @@
 #include "page/grant.h"
 #include "page/layout.h"
 
-int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes)
+int fgw_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes)
 {
     void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!opened) {
@@ -49,7 +49,7 @@ int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error,
 }
 
 /* Maps the region where the guest program has it, after a first look at where that is. */
-static CUresult map_region(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+static CUresult map_region(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                            uint32_t error_bytes)
 {
     uint64_t bytes = assignment->region_bytes;
@@ -90,10 +90,10 @@ static CUresult map_region(struct fgv_worker *worker, const struct fgv_assignmen
     return found == FGV_REGION_OK ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }
 
-_Static_assert(sizeof(((struct fgv_assignment *)NULL)->guest_bells) == FGV_NR_GUEST_VECTORS * sizeof(int), "bells");
+_Static_assert(sizeof(((struct fgw_assignment *)NULL)->guest_bells) == FGV_NR_GUEST_VECTORS * sizeof(int), "bells");
 
 /* From here on the region's way of waking is this client's. One whose guest has no bell is served as under POLL. */
-static CUresult take_bells(struct fgv_worker *worker, const struct fgv_assignment *assignment)
+static CUresult take_bells(struct fgw_worker *worker, const struct fgw_assignment *assignment)
 {
     if (worker->region.wake != FGV_WAKE_BELL) {
         return CUDA_SUCCESS;
@@ -111,35 +111,35 @@ static CUresult take_bells(struct fgv_worker *worker, const struct fgv_assignmen
 }
 
 /* Tells a guest that waits for its state to change. */
-void fgv_client_announce(struct fgv_worker *worker, uint32_t from, uint32_t to)
+void fgw_client_announce(struct fgw_worker *worker, uint32_t from, uint32_t to)
 {
     atomic_compare_exchange_strong(&worker->client->state, &from, to);
     fgv_announce(&worker->region);
     syscall(SYS_futex, &worker->client->state, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static void refuse_client(struct fgv_worker *worker, CUresult result)
+static void refuse_client(struct fgw_worker *worker, CUresult result)
 {
     if (worker->client) {
         atomic_store(&worker->client->refusal, (uint32_t)result);
-        fgv_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_REFUSED);
+        fgw_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_REFUSED);
     }
 }
 
 /* The warm context is of the device that the worker was opened for. */
-static CUresult take_device(struct fgv_worker *worker, int ordinal)
+static CUresult take_device(struct fgw_worker *worker, int ordinal)
 {
     CUdevice device = worker->device;
     CUresult result = worker->driver.cuDeviceGet(&device, ordinal);
     if (result == CUDA_SUCCESS && device != worker->device) {
-        fgv_context_cool(worker);
+        fgw_context_cool(worker);
         worker->device = device;
-        result = fgv_context_warm(worker);
+        result = fgw_context_warm(worker);
     }
     return result;
 }
 
-static CUresult take_client(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+static CUresult take_client(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                             uint32_t error_bytes)
 {
     CUresult result = map_region(worker, assignment, error, error_bytes);
@@ -150,17 +150,17 @@ static CUresult take_client(struct fgv_worker *worker, const struct fgv_assignme
         result = take_device(worker, assignment->device);
     }
     if (result == CUDA_SUCCESS &&
-        !fgv_grantee_attach(&worker->grantee, assignment->control, assignment->vgpu, assignment->slot)) {
+        !fgw_grantee_attach(&worker->grantee, assignment->control, assignment->vgpu, assignment->slot)) {
         snprintf(error, error_bytes, "vGPU %u is not there", assignment->vgpu);
         result = CUDA_ERROR_INVALID_VALUE;
     }
     return result;
 }
 
-CUresult fgv_client_take(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                          uint32_t error_bytes)
 {
-    if (assignment->client >= FGV_NR_CLIENTS || (size_t)assignment->slot >= FGV_MAX_WORKERS ||
+    if (assignment->client >= FGV_NR_CLIENTS || (size_t)assignment->slot >= FGW_MAX_WORKERS ||
         assignment->table_hash != FGV_TABLE_HASH) {
         snprintf(error, error_bytes,
                  "the worker was built for another table of calls, or was given a number out of range");
@@ -179,19 +179,19 @@ CUresult fgv_client_take(struct fgv_worker *worker, const struct fgv_assignment 
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_client_open(struct fgv_worker *worker, const char *library, int ordinal, char *error, uint32_t error_bytes)
+CUresult fgw_client_open(struct fgw_worker *worker, const char *library, int ordinal, char *error, uint32_t error_bytes)
 {
-    if (!fgv_printing_open(worker)) {
+    if (!fgw_printing_open(worker)) {
         snprintf(error, error_bytes, "no file for what kernels print: %s", strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    CUresult result = (CUresult)fgv_worker_load(library, &worker->driver, error, error_bytes);
+    CUresult result = (CUresult)fgw_worker_load(library, &worker->driver, error, error_bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     result = worker->driver.cuDeviceGet(&worker->device, ordinal);
     if (result == CUDA_SUCCESS) {
-        result = fgv_context_warm(worker);
+        result = fgw_context_warm(worker);
     }
     if (result != CUDA_SUCCESS) {
         snprintf(error, error_bytes, "device %d: CUDA error %d", ordinal, (int)result);

@@ -7,7 +7,7 @@
 
 /* cffi: begin */
 /* What a worker is to serve; descriptors are the caller's, and may be closed afterwards. */
-struct fgv_assignment {
+struct fgw_assignment {
     int region_fd;
     uint64_t region_bytes;
     uint64_t table_hash;
@@ -16,7 +16,7 @@ struct fgv_assignment {
     uint32_t slot;
     int32_t device;
     int daemon; /* the socket on which pieces of the window come, see window.c; it must stay open */
-    struct fgv_control *control;
+    struct fgw_control *control;
     /* Eventfds, where the VM has bells (ivshmem/bell.h): the one that the guest rings for this worker, and those that
      * interrupt the guest, by vector. */
     int own_bell;
@@ -27,15 +27,15 @@ struct fgv_assignment {
 
 /* Opens a device library for this process and fills the table of its calls, cuInit included. A CUresult; `error` is one
  * line for a person. */
-int fgv_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes);
+int fgw_worker_load(const char *library, struct fgv_driver *driver, char *error, uint32_t error_bytes);
 /* Loads the library and retains the primary context of this device of it. */
-CUresult fgv_client_open(struct fgv_worker *worker, const char *library, int ordinal, char *error,
+CUresult fgw_client_open(struct fgw_worker *worker, const char *library, int ordinal, char *error,
                          uint32_t error_bytes);
 /* Maps the region, checks the client and makes the worker one of its vGPU's. A client that is not to be had is refused.
  */
-CUresult fgv_client_take(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                          uint32_t error_bytes);
 /* Tells a guest that waits for its state to change. */
-void fgv_client_announce(struct fgv_worker *worker, uint32_t from, uint32_t to);
+void fgw_client_announce(struct fgw_worker *worker, uint32_t from, uint32_t to);
 
 #endif

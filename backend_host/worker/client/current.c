@@ -4,7 +4,7 @@
 #include "client/state.h"
 #include "client/stream.h"
 
-void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *context)
+void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context)
 {
     if (worker->current != context &&
         worker->driver.cuCtxSetCurrent(context ? context->native : NULL) == CUDA_SUCCESS) {
@@ -12,23 +12,23 @@ void fgv_context_make_current(struct fgv_worker *worker, struct fgv_context *con
     }
 }
 
-CUresult fgv_context_enter(struct fgv_worker *worker, uint32_t number)
+CUresult fgw_context_enter(struct fgw_worker *worker, uint32_t number)
 {
     if (worker->current && (uint32_t)worker->current->handle == number) {
         return CUDA_SUCCESS;
     }
-    for (uint32_t i = 0; number != 0 && i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; number != 0 && i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] && (uint32_t)worker->contexts[i]->handle == number) {
-            fgv_context_make_current(worker, worker->contexts[i]);
+            fgw_context_make_current(worker, worker->contexts[i]);
             return worker->current == worker->contexts[i] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
         }
     }
     return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-struct fgv_context *fgv_context_find(struct fgv_worker *worker, uint64_t handle)
+struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle)
 {
-    for (uint32_t i = 0; handle != 0 && i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; handle != 0 && i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] && worker->contexts[i]->handle == handle) {
             return worker->contexts[i];
         }
@@ -36,9 +36,9 @@ struct fgv_context *fgv_context_find(struct fgv_worker *worker, uint64_t handle)
     return NULL;
 }
 
-struct fgv_context *fgv_context_any(struct fgv_worker *worker)
+struct fgw_context *fgw_context_any(struct fgw_worker *worker)
 {
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
             return worker->contexts[i];
         }
@@ -46,9 +46,9 @@ struct fgv_context *fgv_context_any(struct fgv_worker *worker)
     return NULL;
 }
 
-bool fgv_context_add(struct fgv_worker *worker, struct fgv_context *context)
+bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context)
 {
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (!worker->contexts[i]) {
             worker->contexts[i] = context;
             return true;
@@ -57,26 +57,26 @@ bool fgv_context_add(struct fgv_worker *worker, struct fgv_context *context)
     return false;
 }
 
-void fgv_context_remove(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *context)
 {
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i] == context) {
             worker->contexts[i] = NULL;
         }
     }
 }
 
-void fgv_context_none_is_current(struct fgv_worker *worker)
+void fgw_context_none_is_current(struct fgw_worker *worker)
 {
     worker->current = NULL;
 }
 
-CUresult fgv_context_warm(struct fgv_worker *worker)
+CUresult fgw_context_warm(struct fgw_worker *worker)
 {
     return worker->warm ? CUDA_SUCCESS : worker->driver.cuDevicePrimaryCtxRetain(&worker->warm, worker->device);
 }
 
-void fgv_context_cool(struct fgv_worker *worker)
+void fgw_context_cool(struct fgw_worker *worker)
 {
     if (worker->warm) {
         worker->driver.cuDevicePrimaryCtxRelease_v2(worker->device);
@@ -84,8 +84,8 @@ void fgv_context_cool(struct fgv_worker *worker)
     }
 }
 
-bool fgv_is_recording(struct fgv_worker *worker, uint64_t stream_number)
+bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number)
 {
-    struct fgv_stream *stream = worker->nr_captures != 0 ? fgv_stream_find(worker, stream_number) : NULL;
-    return stream && fgv_stream_is_captured(worker, stream);
+    struct fgw_stream *stream = worker->nr_captures != 0 ? fgw_stream_find(worker, stream_number) : NULL;
+    return stream && fgw_stream_is_captured(worker, stream);
 }

@@ -23,9 +23,9 @@ static uint32_t hash(uint64_t number, uint8_t kind)
     return (uint32_t)(mixed >> 32);
 }
 
-bool fgv_handles_init(struct fgv_worker *worker, const fgv_release *releases)
+bool fgw_handles_init(struct fgw_worker *worker, const fgw_release *releases)
 {
-    struct fgv_handles *handles = &worker->handles;
+    struct fgw_handles *handles = &worker->handles;
     handles->releases = releases;
     handles->mask = 1023;
     handles->nr = 0;
@@ -33,7 +33,7 @@ bool fgv_handles_init(struct fgv_worker *worker, const fgv_release *releases)
     return handles->places != NULL;
 }
 
-static struct fgv_handle *place_of(struct fgv_handles *handles, enum fgv_handle_kind kind, uint64_t number)
+static struct fgw_handle *place_of(struct fgw_handles *handles, enum fgv_handle_kind kind, uint64_t number)
 {
     uint32_t place = hash(number, (uint8_t)kind) & handles->mask;
     while (handles->places[place].number != 0 &&
@@ -43,24 +43,24 @@ static struct fgv_handle *place_of(struct fgv_handles *handles, enum fgv_handle_
     return &handles->places[place];
 }
 
-struct fgv_handle *fgv_handle_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+struct fgw_handle *fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     if (number == 0) {
         return NULL;
     }
-    struct fgv_handle *handle = place_of(&worker->handles, kind, number);
+    struct fgw_handle *handle = place_of(&worker->handles, kind, number);
     return handle->number != 0 ? handle : NULL;
 }
 
-static bool grow(struct fgv_handles *handles)
+static bool grow(struct fgw_handles *handles)
 {
-    struct fgv_handles larger = {.mask = handles->mask * 2 + 1, .nr = handles->nr, .releases = handles->releases};
+    struct fgw_handles larger = {.mask = handles->mask * 2 + 1, .nr = handles->nr, .releases = handles->releases};
     larger.places = calloc((size_t)larger.mask + 1, sizeof(*larger.places));
     if (!larger.places) {
         return false;
     }
     for (uint32_t i = 0; i <= handles->mask; i++) {
-        struct fgv_handle *handle = &handles->places[i];
+        struct fgw_handle *handle = &handles->places[i];
         if (handle->number != 0) {
             *place_of(&larger, handle->kind, handle->number) = *handle;
         }
@@ -70,7 +70,7 @@ static bool grow(struct fgv_handles *handles)
     return true;
 }
 
-static void remove_place(struct fgv_handles *handles, struct fgv_handle *handle)
+static void remove_place(struct fgw_handles *handles, struct fgw_handle *handle)
 {
     uint32_t hole = (uint32_t)(handle - handles->places);
     for (uint32_t next = (hole + 1) & handles->mask; handles->places[next].number != 0;
@@ -81,37 +81,37 @@ static void remove_place(struct fgv_handles *handles, struct fgv_handle *handle)
             hole = next;
         }
     }
-    handles->places[hole] = (struct fgv_handle){0};
+    handles->places[hole] = (struct fgw_handle){0};
     handles->nr--;
 }
 
 static bool is_of_graphs(uint8_t kind)
 {
     return kind == FGV_HANDLE_GRAPH || kind == FGV_HANDLE_GRAPH_NODE || kind == FGV_HANDLE_GRAPH_EXEC ||
-           kind == FGV_HANDLE_GRAPH_CONDITION || (kind & BY_NATIVE) != 0;
+           kind == FGW_HANDLE_GRAPH_CONDITION || (kind & BY_NATIVE) != 0;
 }
 
-CUresult fgv_worker_can_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    struct fgv_handles *handles = &worker->handles;
-    if (number <= 2 || fgv_handle_find(worker, kind, number)) {
+    struct fgw_handles *handles = &worker->handles;
+    if (number <= 2 || fgw_handle_find(worker, kind, number)) {
         return CUDA_ERROR_INVALID_HANDLE; /* 0, 1 and 2 name default streams */
     }
-    if (handles->nr >= FGV_MAX_HANDLES || (handles->nr * 2 > handles->mask && !grow(handles))) {
+    if (handles->nr >= FGW_MAX_HANDLES || (handles->nr * 2 > handles->mask && !grow(handles))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_worker_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native)
+CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native)
 {
-    CUresult result = fgv_worker_can_bind(worker, kind, number);
+    CUresult result = fgw_worker_can_bind(worker, kind, number);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_handle handle = {.number = number, .native = native, .kind = (uint8_t)kind, .context = worker->current};
+    struct fgw_handle handle = {.number = number, .native = native, .kind = (uint8_t)kind, .context = worker->current};
     if (kind == FGV_HANDLE_STREAM) {
-        handle.object = worker->current ? fgv_stream_new(worker->current, native) : NULL;
+        handle.object = worker->current ? fgw_stream_new(worker->current, native) : NULL;
         if (!handle.object) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -126,38 +126,38 @@ CUresult fgv_worker_bind(struct fgv_worker *worker, enum fgv_handle_kind kind, u
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_worker_bind_under(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native,
+CUresult fgw_worker_bind_under(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent)
 {
-    struct fgv_handle *above = fgv_handle_find(worker, parent_kind, parent);
+    struct fgw_handle *above = fgw_handle_find(worker, parent_kind, parent);
     if (!above) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    CUresult result = fgv_worker_bind(worker, kind, number, native);
+    CUresult result = fgw_worker_bind(worker, kind, number, native);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
     handle->parent = parent;
     handle->parent_kind = (uint8_t)parent_kind;
-    fgv_handle_find(worker, parent_kind, parent)->nr_children++;
+    fgw_handle_find(worker, parent_kind, parent)->nr_children++;
     return CUDA_SUCCESS;
 }
 
 /* Unbinds every handle below (kind, number), or, without a kind, all of the context. Places move under the walk, hence
  * the repetition. */
-static void unbind_all(struct fgv_worker *worker, uint8_t kind, uint64_t number, const struct fgv_context *context)
+static void unbind_all(struct fgw_worker *worker, uint8_t kind, uint64_t number, const struct fgw_context *context)
 {
-    struct fgv_handles *handles = &worker->handles;
+    struct fgw_handles *handles = &worker->handles;
     bool is_changed;
     do {
         is_changed = false;
         for (uint32_t i = 0; i <= handles->mask;) {
-            struct fgv_handle *handle = &handles->places[i];
+            struct fgw_handle *handle = &handles->places[i];
             bool is_below =
                 kind != 0 ? handle->parent == number && handle->parent_kind == kind : handle->context == context;
             if (handle->number != 0 && is_below) {
-                fgv_worker_unbind(worker, handle->kind, handle->number);
+                fgw_worker_unbind(worker, handle->kind, handle->number);
                 is_changed = true;
             } else {
                 i++;
@@ -167,9 +167,9 @@ static void unbind_all(struct fgv_worker *worker, uint8_t kind, uint64_t number,
 }
 
 /* Gives back what hangs on a handle that is in the table no more. Other handles may go with it, so places move. */
-static void release(struct fgv_worker *worker, const struct fgv_handle *handle)
+static void release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    const fgv_release own = handle->kind < FGV_HANDLE_KINDS ? worker->handles.releases[handle->kind] : NULL;
+    const fgw_release own = handle->kind < FGV_HANDLE_KINDS ? worker->handles.releases[handle->kind] : NULL;
     if (own) {
         own(worker, handle);
     } else {
@@ -177,47 +177,47 @@ static void release(struct fgv_worker *worker, const struct fgv_handle *handle)
     }
 }
 
-void fgv_worker_unbind(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+void fgw_worker_unbind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
     if (handle && handle->nr_children != 0) {
         unbind_all(worker, (uint8_t)kind, number, NULL);
-        handle = fgv_handle_find(worker, kind, number);
+        handle = fgw_handle_find(worker, kind, number);
     }
     if (!handle) {
         return;
     }
-    const struct fgv_handle gone = *handle;
+    const struct fgw_handle gone = *handle;
     remove_place(&worker->handles, handle);
-    struct fgv_handle *above = fgv_handle_find(worker, gone.parent_kind, gone.parent);
+    struct fgw_handle *above = fgw_handle_find(worker, gone.parent_kind, gone.parent);
     if (above) {
         above->nr_children--;
     }
-    struct fgv_handle *twin =
-        is_of_graphs(kind) ? fgv_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : NULL;
+    struct fgw_handle *twin =
+        is_of_graphs(kind) ? fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : NULL;
     if (twin) {
         remove_place(&worker->handles, twin);
     }
     release(worker, &gone);
 }
 
-uint64_t fgv_handle_number(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native)
+uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
-    struct fgv_handle *twin = fgv_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
+    struct fgw_handle *twin = fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
     return twin ? (uint64_t)(uintptr_t)twin->native : 0;
 }
 
-bool fgv_handle_remember_native(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
-    return fgv_worker_bind(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)handle->native, (void *)(uintptr_t)number) ==
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
+    return fgw_worker_bind(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)handle->native, (void *)(uintptr_t)number) ==
            CUDA_SUCCESS;
 }
 
-struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_handle_kind kind, const void *native)
+struct fgw_handle *fgw_handle_of_native(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
     for (uint32_t i = 0; i <= worker->handles.mask; i++) {
-        struct fgv_handle *handle = &worker->handles.places[i];
+        struct fgw_handle *handle = &worker->handles.places[i];
         if (handle->number != 0 && handle->kind == (uint8_t)kind && handle->native == native) {
             return handle;
         }
@@ -225,18 +225,18 @@ struct fgv_handle *fgv_handle_of_native(struct fgv_worker *worker, enum fgv_hand
     return NULL;
 }
 
-void fgv_handles_drop_context(struct fgv_worker *worker, struct fgv_context *context)
+void fgw_handles_drop_context(struct fgw_worker *worker, struct fgw_context *context)
 {
     unbind_all(worker, 0, 0, context);
 }
 
-CUresult fgv_worker_find(struct fgv_worker *worker, enum fgv_handle_kind kind, uint64_t number, void **native)
+CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void **native)
 {
     if (kind == FGV_HANDLE_STREAM && number <= 2) {
         *native = (void *)(uintptr_t)number;
         return CUDA_SUCCESS;
     }
-    struct fgv_handle *handle = fgv_handle_find(worker, kind, number);
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
     if (!handle) {
         return kind == FGV_HANDLE_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT
                : is_of_graphs(kind)       ? CUDA_ERROR_INVALID_VALUE
@@ -246,9 +246,9 @@ CUresult fgv_worker_find(struct fgv_worker *worker, enum fgv_handle_kind kind, u
     return CUDA_SUCCESS;
 }
 
-void fgv_handles_end(struct fgv_worker *worker)
+void fgw_handles_end(struct fgw_worker *worker)
 {
-    struct fgv_handles *handles = &worker->handles;
+    struct fgw_handles *handles = &worker->handles;
     for (uint32_t i = 0; i <= handles->mask; i++) {
         if (handles->places[i].number != 0) {
             release(worker, &handles->places[i]);
@@ -257,12 +257,12 @@ void fgv_handles_end(struct fgv_worker *worker)
     free(handles->places);
 }
 
-struct fgv_stream *fgv_stream_find(struct fgv_worker *worker, uint64_t number)
+struct fgw_stream *fgw_stream_find(struct fgw_worker *worker, uint64_t number)
 {
     if (number <= 2) {
-        struct fgv_context *context = worker->current;
+        struct fgw_context *context = worker->current;
         return !context ? NULL : number == 2 ? &context->per_thread : &context->legacy;
     }
-    struct fgv_handle *handle = fgv_handle_find(worker, FGV_HANDLE_STREAM, number);
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_STREAM, number);
     return handle ? handle->object : NULL;
 }

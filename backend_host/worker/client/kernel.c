@@ -6,9 +6,9 @@
 #include "client/current.h"
 #include "client/state.h"
 
-#define FGV_MAX_PARAMETERS 8192u
+#define FGW_MAX_PARAMETERS 8192u
 
-static CUresult ask_parameter(struct fgv_worker *worker, const struct fgv_handle *handle, size_t index, size_t *offset,
+static CUresult ask_parameter(struct fgw_worker *worker, const struct fgw_handle *handle, size_t index, size_t *offset,
                               size_t *bytes)
 {
     if (handle->kind == FGV_HANDLE_KERNEL) {
@@ -22,22 +22,22 @@ static CUresult ask_parameter(struct fgv_worker *worker, const struct fgv_handle
 
 /* NVIDIA's driver answers no question about a kernel while no context is current, and CUDA lets a program take kernels
  * from a library before it has one: it is lent the primary context, which costs nothing, being warm. */
-CUresult fgv_kernel_lend_context(struct fgv_worker *worker)
+CUresult fgw_kernel_lend_context(struct fgw_worker *worker)
 {
     if (worker->current) {
         return CUDA_SUCCESS;
     }
-    const CUresult result = fgv_context_warm(worker);
+    const CUresult result = fgw_context_warm(worker);
     return result == CUDA_SUCCESS ? worker->driver.cuCtxSetCurrent(worker->warm) : result;
 }
 
 /* An error that is not the end of the parameters is one: a guest that took it for the end would pack none. */
-CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
+CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel,
                          uint8_t *told, uint32_t room)
 {
-    *kernel = (struct fgv_kernel){0};
-    CUresult result = fgv_kernel_lend_context(worker);
-    for (uint32_t i = 0; i < FGV_MAX_PARAMETERS && result == CUDA_SUCCESS; i++) {
+    *kernel = (struct fgw_kernel){0};
+    CUresult result = fgw_kernel_lend_context(worker);
+    for (uint32_t i = 0; i < FGW_MAX_PARAMETERS && result == CUDA_SUCCESS; i++) {
         size_t offset = 0;
         size_t bytes = 0;
         result = ask_parameter(worker, handle, i, &offset, &bytes);
@@ -56,11 +56,11 @@ CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *han
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout)
+CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout)
 {
     if (!handle->object) {
-        struct fgv_kernel *kernel = malloc(sizeof(*kernel));
-        CUresult result = kernel ? fgv_kernel_walk(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+        struct fgw_kernel *kernel = malloc(sizeof(*kernel));
+        CUresult result = kernel ? fgw_kernel_walk(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS) {
             free(kernel);
             return result;
@@ -71,7 +71,7 @@ CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle,
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+CUresult fgw_variable_find(struct fgw_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
                            CUdeviceptr *address, size_t *bytes)
 {
     const struct fgv_driver *driver = &worker->driver;

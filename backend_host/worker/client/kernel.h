@@ -6,26 +6,26 @@
 #include "client/state.h"
 #include "cuda_api/variants.h"
 
-#define FGV_MAX_PARAMETER_BYTES 32764u
+#define FGW_MAX_PARAMETER_BYTES 32764u
 
-struct fgv_variant;
+struct fgw_variant;
 
-struct fgv_kernel {
+struct fgw_kernel {
     uint32_t nr_parameters;
     uint32_t parameter_bytes;
-    struct fgv_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
+    struct fgw_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
     enum fgv_whole why_whole;
 };
 
 /* What hangs on the handle of a kernel or function, made when it is first asked for. */
-CUresult fgv_kernel_layout(struct fgv_worker *worker, struct fgv_handle *handle, const struct fgv_kernel **layout);
+CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout);
 /* Walks the parameters, which go to `told` as struct fgv_parameter, at most `room` of them. */
-CUresult fgv_kernel_walk(struct fgv_worker *worker, const struct fgv_handle *handle, struct fgv_kernel *kernel,
+CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel,
                          uint8_t *told, uint32_t room);
 /* Before a question about a kernel: some context is current afterwards. */
-CUresult fgv_kernel_lend_context(struct fgv_worker *worker);
+CUresult fgw_kernel_lend_context(struct fgw_worker *worker);
 /* A variable of a module or a library, in the current context. */
-CUresult fgv_variable_find(struct fgv_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
+CUresult fgw_variable_find(struct fgw_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
                            CUdeviceptr *address, size_t *bytes);
 
 #endif

@@ -18,32 +18,32 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-#define FGV_OUTPUT_MAX_BYTES (64 << 20)
+#define FGW_OUTPUT_MAX_BYTES (64 << 20)
 
-_Atomic uint32_t fgv_nr_printing;
+_Atomic uint32_t fgw_nr_printing;
 
-void fgv_printing_note_image(struct fgv_worker *worker, const uint8_t *image, size_t bytes)
+void fgw_printing_note_image(struct fgw_worker *worker, const uint8_t *image, size_t bytes)
 {
     if (worker->printing.is_certain) {
         return;
     }
     /* First: whoever finds that it is silent may do so before this returns. */
-    atomic_fetch_add_explicit(&fgv_nr_printing, 1, memory_order_relaxed);
-    int32_t printing = worker->printing.inspector ? worker->printing.inspector(image, bytes, fgv_capability_of(worker))
-                                                  : FGV_MAY_PRINT;
-    worker->printing.is_certain = printing == FGV_MAY_PRINT;
-    if (printing == FGV_PRINTS_NOT) {
-        fgv_image_is_silent();
+    atomic_fetch_add_explicit(&fgw_nr_printing, 1, memory_order_relaxed);
+    int32_t printing = worker->printing.inspector ? worker->printing.inspector(image, bytes, fgw_capability_of(worker))
+                                                  : FGW_MAY_PRINT;
+    worker->printing.is_certain = printing == FGW_MAY_PRINT;
+    if (printing == FGW_PRINTS_NOT) {
+        fgw_image_is_silent();
     }
 }
 
-void fgv_image_is_silent(void)
+void fgw_image_is_silent(void)
 {
     /* relaxed: nothing else was written that the loop reads */
-    atomic_fetch_sub_explicit(&fgv_nr_printing, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&fgw_nr_printing, 1, memory_order_relaxed);
 }
 
-bool fgv_printing_open(struct fgv_worker *worker)
+bool fgw_printing_open(struct fgw_worker *worker)
 {
     fflush(stdout);
     int file = memfd_create("kernel-output", MFD_CLOEXEC);
@@ -56,7 +56,7 @@ bool fgv_printing_open(struct fgv_worker *worker)
     return is_open;
 }
 
-void fgv_printing_check(struct fgv_worker *worker)
+void fgw_printing_check(struct fgw_worker *worker)
 {
     struct stat status;
     if (worker->printing.file < 0) {
@@ -66,15 +66,15 @@ void fgv_printing_check(struct fgv_worker *worker)
     if (fstat(worker->printing.file, &status) != 0 || (uint64_t)status.st_size <= worker->printing.read_bytes) {
         return;
     }
-    if (status.st_size > FGV_OUTPUT_MAX_BYTES && ftruncate(worker->printing.file, FGV_OUTPUT_MAX_BYTES) == 0) {
-        fgv_count(&worker->slot->nr_refused, 1);
+    if (status.st_size > FGW_OUTPUT_MAX_BYTES && ftruncate(worker->printing.file, FGW_OUTPUT_MAX_BYTES) == 0) {
+        fgw_count(&worker->slot->nr_refused, 1);
     }
     atomic_store_explicit(&worker->client->output_pending, 1, memory_order_release);
 }
 
-void fgv_printing_fetched(struct fgv_worker *worker, uint64_t bytes, bool is_all)
+void fgw_printing_fetched(struct fgw_worker *worker, uint64_t bytes, bool is_all)
 {
-    struct fgv_printing *printing = &worker->printing;
+    struct fgw_printing *printing = &worker->printing;
     printing->read_bytes += bytes;
     if (is_all) {
         atomic_store_explicit(&worker->client->output_pending, 0, memory_order_release);
@@ -84,7 +84,7 @@ void fgv_printing_fetched(struct fgv_worker *worker, uint64_t bytes, bool is_all
     }
 }
 
-void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_inspector_fn inspector)
+void fgw_worker_set_inspector(struct fgw_worker *worker, fgw_inspector_fn inspector)
 {
     worker->printing.inspector = inspector;
 }

@@ -5,24 +5,24 @@
 #include "client/state.h"
 
 /* cffi: begin */
-void fgv_worker_set_inspector(struct fgv_worker *worker, fgv_inspector_fn inspector);
-/* By any thread, once for an image that was FGV_PRINTS_UNKNOWN. */
-void fgv_image_is_silent(void);
+void fgw_worker_set_inspector(struct fgw_worker *worker, fgw_inspector_fn inspector);
+/* By any thread, once for an image that was FGW_PRINTS_UNKNOWN. */
+void fgw_image_is_silent(void);
 /* cffi: end */
 
-bool fgv_printing_open(struct fgv_worker *worker);
+bool fgw_printing_open(struct fgw_worker *worker);
 /* After a synchronisation: tells the guest when kernels have printed. */
-void fgv_printing_check(struct fgv_worker *worker);
+void fgw_printing_check(struct fgw_worker *worker);
 /* The guest has got so many bytes more; `is_all`: and nothing is left. */
-void fgv_printing_fetched(struct fgv_worker *worker, uint64_t bytes, bool is_all);
+void fgw_printing_fetched(struct fgw_worker *worker, uint64_t bytes, bool is_all);
 /* Before an image is loaded: whether its kernels may print. */
-void fgv_printing_note_image(struct fgv_worker *worker, const uint8_t *image, size_t bytes);
+void fgw_printing_note_image(struct fgw_worker *worker, const uint8_t *image, size_t bytes);
 /* Images of which it is not known that their kernels do not print. */
-extern _Atomic uint32_t fgv_nr_printing;
+extern _Atomic uint32_t fgw_nr_printing;
 /* Some kernel might have printed: then synchronisations go to the driver, which writes it out. */
-static inline bool fgv_may_print(void)
+static inline bool fgw_may_print(void)
 {
-    return atomic_load_explicit(&fgv_nr_printing, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&fgw_nr_printing, memory_order_relaxed) != 0;
 }
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t fgv_ranges_after(const struct fgv_ranges *ranges, uint64_t address)
+uint32_t fgw_ranges_after(const struct fgw_ranges *ranges, uint64_t address)
 {
     uint32_t low = 0;
     uint32_t high = ranges->nr;
@@ -19,35 +19,35 @@ uint32_t fgv_ranges_after(const struct fgv_ranges *ranges, uint64_t address)
     return low;
 }
 
-struct fgv_range *fgv_ranges_find(struct fgv_ranges *ranges, uint64_t address)
+struct fgw_range *fgw_ranges_find(struct fgw_ranges *ranges, uint64_t address)
 {
-    uint32_t index = fgv_ranges_after(ranges, address);
+    uint32_t index = fgw_ranges_after(ranges, address);
     return index != 0 && ranges->items[index - 1].address == address ? &ranges->items[index - 1] : NULL;
 }
 
-struct fgv_range *fgv_ranges_around(struct fgv_ranges *ranges, uint64_t address, uint64_t bytes)
+struct fgw_range *fgw_ranges_around(struct fgw_ranges *ranges, uint64_t address, uint64_t bytes)
 {
-    uint32_t index = fgv_ranges_after(ranges, address);
-    struct fgv_range *range = index != 0 ? &ranges->items[index - 1] : NULL;
+    uint32_t index = fgw_ranges_after(ranges, address);
+    struct fgw_range *range = index != 0 ? &ranges->items[index - 1] : NULL;
     bool is_inside =
         range && address - range->address < range->bytes && bytes <= range->bytes - (address - range->address);
     return is_inside ? range : NULL;
 }
 
-bool fgv_ranges_overlap(const struct fgv_ranges *ranges, uint64_t address, uint64_t bytes)
+bool fgw_ranges_overlap(const struct fgw_ranges *ranges, uint64_t address, uint64_t bytes)
 {
-    uint32_t index = fgv_ranges_after(ranges, address);
+    uint32_t index = fgw_ranges_after(ranges, address);
     if (index < ranges->nr && ranges->items[index].address - address < bytes) {
         return true;
     }
     return index != 0 && address - ranges->items[index - 1].address < ranges->items[index - 1].bytes;
 }
 
-bool fgv_ranges_fill(const struct fgv_ranges *ranges, uint64_t address, uint64_t bytes)
+bool fgw_ranges_fill(const struct fgw_ranges *ranges, uint64_t address, uint64_t bytes)
 {
-    uint32_t index = fgv_ranges_after(ranges, address);
+    uint32_t index = fgw_ranges_after(ranges, address);
     while (bytes != 0) {
-        const struct fgv_range *range = index != 0 && index <= ranges->nr ? &ranges->items[index - 1] : NULL;
+        const struct fgw_range *range = index != 0 && index <= ranges->nr ? &ranges->items[index - 1] : NULL;
         if (!range || range->address != address || range->bytes > bytes) {
             return false;
         }
@@ -58,13 +58,13 @@ bool fgv_ranges_fill(const struct fgv_ranges *ranges, uint64_t address, uint64_t
     return true;
 }
 
-bool fgv_ranges_make_room(struct fgv_ranges *ranges, uint32_t limit)
+bool fgw_ranges_make_room(struct fgw_ranges *ranges, uint32_t limit)
 {
     if (ranges->nr < ranges->room) {
         return true;
     }
     uint32_t room = ranges->room ? ranges->room * 2 : 64;
-    struct fgv_range *items = ranges->nr < limit ? realloc(ranges->items, room * sizeof(*items)) : NULL;
+    struct fgw_range *items = ranges->nr < limit ? realloc(ranges->items, room * sizeof(*items)) : NULL;
     if (!items) {
         return false;
     }
@@ -73,15 +73,15 @@ bool fgv_ranges_make_room(struct fgv_ranges *ranges, uint32_t limit)
     return true;
 }
 
-void fgv_ranges_insert(struct fgv_ranges *ranges, struct fgv_range range)
+void fgw_ranges_insert(struct fgw_ranges *ranges, struct fgw_range range)
 {
-    uint32_t index = fgv_ranges_after(ranges, range.address);
+    uint32_t index = fgw_ranges_after(ranges, range.address);
     memmove(&ranges->items[index + 1], &ranges->items[index], (ranges->nr - index) * sizeof(range));
     ranges->items[index] = range;
     ranges->nr++;
 }
 
-void fgv_ranges_erase(struct fgv_ranges *ranges, struct fgv_range *range)
+void fgw_ranges_erase(struct fgw_ranges *ranges, struct fgw_range *range)
 {
     uint32_t index = (uint32_t)(range - ranges->items);
     memmove(range, range + 1, (ranges->nr - index - 1) * sizeof(*range));

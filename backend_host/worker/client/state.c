@@ -2,9 +2,9 @@
 
 #include "client/service.h"
 
-struct fgv_worker *fgv_the_worker;
+struct fgw_worker *fgw_the_worker;
 
-uint32_t fgv_capability_of(const struct fgv_worker *worker)
+uint32_t fgw_capability_of(const struct fgw_worker *worker)
 {
     int major = 0;
     int minor = 0;
@@ -13,13 +13,13 @@ uint32_t fgv_capability_of(const struct fgv_worker *worker)
     return (uint32_t)(major * 10 + minor);
 }
 
-const struct fgv_driver *fgv_worker_driver(struct fgv_worker *worker)
+const struct fgv_driver *fgw_worker_driver(struct fgw_worker *worker)
 {
     return &worker->driver;
 }
 
 /* A client sees one device: the one its vGPU is on. */
-CUresult fgv_worker_device(struct fgv_worker *worker, int32_t device, CUdevice *native)
+CUresult fgw_worker_device(struct fgw_worker *worker, int32_t device, CUdevice *native)
 {
     if (device != 0) {
         return CUDA_ERROR_INVALID_DEVICE;

@@ -18,51 +18,51 @@
 #include "ivshmem/region.h"
 #include "page/grantee.h"
 
-#define FGV_MAX_CONTEXTS 64u
-#define FGV_MAX_HANDLES  (1u << 20)
+#define FGW_MAX_CONTEXTS 64u
+#define FGW_MAX_HANDLES  (1u << 20)
 
 /* cffi: begin */
 /* Whether kernels of an image may print; without an inspector all may. */
-enum fgv_printing_verdict {
-    FGV_PRINTS_NOT = 0,
-    FGV_MAY_PRINT = 1,
-    FGV_PRINTS_UNKNOWN = 2, /* fgv_image_is_silent will say if it does not; until then it may */
+enum fgw_printing_verdict {
+    FGW_PRINTS_NOT = 0,
+    FGW_MAY_PRINT = 1,
+    FGW_PRINTS_UNKNOWN = 2, /* fgw_image_is_silent will say if it does not; until then it may */
 };
-/* Called from the loop, before a module is loaded; an enum fgv_printing_verdict. The image is there during the call
+/* Called from the loop, before a module is loaded; an enum fgw_printing_verdict. The image is there during the call
  * only. */
-typedef int32_t (*fgv_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+typedef int32_t (*fgw_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 /* cffi: end */
 
 /* Kinds of this table alone: what a guest knows by the driver's own values. */
-#define FGV_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
-#define FGV_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
+#define FGW_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
+#define FGW_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
 /* The value of a conditional handle, inverted: small numbers are those of default streams. */
-#define FGV_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+#define FGW_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
 /* In numbers that the worker gave. */
-#define FGV_HOST_NUMBER (UINT64_C(3) << 62)
+#define FGW_HOST_NUMBER (UINT64_C(3) << 62)
 
-struct fgv_calls;
-struct fgv_chunk_due;
-struct fgv_lane;
-struct fgv_loop;
-struct fgv_mark;
-struct fgv_slicing;
-struct fgv_track;
-struct fgv_turn;
-struct fgv_worker;
+struct fgw_calls;
+struct fgw_chunk_due;
+struct fgw_lane;
+struct fgw_loop;
+struct fgw_mark;
+struct fgw_slicing;
+struct fgw_track;
+struct fgw_turn;
+struct fgw_worker;
 
 /* What is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
-struct fgv_stream {
+struct fgw_stream {
     CUstream native;
-    struct fgv_context *context;
-    struct fgv_stream *next;      /* all of the context */
-    struct fgv_stream *next_busy; /* all with unfinished work */
+    struct fgw_context *context;
+    struct fgw_stream *next;      /* all of the context */
+    struct fgw_stream *next_busy; /* all with unfinished work */
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
     uint64_t held_by;             /* the host function that what is not marked yet waits for, 0: none */
-    struct fgv_mark *first_mark, *last_mark;
-    struct fgv_chunk_due *first_due, *last_due;
+    struct fgw_mark *first_mark, *last_mark;
+    struct fgw_chunk_due *first_due, *last_due;
     uint32_t nr_unmarked; /* submissions since the newest mark */
     uint32_t nr_unmarked_copies;
     uint32_t nr_waiters;
@@ -73,49 +73,49 @@ struct fgv_stream {
     uint64_t capture_graph; /* number of the graph that the capture makes */
 };
 
-struct fgv_context {
+struct fgw_context {
     uint64_t handle; /* the guest's number */
     CUcontext native;
     CUdevice device;
     bool is_primary;
     CUresult fault; /* what the driver says since a kernel of it failed */
-    struct fgv_stream *streams;
-    struct fgv_stream legacy, per_thread;
-    struct fgv_mark *free_marks; /* events of this context, for use again */
+    struct fgw_stream *streams;
+    struct fgw_stream legacy, per_thread;
+    struct fgw_mark *free_marks; /* events of this context, for use again */
     CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
-    struct fgv_lane *lanes;      /* likewise, for parts of launches */
+    struct fgw_lane *lanes;      /* likewise, for parts of launches */
 };
 
-struct fgv_handle {
+struct fgw_handle {
     uint64_t number; /* 0: free place */
     void *native;
     void *object;
     uint64_t parent;
     uint64_t held_by; /* of an event: the host function that what it was recorded behind waits for */
-    struct fgv_context *context;
+    struct fgw_context *context;
     uint32_t nr_children;
     uint8_t kind;
     uint8_t parent_kind;
 };
 
 /* Gives back what hangs on a handle that is in the table no more. It may unbind others. */
-typedef void (*fgv_release)(struct fgv_worker *worker, const struct fgv_handle *handle);
+typedef void (*fgw_release)(struct fgw_worker *worker, const struct fgw_handle *handle);
 
-struct fgv_handles {
-    struct fgv_handle *places;
+struct fgw_handles {
+    struct fgw_handle *places;
     uint32_t mask;
     uint32_t nr;
-    const fgv_release *releases; /* by kind; NULL: `object` is freed, which is all */
+    const fgw_release *releases; /* by kind; NULL: `object` is freed, which is all */
 };
 
-struct fgv_printing {
-    fgv_inspector_fn inspector;
+struct fgw_printing {
+    fgw_inspector_fn inspector;
     bool is_certain; /* an image of which it is known that it may print: others need not be looked into */
     int file;        /* memfd that stands for fd 1, -1: none */
     uint64_t read_bytes;
 };
 
-struct fgv_worker {
+struct fgw_worker {
     struct fgv_driver driver;
     CUdevice device;
     CUcontext warm; /* the primary context retained before there was a client */
@@ -124,33 +124,33 @@ struct fgv_worker {
     struct fgv_client_layout layout;
     struct fgv_client *client;
     struct fgv_host_bell bell; /* under FGV_WAKE_BELL */
-    struct fgv_grantee grantee;
-    struct fgv_worker_slot *slot;
+    struct fgw_grantee grantee;
+    struct fgw_worker_slot *slot;
 
-    struct fgv_context *contexts[FGV_MAX_CONTEXTS];
-    struct fgv_context *current;
-    struct fgv_handles handles;
+    struct fgw_context *contexts[FGW_MAX_CONTEXTS];
+    struct fgw_context *current;
+    struct fgw_handles handles;
     uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
-    struct fgv_printing printing;
+    struct fgw_printing printing;
     const char *ended; /* why the loop is over */
 
-    struct fgv_track *track;
-    struct fgv_turn *turn;
-    struct fgv_slicing *slicing; /* of the floor `parts` */
-    struct fgv_calls *calls;
-    struct fgv_loop *loop;
+    struct fgw_track *track;
+    struct fgw_turn *turn;
+    struct fgw_slicing *slicing; /* of the floor `parts` */
+    struct fgw_calls *calls;
+    struct fgw_loop *loop;
 };
 
 /* For the wrapped driver calls and the driver's threads, which get no other argument. */
-extern struct fgv_worker *fgv_the_worker;
+extern struct fgw_worker *fgw_the_worker;
 
 /* Ends the loop; `why` is a static string. */
-static inline void fgv_worker_end(struct fgv_worker *worker, const char *why)
+static inline void fgw_worker_end(struct fgw_worker *worker, const char *why)
 {
     worker->ended = why;
 }
 
 /* Of the device: 90 for 9.0. */
-uint32_t fgv_capability_of(const struct fgv_worker *worker);
+uint32_t fgw_capability_of(const struct fgw_worker *worker);
 
 #endif

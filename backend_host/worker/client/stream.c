@@ -4,41 +4,41 @@
 
 #include "client/state.h"
 
-void fgv_stream_init(struct fgv_stream *stream, struct fgv_context *context, CUstream native)
+void fgw_stream_init(struct fgw_stream *stream, struct fgw_context *context, CUstream native)
 {
-    *stream = (struct fgv_stream){.native = native, .context = context, .next = context->streams};
+    *stream = (struct fgw_stream){.native = native, .context = context, .next = context->streams};
     context->streams = stream;
 }
 
-struct fgv_stream *fgv_stream_new(struct fgv_context *context, CUstream native)
+struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native)
 {
-    struct fgv_stream *stream = malloc(sizeof(*stream));
+    struct fgw_stream *stream = malloc(sizeof(*stream));
     if (stream) {
-        fgv_stream_init(stream, context, native);
+        fgw_stream_init(stream, context, native);
     }
     return stream;
 }
 
-void fgv_stream_remove(struct fgv_stream *stream)
+void fgw_stream_remove(struct fgw_stream *stream)
 {
-    struct fgv_stream **link = &stream->context->streams;
+    struct fgw_stream **link = &stream->context->streams;
     while (*link != stream) {
         link = &(*link)->next;
     }
     *link = stream->next;
 }
 
-void fgv_stream_free_if_unused(struct fgv_stream *stream)
+void fgw_stream_free_if_unused(struct fgw_stream *stream)
 {
     if (stream->is_gone && !stream->is_busy && stream->nr_waiters == 0) {
-        fgv_stream_remove(stream);
+        fgw_stream_remove(stream);
         free(stream);
     }
 }
 
 /* The driver's status of a capture: true also when asking is an error, as for the legacy stream beside a capturing one.
  */
-bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *stream)
+bool fgw_stream_is_captured(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (worker->nr_captures == 0 || !worker->driver.cuStreamIsCapturing) {
@@ -48,14 +48,14 @@ bool fgv_stream_is_captured(struct fgv_worker *worker, const struct fgv_stream *
     return status != CU_STREAM_CAPTURE_STATUS_NONE || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-void fgv_stream_capture_begins(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t graph)
+void fgw_stream_capture_begins(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t graph)
 {
     stream->is_capture_origin = true;
     stream->capture_graph = graph;
     worker->nr_captures++;
 }
 
-void fgv_stream_capture_ends(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgw_stream_capture_ends(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     stream->is_capture_origin = false;
     stream->capture_graph = 0;

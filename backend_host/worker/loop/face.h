@@ -1,6 +1,6 @@
 /*
  * What Python calls of the worker itself: main.py opens the library, waits for its client, and gives the thread to
- * `fgv_worker_run`.
+ * `fgw_worker_run`.
  */
 #ifndef BACKEND_HOST_FACE_H
 #define BACKEND_HOST_FACE_H
@@ -11,19 +11,19 @@
 #include "client/attach.h"
 #include "cuda_api/facts.h"
 
-struct fgv_worker;
+struct fgw_worker;
 
-/* Facts of all devices, or of device `only` when that is not negative. As fgv_worker_load (attach.h). */
-int fgv_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes);
+/* Facts of all devices, or of device `only` when that is not negative. As fgw_worker_load (attach.h). */
+int fgw_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes);
 
 /* cffi: begin */
 /* Before any library is open: no core files, no new privileges, no descriptor but 0, 1, 2 and `kept`. 0 or an errno. */
-int fgv_sandbox_early(int kept);
+int fgw_sandbox_early(int kept);
 /* Before the first look at guest data: gives up root, and the calls that no worker needs. 0 or an errno. */
-int fgv_sandbox_enter(uint32_t uid, uint32_t gid);
+int fgw_sandbox_enter(uint32_t uid, uint32_t gid);
 
 /* Facts as Python hands them on: the block as bytes, and what a person wants to see of the first device. */
-struct fgv_facts_block {
+struct fgw_facts_block {
     uint8_t bytes[65536];
     uint32_t nr_bytes;
     uint32_t nr_devices;
@@ -34,22 +34,22 @@ struct fgv_facts_block {
     int32_t preempts;
     char name[256];
 };
-int fgv_worker_probe_block(const char *library, int only, struct fgv_facts_block *block, char *error,
+int fgw_worker_probe_block(const char *library, int only, struct fgw_facts_block *block, char *error,
                            uint32_t error_bytes);
 
 /* Opens the device library and retains the primary context of `device`. NULL: `error` is one line for a person. */
-struct fgv_worker *fgv_worker_open(const char *library, int device, char *error, uint32_t error_bytes);
+struct fgw_worker *fgw_worker_open(const char *library, int device, char *error, uint32_t error_bytes);
 
 /* Maps the region, checks the client and makes it READY. 0, or the CUresult with which the client was refused. */
-int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                       uint32_t error_bytes);
 /* Serves until the client ends, then takes everything down. Why it ended, a static string. */
-const char *fgv_worker_run(struct fgv_worker *worker);
+const char *fgw_worker_run(struct fgw_worker *worker);
 
 /* For the daemon: of the table that worker and guests were built from. */
-uint64_t fgv_table_hash(void);
+uint64_t fgw_table_hash(void);
 /* Makes each device of a facts block no larger than `quota_bytes`; false when the block is none. */
-bool fgv_facts_limit(void *facts, uint32_t nr_bytes, uint64_t quota_bytes);
+bool fgw_facts_limit(void *facts, uint32_t nr_bytes, uint64_t quota_bytes);
 /* cffi: end */
 
 #endif

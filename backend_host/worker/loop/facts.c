@@ -92,13 +92,13 @@ static CUresult ask_device(const struct fgv_driver *driver, int ordinal, struct 
     return ask_context(driver, device, facts);
 }
 
-int fgv_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes)
+int fgw_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes)
 {
     struct fgv_driver driver;
     int nr_devices = 0;
     int version = 0;
     memset(facts, 0, sizeof(*facts));
-    CUresult result = (CUresult)fgv_worker_load(library, &driver, error, error_bytes);
+    CUresult result = (CUresult)fgw_worker_load(library, &driver, error, error_bytes);
     if (result != CUDA_SUCCESS) {
         return (int)result;
     }
@@ -124,11 +124,11 @@ int fgv_worker_probe(const char *library, int only, struct fgv_facts *facts, cha
     return (int)result;
 }
 
-int fgv_worker_probe_block(const char *library, int only, struct fgv_facts_block *block, char *error,
+int fgw_worker_probe_block(const char *library, int only, struct fgw_facts_block *block, char *error,
                            uint32_t error_bytes)
 {
     struct fgv_facts facts;
-    int result = fgv_worker_probe(library, only, &facts, error, error_bytes);
+    int result = fgw_worker_probe(library, only, &facts, error, error_bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }

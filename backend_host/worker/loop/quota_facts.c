@@ -5,12 +5,12 @@
 #include "cuda_api/wire.h"
 #include "loop/face.h"
 
-uint64_t fgv_table_hash(void)
+uint64_t fgw_table_hash(void)
 {
     return FGV_TABLE_HASH;
 }
 
-bool fgv_facts_limit(void *facts, uint32_t nr_bytes, uint64_t quota_bytes)
+bool fgw_facts_limit(void *facts, uint32_t nr_bytes, uint64_t quota_bytes)
 {
     struct fgv_facts *block = facts;
     if (nr_bytes < sizeof(*block) || block->nr_devices > FGV_FACTS_MAX_DEVICES) {

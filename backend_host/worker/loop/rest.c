@@ -54,7 +54,7 @@
 #define PARK_NS         UINT64_C(100000000)
 #define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
 
-void fgv_rest_init(struct fgv_worker *worker)
+void fgw_rest_init(struct fgw_worker *worker)
 {
     worker->loop->spin_ns = SPIN_NS;
     const bool is_crowded = sysconf(_SC_NPROCESSORS_ONLN) <= CROWDED_CPUS;
@@ -62,25 +62,25 @@ void fgv_rest_init(struct fgv_worker *worker)
     worker->loop->watch_most_ns = is_crowded ? WATCH_MOST_CROWDED_NS : WATCH_MOST_NS;
 }
 
-static uint64_t watch_ns(const struct fgv_worker *worker)
+static uint64_t watch_ns(const struct fgw_worker *worker)
 {
     const uint64_t late_ns =
         fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS) + fgv_habit_most_ns(&worker->track->due.error, 0);
     return late_ns < worker->loop->watch_most_ns ? late_ns : worker->loop->watch_most_ns;
 }
 
-static bool is_due(const struct fgv_worker *worker, uint64_t due_ns, uint64_t now_ns)
+static bool is_due(const struct fgw_worker *worker, uint64_t due_ns, uint64_t now_ns)
 {
     const uint64_t margin_ns = watch_ns(worker);
-    if (fgv_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + worker->loop->watch_most_ns) {
+    if (fgw_parts_can_stop(worker) && now_ns < worker->slicing->parts.stopped_ns + worker->loop->watch_most_ns) {
         return true;
     }
     return due_ns != 0 && now_ns + margin_ns >= due_ns && now_ns < due_ns + margin_ns;
 }
 
-uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns)
+uint64_t fgw_rest_next_poll_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgv_due_mark_ns(worker), now_ns)) {
+    if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgw_due_mark_ns(worker), now_ns)) {
         return 0;
     }
     return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_PART;
@@ -92,9 +92,9 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 }
 
 /* How long to sleep at most so as to be awake when the grant is to go on; 0: that is near, UINT64_MAX: not expected. */
-static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_ns)
+static uint64_t nap_before_way_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const uint64_t way_ns = fgv_turn_way_ns(worker);
+    const uint64_t way_ns = fgw_turn_way_ns(worker);
     const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS);
     if (way_ns <= now_ns) {
         return UINT64_MAX;
@@ -103,9 +103,9 @@ static uint64_t nap_before_way_ns(const struct fgv_worker *worker, uint64_t now_
 }
 
 /* How long to leave the device alone while it works; 0: something is due. */
-static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
+static uint64_t busy_nap_ns(const struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns)
 {
-    uint64_t due_ns = fgv_due_mark_ns(worker);
+    uint64_t due_ns = fgw_due_mark_ns(worker);
     uint64_t most_ns = nap_before_way_ns(worker, now_ns);
     if (most_ns == 0 || is_due(worker, due_ns, now_ns)) {
         return 0;
@@ -121,7 +121,7 @@ static uint64_t busy_nap_ns(const struct fgv_worker *worker, uint64_t now_ns, ui
 
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
  * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
-static bool is_kicked(const struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
 {
     switch (worker->region.wake) {
     case FGV_WAKE_FUTEX:
@@ -135,12 +135,12 @@ static bool is_kicked(const struct fgv_worker *worker, uint64_t timeout_ns, bool
 }
 
 /* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
+static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
 {
-    if (fgv_turn_may_change(worker)) {
+    if (fgw_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
     }
-    if (fgv_turn_is_off(worker)) {
+    if (fgw_turn_is_off(worker)) {
         return BELL_NS;
     }
     uint64_t poll_ns = PARK_NS;
@@ -150,7 +150,7 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
         worker->loop->first_waiter || is_held_up || worker->turn->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
-        if (fgv_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
+        if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;
         }
         return busy_ns < poll_ns ? busy_ns : poll_ns;
@@ -161,10 +161,10 @@ static uint64_t sleep_ns(struct fgv_worker *worker, uint64_t now_ns, uint64_t qu
     return poll_ns;
 }
 
-static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
 {
-    uint32_t bell = fgv_grant_bell(&worker->grantee);
-    if (worker->grantee.is_waiting && fgv_grant_enter(&worker->grantee, fgv_clock_ns())) {
+    uint32_t bell = fgw_grant_bell(&worker->grantee);
+    if (worker->grantee.is_waiting && fgw_grant_enter(&worker->grantee, fgw_clock_ns())) {
         return; /* it came before we knew the bell */
     }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
@@ -177,7 +177,7 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
         worker->loop->consumer.nr_parks++;
         void *kick =
             is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->loop->consumer.control->parked : NULL;
-        fgv_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
+        fgw_grant_sleep(&worker->grantee, bell, kick, timeout_ns);
         fgv_consumer_park_cancel(&worker->loop->consumer);
     } else {
         fgv_consumer_park_sleep(&worker->loop->consumer, timeout_ns);
@@ -188,7 +188,7 @@ static void park(struct fgv_worker *worker, uint64_t timeout_ns, bool is_held_up
 /* A moment of spinning. At first without the kernel's help; then whoever is ready to run on this core, the device
  * library's own threads say, goes first. With nothing else to look at, the ring is looked at more often than the clock
  * and all that goes with it. */
-static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns, bool has_more_to_watch)
+static void pass_time(const struct fgw_worker *worker, uint64_t quiet_ns, bool has_more_to_watch)
 {
     if (quiet_ns >= worker->loop->yield_after_ns) {
         sched_yield();
@@ -201,9 +201,9 @@ static void pass_time(const struct fgv_worker *worker, uint64_t quiet_ns, bool h
 }
 
 /* The GPU is about to be handed over to our vGPU, which waits for it. */
-static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
+static bool is_alerted(struct fgw_worker *worker, uint64_t now_ns)
 {
-    uint32_t bell = fgv_grant_bell(&worker->grantee);
+    uint32_t bell = fgw_grant_bell(&worker->grantee);
     if (bell != worker->loop->bell_seen) {
         worker->loop->bell_seen = bell;
         worker->loop->alerted_ns = now_ns;
@@ -212,7 +212,7 @@ static bool is_alerted(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* One round without news: spin, or sleep. */
-void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
+void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up)
 {
     if (worker->loop->quiet_since_ns == 0) {
         worker->loop->quiet_since_ns = now_ns;
@@ -222,10 +222,10 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
         pass_time(worker, quiet_ns, true);
         return;
     }
-    bool is_busy = !fgv_turn_is_off(worker) &&
+    bool is_busy = !fgw_turn_is_off(worker) &&
                    (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->loop->first_waiter);
-    if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgv_grant_has(&worker->grantee))) {
-        fgv_sync_mark_all(worker);
+    if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgw_grant_has(&worker->grantee))) {
+        fgw_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
     uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
@@ -234,9 +234,9 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
                   is_busy || is_held_up || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
         return;
     }
-    uint64_t begun_ns = fgv_clock_ns();
+    uint64_t begun_ns = fgw_clock_ns();
     park(worker, timeout_ns, is_held_up);
-    uint64_t slept_ns = fgv_clock_ns() - begun_ns;
+    uint64_t slept_ns = fgw_clock_ns() - begun_ns;
     if (slept_ns > timeout_ns) {
         fgv_habit_note(&worker->loop->oversleep, slept_ns - timeout_ns);
     }
@@ -244,12 +244,12 @@ void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up)
 
 /* The spin adapts to the gaps between what the guest sends: after a gap that spinning can bridge, it will next time,
  * and a guest that fills chunks need not pay for waking us with each; after a longer one, it is given up sooner. */
-void fgv_rest_end(struct fgv_worker *worker)
+void fgw_rest_end(struct fgw_worker *worker)
 {
     if (worker->loop->quiet_since_ns == 0) {
         return;
     }
-    uint64_t gap_ns = fgv_clock_ns() - worker->loop->quiet_since_ns;
+    uint64_t gap_ns = fgw_clock_ns() - worker->loop->quiet_since_ns;
     uint64_t wanted_ns = gap_ns < SPIN_MAX_NS / 2 ? gap_ns * 2 : worker->loop->spin_ns / 2;
     if (gap_ns >= SPIN_MAX_NS / 2 || wanted_ns > worker->loop->spin_ns) {
         worker->loop->spin_ns = bounded(wanted_ns, SPIN_MIN_NS, SPIN_MAX_NS);

@@ -4,12 +4,12 @@
 
 #include "loop/state.h"
 
-void fgv_rest_init(struct fgv_worker *worker);
+void fgw_rest_init(struct fgw_worker *worker);
 /* One round without news: spin, or sleep. `is_held_up`: the ring holds a record that there is no room for. */
-void fgv_rest(struct fgv_worker *worker, uint64_t now_ns, bool is_held_up);
+void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up);
 /* There was news. */
-void fgv_rest_end(struct fgv_worker *worker);
+void fgw_rest_end(struct fgw_worker *worker);
 /* When the device is looked at again. */
-uint64_t fgv_rest_next_poll_ns(const struct fgv_worker *worker, uint64_t now_ns);
+uint64_t fgw_rest_next_poll_ns(const struct fgw_worker *worker, uint64_t now_ns);
 
 #endif

@@ -141,7 +141,7 @@ static bool filter_calls(void)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole, 0, 0) == 0;
 }
 
-int fgv_sandbox_early(int kept)
+int fgw_sandbox_early(int kept)
 {
     const struct rlimit none = {0, 0};
     umask(077);
@@ -156,7 +156,7 @@ int fgv_sandbox_early(int kept)
     return 0;
 }
 
-int fgv_sandbox_enter(uint32_t uid, uint32_t gid)
+int fgw_sandbox_enter(uint32_t uid, uint32_t gid)
 {
     if (geteuid() == 0 && uid != 0 &&
         (setgroups(0, NULL) != 0 || setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)) {

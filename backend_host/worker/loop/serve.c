@@ -42,14 +42,14 @@
 #include "turn/queue.h"
 #include "turn/turn.h"
 
-#define FGV_REPLY_MAX_BYTES FGV_RESPONSE_PAYLOAD_BYTES
+#define FGW_REPLY_MAX_BYTES FGV_RESPONSE_PAYLOAD_BYTES
 
 /* Loading may take the driver long (it compiles), and nobody looks at the device meanwhile: what is about to end is let
  * end, or all of that time would be charged. */
-#define FGV_SETTLE_NS UINT64_C(200000)
+#define FGW_SETTLE_NS UINT64_C(200000)
 
 /* A record in the backlog, whole, aligned to 8: header and fixed struct follow, then the payload. */
-struct fgv_backlog_entry {
+struct fgw_backlog_entry {
     uint32_t entry_bytes;
     uint32_t payload_bytes; /* of the record: header, fixed struct and payload */
     uint16_t response;
@@ -57,21 +57,21 @@ struct fgv_backlog_entry {
 };
 
 /* Whether it is the current context that has failed: a call may have told of another one, which it named. */
-static bool is_broken(struct fgv_worker *worker)
+static bool is_broken(struct fgw_worker *worker)
 {
-    return worker->driver.cuStreamQuery && fgv_is_sticky(worker->driver.cuStreamQuery(NULL));
+    return worker->driver.cuStreamQuery && fgw_is_sticky(worker->driver.cuStreamQuery(NULL));
 }
 
 /* Whether every later call in this context tells of the error by itself; one in another context must not. */
-static bool is_of_a_fault(const struct fgv_worker *worker, CUresult result)
+static bool is_of_a_fault(const struct fgw_worker *worker, CUresult result)
 {
     return worker->current && worker->current->fault == result;
 }
 
-static void note_fault(struct fgv_worker *worker, CUresult result)
+static void note_fault(struct fgw_worker *worker, CUresult result)
 {
-    if (fgv_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
-        fgv_sync_fault(worker, worker->current, result);
+    if (fgw_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
+        fgw_sync_fault(worker, worker->current, result);
     }
 }
 
@@ -83,7 +83,7 @@ static bool is_synchronisation(uint16_t call)
 
 /* Of a launch that nobody waited for. Exchanged only when there is one: every call of the guest reads its cache line,
  * which an exchange would take away from it, before the answer and for its next call. */
-static CUresult take_deferred(struct fgv_worker *worker)
+static CUresult take_deferred(struct fgw_worker *worker)
 {
     _Atomic uint32_t *error = &worker->client->deferred_error;
     return atomic_load_explicit(error, memory_order_relaxed) == 0
@@ -91,7 +91,7 @@ static CUresult take_deferred(struct fgv_worker *worker)
                : (CUresult)atomic_exchange_explicit(error, 0, memory_order_relaxed);
 }
 
-void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, uint16_t response, CUresult result,
+void fgv_answer(struct fgw_worker *worker, const struct fgw_service *service, uint16_t response, CUresult result,
                 const void *reply)
 {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
@@ -104,9 +104,9 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
             result = take_deferred(worker);
         }
         uint32_t reply_bytes = result == CUDA_SUCCESS && reply && service ? service->reply_bytes : 0;
-        fgv_count(&worker->slot->nr_round_trips, 1);
+        fgw_count(&worker->slot->nr_round_trips, 1);
         if (!fgv_respond(&worker->region, &worker->layout, response, (uint32_t)result, reply, reply_bytes)) {
-            fgv_count(&worker->slot->nr_refused, 1);
+            fgw_count(&worker->slot->nr_refused, 1);
         }
     } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_of_a_fault(worker, result)) {
         uint32_t none = 0;
@@ -114,9 +114,9 @@ void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, ui
     }
 }
 
-static void refuse(struct fgv_worker *worker, uint16_t response, CUresult result)
+static void refuse(struct fgw_worker *worker, uint16_t response, CUresult result)
 {
-    fgv_count(&worker->slot->nr_refused, 1);
+    fgw_count(&worker->slot->nr_refused, 1);
     fgv_answer(worker, NULL, response, result, NULL);
 }
 
@@ -135,84 +135,84 @@ static bool keeps_place(uint16_t call)
     case FGV_CALL_cuMemFreeAsync:
         return true;
     default:
-        return fgv_host_is_launch(call);
+        return fgw_host_is_launch(call);
     }
 }
 
-void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                    uint16_t response)
 {
-    _Alignas(8) uint8_t reply[FGV_REPLY_MAX_BYTES];
+    _Alignas(8) uint8_t reply[FGW_REPLY_MAX_BYTES];
     memset(reply, 0, service->reply_bytes);
-    struct fgv_stream *stream = NULL;
+    struct fgw_stream *stream = NULL;
     if (service->cost != FGV_COST_NONE || keeps_place(service->number)) {
         uint64_t number = 0;
-        if (service->stream_offset != FGV_NO_HANDLE) {
+        if (service->stream_offset != FGW_NO_HANDLE) {
             memcpy(&number, (const uint8_t *)request->fixed + service->stream_offset, sizeof(number));
         }
-        stream = fgv_stream_find(worker, number);
+        stream = fgw_stream_find(worker, number);
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
-        fgv_sync_before_destroy(worker, request);
+        fgw_sync_before_destroy(worker, request);
     }
     if (stream) {
-        fgv_hold_before(worker, service, stream);
+        fgw_hold_before(worker, service, stream);
     }
     if (stream && service->cost != FGV_COST_NONE) {
-        fgv_gate_submit(worker, stream);
-        fgv_beside_prepare(worker, stream);
-        fgv_latency_begin(worker, stream);
+        fgw_gate_submit(worker, stream);
+        fgw_beside_prepare(worker, stream);
+        fgw_latency_begin(worker, stream);
     } else if (stream) {
-        fgv_gate_prepare(worker, stream, service->number);
+        fgw_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
     if (worker->track->latency.measuring) {
-        fgv_latency_submitted(worker, result);
+        fgw_latency_submitted(worker, result);
     }
-    if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgv_stream_is_captured(worker, stream))) {
+    if (stream && result == CUDA_SUCCESS && !(worker->nr_captures != 0 && fgw_stream_is_captured(worker, stream))) {
         if (service->cost != FGV_COST_NONE) {
-            fgv_sync_submitted(worker, stream);
+            fgw_sync_submitted(worker, stream);
         } else {
-            fgv_hold_after(worker, service, request, stream);
-            fgv_stream_touch(worker, stream);
-            fgv_gate_close(worker, stream, request);
+            fgw_hold_after(worker, service, request, stream);
+            fgw_stream_touch(worker, stream);
+            fgw_gate_close(worker, stream, request);
         }
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
         note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
-        fgv_copy_settle(worker, request, stream, result);
+        fgw_copy_settle(worker, request, stream, result);
     }
-    if (service->waits != FGV_WAITS_NONE && fgv_may_print()) {
-        fgv_printing_check(worker); /* before the answer: who waited finds what kernels printed */
+    if (service->waits != FGV_WAITS_NONE && fgw_may_print()) {
+        fgw_printing_check(worker); /* before the answer: who waited finds what kernels printed */
     }
     fgv_answer(worker, service, response, result, reply);
 }
 
 /* A record whose header and fixed struct are private. */
-struct fgv_parsed {
-    const struct fgv_service *service;
+struct fgw_parsed {
+    const struct fgw_service *service;
     struct fgv_wire_header header;
-    struct fgv_request request;
-    _Alignas(8) uint8_t fixed[FGV_MAX_REQUEST_BYTES];
+    struct fgw_request request;
+    _Alignas(8) uint8_t fixed[FGW_MAX_REQUEST_BYTES];
 };
 
 /* False: refused. Every byte that is looked at is read once. */
-static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_bytes)
+static bool parse(struct fgw_parsed *parsed, const uint8_t *bytes, uint32_t nr_bytes)
 {
     if (nr_bytes < sizeof(parsed->header)) {
         return false;
     }
     memcpy(&parsed->header, bytes, sizeof(parsed->header));
-    parsed->service = fgv_service_find(parsed->header.call);
+    parsed->service = fgw_service_find(parsed->header.call);
     if (!parsed->service || parsed->header.flags != 0) {
         return false;
     }
     uint32_t head_bytes = (uint32_t)sizeof(parsed->header) + parsed->service->request_bytes;
-    if (parsed->service->request_bytes > sizeof(parsed->fixed) || parsed->service->reply_bytes > FGV_REPLY_MAX_BYTES ||
+    if (parsed->service->request_bytes > sizeof(parsed->fixed) || parsed->service->reply_bytes > FGW_REPLY_MAX_BYTES ||
         nr_bytes < head_bytes || (nr_bytes > head_bytes && !parsed->service->has_payload)) {
         return false;
     }
     memcpy(parsed->fixed, bytes + sizeof(parsed->header), parsed->service->request_bytes);
-    parsed->request = (struct fgv_request){
+    parsed->request = (struct fgw_request){
         .header = &parsed->header,
         .fixed = parsed->fixed,
         .payload = bytes + head_bytes,
@@ -222,137 +222,137 @@ static bool parse(struct fgv_parsed *parsed, const uint8_t *bytes, uint32_t nr_b
 }
 
 /* Nothing runs on the device for it: it becomes part of a graph, whose launches are what costs. */
-static bool is_recorded(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+static bool is_recorded(struct fgw_worker *worker, const struct fgw_parsed *parsed)
 {
     uint64_t number = 0;
-    if (worker->nr_captures == 0 || fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+    if (worker->nr_captures == 0 || fgw_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
         return false;
     }
-    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+    if (parsed->service->stream_offset != FGW_NO_HANDLE) {
         memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
     }
-    return fgv_is_recording(worker, number);
+    return fgw_is_recording(worker, number);
 }
 
 /* The stream of a request, in its context; NULL when it names none. */
-static struct fgv_stream *stream_of(struct fgv_worker *worker, const struct fgv_parsed *parsed)
+static struct fgw_stream *stream_of(struct fgw_worker *worker, const struct fgw_parsed *parsed)
 {
     uint64_t number = 0;
-    if (fgv_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
+    if (fgw_context_enter(worker, parsed->header.context) != CUDA_SUCCESS) {
         return NULL;
     }
-    if (parsed->service->stream_offset != FGV_NO_HANDLE) {
+    if (parsed->service->stream_offset != FGW_NO_HANDLE) {
         memcpy(&number, parsed->fixed + parsed->service->stream_offset, sizeof(number));
     }
-    return fgv_stream_find(worker, number);
+    return fgw_stream_find(worker, number);
 }
 
 /* A launch that goes in parts. False: not all of it is out. */
-static bool serve_parts(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
+static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
-    enum fgv_parts_state state = FGV_PARTS_OUT;
-    CUresult result = fgv_context_enter(worker, parsed->header.context);
+    enum fgw_parts_state state = FGW_PARTS_OUT;
+    CUresult result = fgw_context_enter(worker, parsed->header.context);
     if (result == CUDA_SUCCESS) {
-        state = fgv_parts_submit(worker, parsed->service, &parsed->request, &result);
+        state = fgw_parts_submit(worker, parsed->service, &parsed->request, &result);
     }
-    if (state == FGV_PARTS_MORE) {
+    if (state == FGW_PARTS_MORE) {
         return false;
     }
-    fgv_count(&worker->slot->nr_calls, 1);
-    if (state == FGV_PARTS_WHOLE) {
-        fgv_serve_now(worker, parsed->service, &parsed->request, response);
+    fgw_count(&worker->slot->nr_calls, 1);
+    if (state == FGW_PARTS_WHOLE) {
+        fgw_serve_now(worker, parsed->service, &parsed->request, response);
         return true;
     }
-    fgv_count(&worker->slot->nr_launches, 1);
+    fgw_count(&worker->slot->nr_launches, 1);
     fgv_answer(worker, parsed->service, response, result, NULL);
     return true;
 }
 
 /* Whether the device may have one more now, and as what. */
-static bool may_submit(struct fgv_worker *worker, const struct fgv_parsed *parsed, enum fgv_submission *kind)
+static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parsed, enum fgw_submission *kind)
 {
-    if (!fgv_queue_has_room(worker)) {
+    if (!fgw_queue_has_room(worker)) {
         return false;
     }
-    const bool is_copy = fgv_copy_bytes(&parsed->request) >= FGV_BULK_BYTES;
+    const bool is_copy = fgw_copy_bytes(&parsed->request) >= FGW_BULK_BYTES;
     if (worker->track->nr_beside != 0 && !worker->grantee.is_user &&
-        (is_copy ? fgv_beside_is_full(worker) : fgv_beside_is_before(stream_of(worker, parsed)))) {
-        fgv_grant_wait_cancel(&worker->grantee); /* a turn would be of no use yet */
+        (is_copy ? fgw_beside_is_full(worker) : fgw_beside_is_before(stream_of(worker, parsed)))) {
+        fgw_grant_wait_cancel(&worker->grantee); /* a turn would be of no use yet */
         return false;
     }
     if (is_copy) {
-        *kind = fgv_beside_begin(worker, &parsed->request) ? FGV_SUBMIT_BESIDE : FGV_SUBMIT_COPY;
+        *kind = fgw_beside_begin(worker, &parsed->request) ? FGW_SUBMIT_BESIDE : FGW_SUBMIT_COPY;
     }
-    return *kind == FGV_SUBMIT_BESIDE ||
-           (fgv_turn_begin(worker) &&
-            !(fgv_queue_is_deep(worker) && !fgv_queue_fits_stream(worker, stream_of(worker, parsed))));
+    return *kind == FGW_SUBMIT_BESIDE ||
+           (fgw_turn_begin(worker) &&
+            !(fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream_of(worker, parsed))));
 }
 
 /* Carries it out, queues it as a waiter, or says no because it would have to submit. */
-static bool serve(struct fgv_worker *worker, struct fgv_parsed *parsed, uint16_t response)
+static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t response)
 {
-    const struct fgv_service *service = parsed->service;
+    const struct fgw_service *service = parsed->service;
     if (service->number == FGV_CALL_cuLaunchKernel && worker->slicing->parts.variant) {
         return serve_parts(worker, parsed, response);
     }
     const bool runs = service->cost != FGV_COST_NONE && !is_recorded(worker, parsed);
-    if ((runs || keeps_place(service->number)) && fgv_gate_is_full(worker)) {
-        fgv_turn_set_gated(worker, true);
+    if ((runs || keeps_place(service->number)) && fgw_gate_is_full(worker)) {
+        fgw_turn_set_gated(worker, true);
         return false;
     }
-    enum fgv_submission kind = FGV_SUBMIT_WORK;
+    enum fgw_submission kind = FGW_SUBMIT_WORK;
     if (runs && !may_submit(worker, parsed, &kind)) {
         return false;
     }
-    if (fgv_host_is_launch(service->number) && !fgv_host_has_room(worker)) {
-        fgv_turn_set_gated(worker, true);
+    if (fgw_host_is_launch(service->number) && !fgw_host_has_room(worker)) {
+        fgw_turn_set_gated(worker, true);
         return false;
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {
-        fgv_sync_settle(worker, FGV_SETTLE_NS);
-        fgv_turn_pause(worker);
+        fgw_sync_settle(worker, FGW_SETTLE_NS);
+        fgw_turn_pause(worker);
     }
-    CUresult result = fgv_context_enter(worker, parsed->header.context);
+    CUresult result = fgw_context_enter(worker, parsed->header.context);
     if (result != CUDA_SUCCESS && (service->needs_context || parsed->header.context != 0)) {
-        fgv_count(&worker->slot->nr_calls, 1);
-        fgv_copy_settle(worker, &parsed->request, NULL, result);
+        fgw_count(&worker->slot->nr_calls, 1);
+        fgw_copy_settle(worker, &parsed->request, NULL, result);
         refuse(worker, response, result);
         return true;
     }
     if (service->number == FGV_CALL_cuLaunchKernel) {
-        enum fgv_parts_state state = fgv_parts_take(worker, &parsed->request, runs);
-        if (state != FGV_PARTS_WHOLE) {
-            return state == FGV_PARTS_TAKEN && serve_parts(worker, parsed, response);
+        enum fgw_parts_state state = fgw_parts_take(worker, &parsed->request, runs);
+        if (state != FGW_PARTS_WHOLE) {
+            return state == FGW_PARTS_TAKEN && serve_parts(worker, parsed, response);
         }
     }
-    fgv_count(&worker->slot->nr_calls, 1);
+    fgw_count(&worker->slot->nr_calls, 1);
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {
         /* Nothing is submitted any more where nothing is watched, and charged, any more. */
-        fgv_copy_settle(worker, &parsed->request, NULL, worker->current->fault);
+        fgw_copy_settle(worker, &parsed->request, NULL, worker->current->fault);
         fgv_answer(worker, service, response, worker->current->fault, NULL);
         return true;
     }
-    if (service->waits == FGV_WAITS_NONE || !fgv_waiters_add(worker, service, &parsed->request, response)) {
-        fgv_track_submits(worker, kind);
-        fgv_serve_now(worker, service, &parsed->request, response);
-        fgv_track_submits(worker, FGV_SUBMIT_WORK);
+    if (service->waits == FGV_WAITS_NONE || !fgw_waiters_add(worker, service, &parsed->request, response)) {
+        fgw_track_submits(worker, kind);
+        fgw_serve_now(worker, service, &parsed->request, response);
+        fgw_track_submits(worker, FGW_SUBMIT_WORK);
     }
     return true;
 }
 
-static bool put_off(struct fgv_worker *worker, const struct fgv_parsed *parsed, uint16_t response)
+static bool put_off(struct fgw_worker *worker, const struct fgw_parsed *parsed, uint16_t response)
 {
-    struct fgv_backlog *backlog = &worker->loop->backlog;
+    struct fgw_backlog *backlog = &worker->loop->backlog;
     uint32_t head_bytes = (uint32_t)sizeof(parsed->header) + parsed->service->request_bytes;
-    struct fgv_backlog_entry entry = {.payload_bytes = head_bytes + parsed->request.payload_bytes,
+    struct fgw_backlog_entry entry = {.payload_bytes = head_bytes + parsed->request.payload_bytes,
                                       .response = response};
     entry.entry_bytes = ((uint32_t)sizeof(entry) + entry.payload_bytes + 7u) & ~7u;
-    if (backlog->tail + entry.entry_bytes > FGV_BACKLOG_BYTES && backlog->head != 0) {
+    if (backlog->tail + entry.entry_bytes > FGW_BACKLOG_BYTES && backlog->head != 0) {
         memmove(backlog->bytes, backlog->bytes + backlog->head, backlog->tail - backlog->head);
         backlog->tail -= backlog->head;
         backlog->head = 0;
     }
-    if (backlog->tail + entry.entry_bytes > FGV_BACKLOG_BYTES) {
+    if (backlog->tail + entry.entry_bytes > FGW_BACKLOG_BYTES) {
         return false;
     }
     uint8_t *to = backlog->bytes + backlog->tail;
@@ -361,39 +361,39 @@ static bool put_off(struct fgv_worker *worker, const struct fgv_parsed *parsed, 
     memcpy(to + sizeof(entry) + sizeof(parsed->header), parsed->fixed, parsed->service->request_bytes);
     memcpy(to + sizeof(entry) + head_bytes, parsed->request.payload, parsed->request.payload_bytes);
     backlog->tail += entry.entry_bytes;
-    fgv_turn_set_backlog(worker, true);
+    fgw_turn_set_backlog(worker, true);
     return true;
 }
 
-enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_consumed *record)
+enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_consumed *record)
 {
-    struct fgv_parsed parsed;
+    struct fgw_parsed parsed;
     if (!parse(&parsed, record->payload, record->payload_bytes)) {
         refuse(worker, record->response, CUDA_ERROR_INVALID_VALUE);
-        return FGV_SERVED;
+        return FGW_SERVED;
     }
-    if (fgv_parts_answers(worker, &parsed.request)) {
-        fgv_count(&worker->slot->nr_calls, 1);
+    if (fgw_parts_answers(worker, &parsed.request)) {
+        fgw_count(&worker->slot->nr_calls, 1);
         fgv_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
-        return FGV_SERVED;
+        return FGW_SERVED;
     }
-    if (!fgv_loop_has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
+    if (!fgw_loop_has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
         if (serve(worker, &parsed, record->response)) {
-            return FGV_SERVED;
+            return FGW_SERVED;
         }
     }
-    return put_off(worker, &parsed, record->response) ? FGV_SERVED : FGV_SERVE_LATER;
+    return put_off(worker, &parsed, record->response) ? FGW_SERVED : FGW_SERVE_LATER;
 }
 
-bool fgv_serve_backlog(struct fgv_worker *worker)
+bool fgw_serve_backlog(struct fgw_worker *worker)
 {
-    struct fgv_backlog *backlog = &worker->loop->backlog;
+    struct fgw_backlog *backlog = &worker->loop->backlog;
     bool is_progress = false;
     const uint64_t seq = worker->track->seq;
-    fgv_turn_set_gated(worker, false);
-    while (fgv_loop_has_backlog(worker)) {
-        struct fgv_backlog_entry entry;
-        struct fgv_parsed parsed;
+    fgw_turn_set_gated(worker, false);
+    while (fgw_loop_has_backlog(worker)) {
+        struct fgw_backlog_entry entry;
+        struct fgw_parsed parsed;
         const uint8_t *from = backlog->bytes + backlog->head;
         memcpy(&entry, from, sizeof(entry));
         if (!parse(&parsed, from + sizeof(entry), entry.payload_bytes)) {
@@ -404,10 +404,10 @@ bool fgv_serve_backlog(struct fgv_worker *worker)
         is_progress = true;
         backlog->head += entry.entry_bytes;
     }
-    if (!fgv_loop_has_backlog(worker)) {
+    if (!fgw_loop_has_backlog(worker)) {
         backlog->head = 0;
         backlog->tail = 0;
-        fgv_turn_set_backlog(worker, false);
+        fgw_turn_set_backlog(worker, false);
     }
     return is_progress || worker->track->seq != seq; /* parts of a launch are progress, too */
 }

@@ -5,13 +5,13 @@
 #include "client/service.h"
 #include "loop/state.h"
 
-enum fgv_served { FGV_SERVED, FGV_SERVE_LATER };
-enum fgv_served fgv_serve_record(struct fgv_worker *worker, const struct fgv_consumed *record);
-bool fgv_serve_backlog(struct fgv_worker *worker);
-void fgv_answer(struct fgv_worker *worker, const struct fgv_service *service, uint16_t response, CUresult result,
+enum fgw_served { FGW_SERVED, FGW_SERVE_LATER };
+enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_consumed *record);
+bool fgw_serve_backlog(struct fgw_worker *worker);
+void fgv_answer(struct fgw_worker *worker, const struct fgw_service *service, uint16_t response, CUresult result,
                 const void *reply);
 /* Carries a checked request out and answers it. */
-void fgv_serve_now(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                    uint16_t response);
 
 #endif

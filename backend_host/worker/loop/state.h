@@ -6,22 +6,22 @@
 #include "ivshmem/habit.h"
 #include "ivshmem/ring.h"
 
-#define FGV_MAX_REQUEST_BYTES 512u /* of a fixed struct */
-#define FGV_BACKLOG_BYTES     (4u << 20)
+#define FGW_MAX_REQUEST_BYTES 512u /* of a fixed struct */
+#define FGW_BACKLOG_BYTES     (4u << 20)
 
-struct fgv_waiter;
+struct fgw_waiter;
 
-struct fgv_backlog {
+struct fgw_backlog {
     uint8_t *bytes;
     uint32_t head, tail; /* a queue that is moved to the front when it is empty */
 };
 
-struct fgv_loop {
+struct fgw_loop {
     struct fgv_consumer consumer;
     int daemon; /* socket */
-    struct fgv_waiter *first_waiter, *last_waiter;
+    struct fgw_waiter *first_waiter, *last_waiter;
     uint32_t nr_waiters;
-    struct fgv_backlog backlog;
+    struct fgw_backlog backlog;
 
     uint64_t alerted_ns; /* when the vGPU's bell last changed */
     uint32_t bell_seen;
@@ -37,7 +37,7 @@ struct fgv_loop {
     uint64_t looked_ns;              /* when the client was last looked after */
 };
 
-static inline bool fgv_loop_has_backlog(const struct fgv_worker *worker)
+static inline bool fgw_loop_has_backlog(const struct fgw_worker *worker)
 {
     return worker->loop->backlog.head != worker->loop->backlog.tail;
 }

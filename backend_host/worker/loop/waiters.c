@@ -19,29 +19,29 @@
 #include "track/state.h"
 #include "track/sync.h"
 
-#define FGV_MAX_WAITERS 2048u
+#define FGW_MAX_WAITERS 2048u
 
 /* A request that waits for GPU work. */
-struct fgv_waiter {
-    struct fgv_waiter *next;
-    const struct fgv_service *service;
-    struct fgv_stream *stream;   /* of FGV_WAITS_STREAM, else NULL */
-    struct fgv_context *context; /* of FGV_WAITS_CONTEXT: this one, or NULL for all */
+struct fgw_waiter {
+    struct fgw_waiter *next;
+    const struct fgw_service *service;
+    struct fgw_stream *stream;   /* of FGV_WAITS_STREAM, else NULL */
+    struct fgw_context *context; /* of FGV_WAITS_CONTEXT: this one, or NULL for all */
     uint64_t event;              /* the guest's number, of FGV_WAITS_EVENT */
     uint64_t seq;
     struct fgv_wire_header header;
     uint16_t response;
-    _Alignas(8) uint8_t fixed[FGV_MAX_REQUEST_BYTES];
+    _Alignas(8) uint8_t fixed[FGW_MAX_REQUEST_BYTES];
 };
 
-static bool is_stream_done(const struct fgv_stream *stream, uint64_t seq)
+static bool is_stream_done(const struct fgw_stream *stream, uint64_t seq)
 {
     return stream->context->fault != CUDA_SUCCESS || stream->last_seq <= stream->done_seq || stream->done_seq >= seq;
 }
 
-static bool is_context_done(const struct fgv_context *context, uint64_t seq)
+static bool is_context_done(const struct fgw_context *context, uint64_t seq)
 {
-    for (const struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+    for (const struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
         if (!is_stream_done(stream, seq)) {
             return false;
         }
@@ -49,20 +49,20 @@ static bool is_context_done(const struct fgv_context *context, uint64_t seq)
     return true;
 }
 
-static bool is_satisfied(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+static bool is_satisfied(struct fgw_worker *worker, const struct fgw_waiter *waiter)
 {
     void *event;
     switch (waiter->service->waits) {
     case FGV_WAITS_STREAM:
         return is_stream_done(waiter->stream, waiter->seq);
     case FGV_WAITS_EVENT: /* looked up each time: another thread of the guest may destroy it */
-        return fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS ||
+        return fgw_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS ||
                worker->driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
     default:
         if (waiter->context) {
             return is_context_done(waiter->context, waiter->seq);
         }
-        for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+        for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
             if (worker->contexts[i] && !is_context_done(worker->contexts[i], waiter->seq)) {
                 return false;
             }
@@ -71,10 +71,10 @@ static bool is_satisfied(struct fgv_worker *worker, const struct fgv_waiter *wai
     }
 }
 
-static uint64_t number_at(const struct fgv_request *request, uint16_t offset)
+static uint64_t number_at(const struct fgw_request *request, uint16_t offset)
 {
     uint64_t number = 0;
-    if (offset != FGV_NO_HANDLE) {
+    if (offset != FGW_NO_HANDLE) {
         memcpy(&number, (const uint8_t *)request->fixed + offset, sizeof(number));
     }
     return number;
@@ -82,7 +82,7 @@ static uint64_t number_at(const struct fgv_request *request, uint16_t offset)
 
 /* Which context a request waits for: false when there is none; NULL for all, where what it frees may be in use by any.
  */
-static bool context_of(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_context **context)
+static bool context_of(struct fgw_worker *worker, const struct fgw_request *request, struct fgw_context **context)
 {
     uint64_t number = 0;
     switch (request->header->call) {
@@ -101,26 +101,26 @@ static bool context_of(struct fgv_worker *worker, const struct fgv_request *requ
         *context = NULL;
         return true;
     }
-    *context = number == 0 ? worker->current : fgv_context_find(worker, number);
+    *context = number == 0 ? worker->current : fgw_context_find(worker, number);
     return *context != NULL;
 }
 
 /* Marks what the waiter waits for. False: something there cannot be marked, the driver is to answer. */
-static bool mark_for(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+static bool mark_for(struct fgw_worker *worker, const struct fgw_waiter *waiter)
 {
     bool is_marked = true;
     if (waiter->stream) {
-        return fgv_stream_mark(worker, waiter->stream);
+        return fgw_stream_mark(worker, waiter->stream);
     }
     if (waiter->service->waits == FGV_WAITS_EVENT) {
         return true; /* it is its own mark */
     }
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
-        struct fgv_context *context = worker->contexts[i];
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        struct fgw_context *context = worker->contexts[i];
         bool is_waited_for = context && (!waiter->context || waiter->context == context);
-        for (struct fgv_stream *stream = is_waited_for ? context->streams : NULL; stream; stream = stream->next) {
+        for (struct fgw_stream *stream = is_waited_for ? context->streams : NULL; stream; stream = stream->next) {
             if (stream->last_seq > stream->marked_seq) {
-                is_marked &= fgv_stream_mark(worker, stream);
+                is_marked &= fgw_stream_mark(worker, stream);
             }
         }
     }
@@ -128,14 +128,14 @@ static bool mark_for(struct fgv_worker *worker, const struct fgv_waiter *waiter)
 }
 
 /* The legacy stream is done when the blocking streams before it are: an empty look at it would miss them. */
-static void involve_legacy(struct fgv_worker *worker, struct fgv_stream *stream)
+static void involve_legacy(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     if (stream != &stream->context->legacy) {
         return;
     }
-    for (const struct fgv_stream *other = stream->context->streams; other; other = other->next) {
+    for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
         if (other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
-            fgv_stream_touch(worker, stream);
+            fgw_stream_touch(worker, stream);
             return;
         }
     }
@@ -146,20 +146,20 @@ static void involve_legacy(struct fgv_worker *worker, struct fgv_stream *stream)
  * 2 us. It is asked all the same when kernels may have printed, because that comes out then, and about what is
  * captured, because that is an error.
  */
-static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+static bool is_known(struct fgw_worker *worker, const struct fgw_waiter *waiter)
 {
     void *event;
-    if (fgv_may_print()) {
+    if (fgw_may_print()) {
         return false;
     }
     switch (waiter->service->number) {
     case FGV_CALL_cuStreamSynchronize:
-        return waiter->stream->context->fault == CUDA_SUCCESS && !fgv_stream_is_captured(worker, waiter->stream);
+        return waiter->stream->context->fault == CUDA_SUCCESS && !fgw_stream_is_captured(worker, waiter->stream);
     case FGV_CALL_cuCtxSynchronize:
     case FGV_CALL_cuCtxSynchronize_v2:
         return waiter->context && waiter->context->fault == CUDA_SUCCESS && worker->nr_captures == 0;
     case FGV_CALL_cuEventSynchronize:
-        return fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) == CUDA_SUCCESS &&
+        return fgw_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) == CUDA_SUCCESS &&
                worker->driver.cuEventQuery(event) == CUDA_SUCCESS;
     default:
         return false;
@@ -168,23 +168,23 @@ static bool is_known(struct fgv_worker *worker, const struct fgv_waiter *waiter)
 
 /* What the driver says of an event that is no answer to wait for. Asking may change it: a capture that the event is
  * part of is over then, and a second question gets another error. */
-static CUresult event_error(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+static CUresult event_error(struct fgw_worker *worker, const struct fgw_waiter *waiter)
 {
     void *event;
     if (waiter->service->number != FGV_CALL_cuEventSynchronize || worker->nr_captures == 0 ||
-        fgv_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS) {
+        fgw_worker_find(worker, FGV_HANDLE_EVENT, waiter->event, &event) != CUDA_SUCCESS) {
         return CUDA_SUCCESS;
     }
     CUresult result = worker->driver.cuEventQuery(event);
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }
 
-bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
+bool fgw_waiters_add(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                      uint16_t response)
 {
-    struct fgv_waiter probe = {.service = service, .header = *request->header, .response = response};
+    struct fgw_waiter probe = {.service = service, .header = *request->header, .response = response};
     if (service->waits == FGV_WAITS_STREAM) {
-        probe.stream = fgv_stream_find(worker, number_at(request, service->stream_offset));
+        probe.stream = fgw_stream_find(worker, number_at(request, service->stream_offset));
         if (!probe.stream) {
             return false; /* the handler says that the handle is bad */
         }
@@ -207,14 +207,14 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
         }
         return false;
     }
-    if (worker->loop->nr_waiters >= FGV_MAX_WAITERS || !mark_for(worker, &probe)) {
+    if (worker->loop->nr_waiters >= FGW_MAX_WAITERS || !mark_for(worker, &probe)) {
         return false;
     }
-    struct fgv_waiter *waiter = malloc(sizeof(*waiter));
+    struct fgw_waiter *waiter = malloc(sizeof(*waiter));
     if (!waiter) {
         return false;
     }
-    memcpy(waiter, &probe, offsetof(struct fgv_waiter, fixed));
+    memcpy(waiter, &probe, offsetof(struct fgw_waiter, fixed));
     memcpy(waiter->fixed, request->fixed, service->request_bytes);
     if (waiter->stream) {
         waiter->stream->nr_waiters++;
@@ -229,9 +229,9 @@ bool fgv_waiters_add(struct fgv_worker *worker, const struct fgv_service *servic
     return true;
 }
 
-static void unlink_waiter(struct fgv_worker *worker, struct fgv_waiter **link, struct fgv_waiter *before)
+static void unlink_waiter(struct fgw_worker *worker, struct fgw_waiter **link, struct fgw_waiter *before)
 {
-    struct fgv_waiter *waiter = *link;
+    struct fgw_waiter *waiter = *link;
     *link = waiter->next;
     if (worker->loop->last_waiter == waiter) {
         worker->loop->last_waiter = before;
@@ -239,13 +239,13 @@ static void unlink_waiter(struct fgv_worker *worker, struct fgv_waiter **link, s
     worker->loop->nr_waiters--;
     if (waiter->stream) {
         waiter->stream->nr_waiters--;
-        fgv_stream_free_if_unused(waiter->stream);
+        fgw_stream_free_if_unused(waiter->stream);
     }
 }
 
 /* A synchronisation whose part is done while later work of other threads runs: making the call would wait for that too.
  */
-static bool is_overtaken(struct fgv_worker *worker, const struct fgv_waiter *waiter)
+static bool is_overtaken(struct fgw_worker *worker, const struct fgw_waiter *waiter)
 {
     switch (waiter->service->number) {
     case FGV_CALL_cuStreamSynchronize:
@@ -258,28 +258,28 @@ static bool is_overtaken(struct fgv_worker *worker, const struct fgv_waiter *wai
     }
 }
 
-static void run_waiter(struct fgv_worker *worker, struct fgv_waiter *waiter, bool is_answered)
+static void run_waiter(struct fgw_worker *worker, struct fgw_waiter *waiter, bool is_answered)
 {
-    struct fgv_request request = {.header = &waiter->header, .fixed = waiter->fixed};
-    CUresult result = is_answered ? CUDA_SUCCESS : fgv_context_enter(worker, waiter->header.context);
+    struct fgw_request request = {.header = &waiter->header, .fixed = waiter->fixed};
+    CUresult result = is_answered ? CUDA_SUCCESS : fgw_context_enter(worker, waiter->header.context);
     if (!waiter->service->needs_context && waiter->header.context == 0) {
         result = CUDA_SUCCESS;
     }
     if (is_answered || result != CUDA_SUCCESS) {
         fgv_answer(worker, waiter->service, waiter->response, result, NULL);
     } else {
-        fgv_serve_now(worker, waiter->service, &request, waiter->response);
+        fgw_serve_now(worker, waiter->service, &request, waiter->response);
     }
     free(waiter);
 }
 
-static bool run(struct fgv_worker *worker, bool only_answers)
+static bool run(struct fgw_worker *worker, bool only_answers)
 {
     bool is_progress = false;
-    struct fgv_waiter **link = &worker->loop->first_waiter;
-    struct fgv_waiter *before = NULL;
+    struct fgw_waiter **link = &worker->loop->first_waiter;
+    struct fgw_waiter *before = NULL;
     while (*link) {
-        struct fgv_waiter *waiter = *link;
+        struct fgw_waiter *waiter = *link;
         const bool is_over = is_satisfied(worker, waiter);
         const bool is_answered = is_over && (is_overtaken(worker, waiter) || is_known(worker, waiter));
         if (!is_over || (only_answers && !is_answered)) {
@@ -296,43 +296,43 @@ static bool run(struct fgv_worker *worker, bool only_answers)
     return is_progress;
 }
 
-bool fgv_waiters_run(struct fgv_worker *worker)
+bool fgw_waiters_run(struct fgw_worker *worker)
 {
     return run(worker, false);
 }
 
-void fgv_waiters_answer(struct fgv_worker *worker)
+void fgw_waiters_answer(struct fgw_worker *worker)
 {
     run(worker, true);
 }
 
-void fgv_waiters_rouse(struct fgv_worker *worker)
+void fgw_waiters_rouse(struct fgw_worker *worker)
 {
-    for (const struct fgv_waiter *waiter = worker->loop->first_waiter; waiter; waiter = waiter->next) {
+    for (const struct fgw_waiter *waiter = worker->loop->first_waiter; waiter; waiter = waiter->next) {
         fgv_respond_soon(&worker->region, &worker->layout, waiter->response);
     }
-    for (const struct fgv_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
+    for (const struct fgw_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
         if (stream->first_due) {
             fgv_chunk_complete_soon(&worker->region, &worker->layout, stream->first_due->chunk);
         }
     }
 }
 
-void fgv_waiters_drop(struct fgv_worker *worker)
+void fgw_waiters_drop(struct fgw_worker *worker)
 {
     while (worker->loop->first_waiter) {
-        struct fgv_waiter *waiter = worker->loop->first_waiter;
+        struct fgw_waiter *waiter = worker->loop->first_waiter;
         unlink_waiter(worker, &worker->loop->first_waiter, NULL);
         free(waiter);
     }
 }
 
-void fgv_waiters_drop_context(struct fgv_worker *worker, struct fgv_context *context)
+void fgw_waiters_drop_context(struct fgw_worker *worker, struct fgw_context *context)
 {
-    struct fgv_waiter **link = &worker->loop->first_waiter;
-    struct fgv_waiter *before = NULL;
+    struct fgw_waiter **link = &worker->loop->first_waiter;
+    struct fgw_waiter *before = NULL;
     while (*link) {
-        struct fgv_waiter *waiter = *link;
+        struct fgw_waiter *waiter = *link;
         bool is_its = waiter->context == context || (waiter->stream && waiter->stream->context == context);
         if (!is_its) {
             before = waiter;

@@ -25,7 +25,7 @@
 #include "loop/state.h"
 
 /* Receives one piece and its descriptor. False: none is there, or the daemon is gone. */
-static bool receive(struct fgv_worker *worker, struct fgv_piece *piece, int *file)
+static bool receive(struct fgw_worker *worker, struct fgv_piece *piece, int *file)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))]; /* its padding would hold a second descriptor */
     struct iovec bytes = {.iov_base = piece, .iov_len = sizeof(*piece)};
@@ -70,7 +70,7 @@ static const char *check(const struct fgv_window *window, const struct fgv_piece
 }
 
 /* Keeps the addresses of the whole window, so that whatever is mapped later stays out of them. */
-static bool reserve(struct fgv_worker *worker, uint64_t bytes)
+static bool reserve(struct fgw_worker *worker, uint64_t bytes)
 {
     struct fgv_window *window = &worker->region.window;
     uint8_t *wanted = worker->region.base + worker->region.region_bytes;
@@ -87,7 +87,7 @@ static bool reserve(struct fgv_worker *worker, uint64_t bytes)
     return true;
 }
 
-static bool map(struct fgv_worker *worker, const struct fgv_piece *piece, int file)
+static bool map(struct fgw_worker *worker, const struct fgv_piece *piece, int file)
 {
     struct fgv_window *window = &worker->region.window;
     if (window->bytes == 0 && !reserve(worker, piece->window_bytes)) {
@@ -101,7 +101,7 @@ static bool map(struct fgv_worker *worker, const struct fgv_piece *piece, int fi
     return true;
 }
 
-CUresult fgv_serve_window_map(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_window_map(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_window_map *fixed = request->fixed;
     struct fgv_reply_window_map *mapped = reply;
@@ -111,7 +111,7 @@ CUresult fgv_serve_window_map(struct fgv_worker *worker, const struct fgv_reques
     while (window->mapped_bytes < fixed->needed_bytes && receive(worker, &piece, &file)) {
         const char *wrong = check(window, &piece, file);
         if (wrong || !map(worker, &piece, file)) {
-            fgv_log("a piece of the window %s", wrong ? wrong : "cannot be mapped");
+            fgw_log("a piece of the window %s", wrong ? wrong : "cannot be mapped");
         }
         if (file >= 0) {
             close(file);

@@ -55,38 +55,38 @@
 
 /* All floors of the one worker of this process. */
 struct house {
-    struct fgv_worker worker;
-    struct fgv_track track;
-    struct fgv_turn turn;
-    struct fgv_slicing slicing;
-    struct fgv_calls calls;
-    struct fgv_loop loop;
+    struct fgw_worker worker;
+    struct fgw_track track;
+    struct fgw_turn turn;
+    struct fgw_slicing slicing;
+    struct fgw_calls calls;
+    struct fgw_loop loop;
 };
 
-static const struct fgv_track_listener track_listener = {
-    .started = fgv_turn_started,
-    .finished = fgv_turn_finished,
-    .copied = fgv_beside_submitted,
-    .progressed = fgv_waiters_answer,
-    .dropped = fgv_waiters_drop_context,
+static const struct fgw_track_listener track_listener = {
+    .started = fgw_turn_started,
+    .finished = fgw_turn_finished,
+    .copied = fgw_beside_submitted,
+    .progressed = fgw_waiters_answer,
+    .dropped = fgw_waiters_drop_context,
 };
 
-static const struct fgv_turn_above turn_above = {
-    .is_in_parts = fgv_parts_is_one,
-    .stop = fgv_parts_stop_once,
-    .rouse = fgv_waiters_rouse,
+static const struct fgw_turn_above turn_above = {
+    .is_in_parts = fgw_parts_is_one,
+    .stop = fgw_parts_stop_once,
+    .rouse = fgw_waiters_rouse,
 };
 
-static struct fgv_worker *build(void)
+static struct fgw_worker *build(void)
 {
     struct house *house = calloc(1, sizeof(*house));
-    uint8_t *backlog = malloc(FGV_BACKLOG_BYTES);
+    uint8_t *backlog = malloc(FGW_BACKLOG_BYTES);
     if (!house || !backlog) {
         free(house);
         free(backlog);
         return NULL;
     }
-    struct fgv_worker *worker = &house->worker;
+    struct fgw_worker *worker = &house->worker;
     worker->track = &house->track;
     worker->turn = &house->turn;
     worker->slicing = &house->slicing;
@@ -99,48 +99,48 @@ static struct fgv_worker *build(void)
     return worker;
 }
 
-struct fgv_worker *fgv_worker_open(const char *library, int device, char *error, uint32_t error_bytes)
+struct fgw_worker *fgw_worker_open(const char *library, int device, char *error, uint32_t error_bytes)
 {
-    struct fgv_worker *worker = build();
-    if (!worker || !fgv_handles_init(worker, fgv_releases)) {
+    struct fgw_worker *worker = build();
+    if (!worker || !fgw_handles_init(worker, fgw_releases)) {
         snprintf(error, error_bytes, "no memory");
         return NULL;
     }
-    fgv_rest_init(worker);
-    fgv_track_mark_every(worker, FGV_MARK_INTERVAL);
-    fgv_host_init(worker);
-    if (fgv_client_open(worker, library, device, error, error_bytes) != CUDA_SUCCESS) {
+    fgw_rest_init(worker);
+    fgw_track_mark_every(worker, FGW_MARK_INTERVAL);
+    fgw_host_init(worker);
+    if (fgw_client_open(worker, library, device, error, error_bytes) != CUDA_SUCCESS) {
         return NULL;
     }
-    fgv_memory_wrap(&worker->driver);
-    fgv_graph_memory_wrap(&worker->driver);
-    fgv_the_worker = worker;
+    fgw_memory_wrap(&worker->driver);
+    fgw_graph_memory_wrap(&worker->driver);
+    fgw_the_worker = worker;
     return worker;
 }
 
-int fgv_worker_attach(struct fgv_worker *worker, const struct fgv_assignment *assignment, char *error,
+int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *assignment, char *error,
                       uint32_t error_bytes)
 {
-    struct fgv_loop *loop = worker->loop;
-    const CUresult result = fgv_client_take(worker, assignment, error, error_bytes);
+    struct fgw_loop *loop = worker->loop;
+    const CUresult result = fgw_client_take(worker, assignment, error, error_bytes);
     if (result != CUDA_SUCCESS) {
         return (int)result;
     }
     if (assignment->control->is_preemptive) {
-        fgv_withdraw_init(worker);
-        fgv_beside_init(worker);
+        fgw_withdraw_init(worker);
+        fgw_beside_init(worker);
     }
     loop->daemon = assignment->daemon;
     fgv_consumer_init(&loop->consumer, worker->region.base + worker->layout.ring.offset, worker->layout.ring_bytes,
                       worker->layout.commit_key, worker->region.wake);
     loop->consumer.bell = worker->region.host_bell;
-    atomic_store(&worker->slot->state, FGV_WORKER_SERVING);
-    fgv_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
+    atomic_store(&worker->slot->state, FGW_WORKER_SERVING);
+    fgw_client_announce(worker, FGV_CLIENT_HELLO, FGV_CLIENT_READY);
     return CUDA_SUCCESS;
 }
 
 /* Tells the guest how much of the last second its work was on the device. */
-static void show_use(struct fgv_worker *worker, uint64_t now_ns)
+static void show_use(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t passed_ns = now_ns - worker->loop->shown_ns;
     if (passed_ns < SHOW_NS) {
@@ -155,25 +155,25 @@ static void show_use(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* Whether there is still somebody to serve; looked at now and then. */
-static void look_after_client(struct fgv_worker *worker, uint64_t now_ns)
+static void look_after_client(struct fgw_worker *worker, uint64_t now_ns)
 {
     worker->loop->looked_ns = now_ns;
     uint32_t state = atomic_load_explicit(&worker->client->state, memory_order_acquire);
     uint32_t order = atomic_load_explicit(&worker->slot->order, memory_order_relaxed);
     uint64_t beat = atomic_load_explicit(&worker->client->beat, memory_order_relaxed);
-    if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || order == FGV_WORKER_PATIENT) {
+    if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || order == FGW_WORKER_PATIENT) {
         worker->loop->beat = beat;
         worker->loop->beat_changed_ns = now_ns;
     }
     if (state != FGV_CLIENT_READY) {
-        fgv_worker_end(worker, "the client closed");
+        fgw_worker_end(worker, "the client closed");
     } else if (now_ns - worker->loop->beat_changed_ns > FGV_BEAT_LOST_NS) {
-        fgv_worker_end(worker, "the client's beat was lost");
+        fgw_worker_end(worker, "the client's beat was lost");
     }
 }
 
 /* Takes records off the ring. True when there were any; `is_held_up`: the backlog has no room for the next. */
-static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
+static bool serve_ring(struct fgw_worker *worker, bool *is_held_up)
 {
     for (int i = 0; i < RECORDS_PER_ROUND; i++) {
         struct fgv_consumed record;
@@ -182,11 +182,11 @@ static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
             return i != 0;
         }
         if (status == FGV_CONSUME_HOSTILE) {
-            fgv_count(&worker->slot->nr_refused, 1);
-            fgv_worker_end(worker, "the client's ring holds what no honest client writes");
+            fgw_count(&worker->slot->nr_refused, 1);
+            fgw_worker_end(worker, "the client's ring holds what no honest client writes");
             return false;
         }
-        if (fgv_serve_record(worker, &record) == FGV_SERVE_LATER) {
+        if (fgw_serve_record(worker, &record) == FGW_SERVE_LATER) {
             *is_held_up = true;
             return i != 0;
         }
@@ -195,7 +195,7 @@ static bool serve_ring(struct fgv_worker *worker, bool *is_held_up)
     return true;
 }
 
-static void look_around(struct fgv_worker *worker, uint64_t now_ns)
+static void look_around(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (now_ns - worker->loop->looked_ns > LOOK_NS) {
         look_after_client(worker, now_ns);
@@ -204,54 +204,54 @@ static void look_around(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* A round while this worker's work is off the device. */
-static void stand_by(struct fgv_worker *worker)
+static void stand_by(struct fgw_worker *worker)
 {
-    const uint64_t now_ns = fgv_clock_ns();
-    fgv_turn_poll(worker, now_ns);
+    const uint64_t now_ns = fgw_clock_ns();
+    fgw_turn_poll(worker, now_ns);
     look_around(worker, now_ns);
-    if (!fgv_turn_is_off(worker)) {
-        fgv_rest_end(worker);
+    if (!fgw_turn_is_off(worker)) {
+        fgw_rest_end(worker);
         worker->loop->next_poll_ns = 0;
     } else if (!worker->ended) {
-        fgv_rest(worker, now_ns, true);
+        fgw_rest(worker, now_ns, true);
     }
 }
 
-static void loop(struct fgv_worker *worker)
+static void loop(struct fgw_worker *worker)
 {
     uint32_t nr_hurried = 0;
     while (!worker->ended) {
-        if (fgv_turn_is_off(worker)) {
+        if (fgw_turn_is_off(worker)) {
             stand_by(worker);
             continue;
         }
         bool is_held_up = false;
-        bool is_news = fgv_loop_has_backlog(worker) && fgv_serve_backlog(worker);
+        bool is_news = fgw_loop_has_backlog(worker) && fgw_serve_backlog(worker);
         bool is_record = serve_ring(worker, &is_held_up);
         is_news |= is_record;
-        fgv_host_round(worker);
+        fgw_host_round(worker);
         if (is_record && !worker->track->busy && !worker->loop->first_waiter && !worker->grantee.is_waiting &&
             worker->track->holds.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
-            fgv_rest_end(worker);
+            fgw_rest_end(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
         }
         nr_hurried = 0;
-        uint64_t now_ns = fgv_clock_ns();
+        uint64_t now_ns = fgw_clock_ns();
         if ((worker->track->busy || worker->loop->first_waiter) && now_ns >= worker->loop->next_poll_ns) {
-            is_news |= fgv_sync_poll(worker, now_ns);
-            is_news |= fgv_waiters_run(worker);
-            worker->loop->next_poll_ns = fgv_rest_next_poll_ns(worker, now_ns);
+            is_news |= fgw_sync_poll(worker, now_ns);
+            is_news |= fgw_waiters_run(worker);
+            worker->loop->next_poll_ns = fgw_rest_next_poll_ns(worker, now_ns);
         }
         if (worker->track->holds.nr != 0) {
-            is_news |= fgv_host_poll(worker);
+            is_news |= fgw_host_poll(worker);
         }
-        fgv_turn_poll(worker, now_ns);
-        fgv_parts_poll(worker);
+        fgw_turn_poll(worker, now_ns);
+        fgw_parts_poll(worker);
         look_around(worker, now_ns);
         if (is_news) {
-            fgv_rest_end(worker);
+            fgw_rest_end(worker);
         } else if (!worker->ended) {
-            fgv_rest(worker, now_ns, is_held_up);
+            fgw_rest(worker, now_ns, is_held_up);
         }
     }
 }
@@ -260,48 +260,48 @@ static void loop(struct fgv_worker *worker)
 static void leave_at_once(int signal_number)
 {
     (void)signal_number;
-    fgv_turn_end(fgv_the_worker);
+    fgw_turn_end(fgw_the_worker);
     _exit(70);
 }
 
-static void take_down(struct fgv_worker *worker)
+static void take_down(struct fgw_worker *worker)
 {
-    fgv_turn_end_begin(worker);
+    fgw_turn_end_begin(worker);
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
-    fgv_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
-    fgv_parts_stop(worker);
-    fgv_waiters_drop(worker);
-    fgv_host_end(worker);
-    fgv_sync_poll(worker, fgv_clock_ns());
+    fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
+    fgw_parts_stop(worker);
+    fgw_waiters_drop(worker);
+    fgw_host_end(worker);
+    fgw_sync_poll(worker, fgw_clock_ns());
     if (worker->track->nr_gates != 0) {
         leave_at_once(0); /* a stream waits for a value that nobody is left to write: no driver would let go of it */
     }
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (worker->contexts[i]) {
-            fgv_context_destroy(worker, worker->contexts[i]);
+            fgw_context_destroy(worker, worker->contexts[i]);
         }
     }
-    fgv_memory_drop_context(worker, NULL);
-    fgv_pools_drop(worker);
-    fgv_graph_memory_drop(worker);
-    fgv_virtual_memory_drop(worker);
-    fgv_blobs_free(worker);
-    fgv_handles_end(worker);
+    fgw_memory_drop_context(worker, NULL);
+    fgw_pools_drop(worker);
+    fgw_graph_memory_drop(worker);
+    fgw_virtual_memory_drop(worker);
+    fgw_blobs_free(worker);
+    fgw_handles_end(worker);
     free(worker->loop->backlog.bytes);
-    fgv_context_cool(worker);
-    fgv_turn_end(worker);
-    fgv_grantee_detach(&worker->grantee);
-    atomic_store(&worker->slot->state, FGV_WORKER_ENDED);
+    fgw_context_cool(worker);
+    fgw_turn_end(worker);
+    fgw_grantee_detach(&worker->grantee);
+    atomic_store(&worker->slot->state, FGW_WORKER_ENDED);
     alarm(0);
 }
 
-const char *fgv_worker_run(struct fgv_worker *worker)
+const char *fgw_worker_run(struct fgw_worker *worker)
 {
     loop(worker);
     const char *ended = worker->ended;
     take_down(worker);
-    fgv_the_worker = NULL;
+    fgw_the_worker = NULL;
     free(worker);
     return ended;
 }

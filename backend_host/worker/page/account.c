@@ -12,24 +12,24 @@
 #include "page/sets.h"
 
 /* How many vGPUs have work on the device now, this one included. */
-static uint32_t nr_sharing(const struct fgv_grantee *grantee)
+static uint32_t nr_sharing(const struct fgw_grantee *grantee)
 {
-    const struct fgv_control *control = grantee->control;
+    const struct fgw_control *control = grantee->control;
     uint64_t others = 0;
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
         uint64_t running = atomic_load_explicit(&control->running.words[i], memory_order_relaxed);
         others |= running & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed);
     }
     uint32_t nr = 1;
-    for (uint32_t index = 0; others != 0 && control->is_preemptive && index < FGV_MAX_VGPUS; index++) {
-        const struct fgv_vgpu_slot *vgpu = &control->vgpus[index];
-        nr += vgpu != grantee->vgpu && fgv_set_nr_common(&vgpu->members, &control->running) != 0;
+    for (uint32_t index = 0; others != 0 && control->is_preemptive && index < FGW_MAX_VGPUS; index++) {
+        const struct fgw_vgpu_slot *vgpu = &control->vgpus[index];
+        nr += vgpu != grantee->vgpu && fgw_set_nr_common(&vgpu->members, &control->running) != 0;
     }
     return nr;
 }
 
 /* Charges one part in `nr_parts` of the time that is not charged yet. */
-static void charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
+static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
@@ -44,40 +44,40 @@ static void charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
 }
 
-void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
     charge(grantee, from_ns, to_ns, nr_sharing(grantee));
 }
 
-void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
     charge(grantee, from_ns, to_ns, 2);
 }
 
-void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns)
+void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns)
 {
     const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    const uint32_t number = FGV_GRANT_HOLDER(word);
-    if (number == FGV_NOBODY || number > FGV_MAX_VGPUS || number == grantee->number) {
+    const uint32_t number = FGW_GRANT_HOLDER(word);
+    if (number == FGW_NOBODY || number > FGW_MAX_VGPUS || number == grantee->number) {
         return;
     }
-    struct fgv_vgpu_slot *holder = &grantee->control->vgpus[number - 1];
+    struct fgw_vgpu_slot *holder = &grantee->control->vgpus[number - 1];
     uint64_t charged_ns = atomic_load_explicit(&holder->charged_until_ns, memory_order_relaxed);
     while (charged_ns < until_ns && !atomic_compare_exchange_weak(&holder->charged_until_ns, &charged_ns, until_ns)) {
     }
 }
 
-void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns)
+void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns)
 {
     atomic_fetch_add_explicit(&grantee->vgpu->held_ns, held_ns, memory_order_relaxed);
     grantee->turn_held_ns += held_ns;
 }
 
-uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes)
+uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes)
 {
     uint64_t used_bytes = 0;
-    for (uint32_t slot = 0; slot < FGV_MAX_WORKERS; slot++) {
-        if (fgv_set_has(&grantee->vgpu->members, slot)) {
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        if (fgw_set_has(&grantee->vgpu->members, slot)) {
             uint64_t bytes = atomic_load(&grantee->control->workers[slot].memory_bytes);
             used_bytes = bytes > UINT64_MAX - used_bytes ? UINT64_MAX : used_bytes + bytes;
         }
@@ -86,7 +86,7 @@ uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes
     return used_bytes;
 }
 
-static void count_memory(struct fgv_grantee *grantee, uint64_t more_bytes)
+static void count_memory(struct fgw_grantee *grantee, uint64_t more_bytes)
 {
     uint64_t bytes = atomic_fetch_add(&grantee->slot->memory_bytes, more_bytes) + more_bytes;
     if (grantee->client) {
@@ -94,7 +94,7 @@ static void count_memory(struct fgv_grantee *grantee, uint64_t more_bytes)
     }
 }
 
-bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
+bool fgw_quota_take(struct fgw_grantee *grantee, uint64_t bytes)
 {
     uint64_t quota_bytes;
     if (bytes > UINT64_MAX / 2) {
@@ -103,7 +103,7 @@ bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
     /* Counted first and looked at afterwards: of two workers that ask for the last bytes at once, both may be refused
      * but never both served. */
     count_memory(grantee, bytes);
-    uint64_t used_bytes = fgv_quota_used(grantee, &quota_bytes);
+    uint64_t used_bytes = fgw_quota_used(grantee, &quota_bytes);
     if (quota_bytes != 0 && used_bytes > quota_bytes) {
         count_memory(grantee, 0 - bytes);
         return false;
@@ -111,7 +111,7 @@ bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes)
     return true;
 }
 
-void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes)
+void fgw_quota_give(struct fgw_grantee *grantee, uint64_t bytes)
 {
     count_memory(grantee, 0 - bytes);
 }

@@ -7,19 +7,19 @@
 /* cffi: begin */
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
  * not charged again; where other vGPUs have work on the device too, it is charged in part. */
-void fgv_grant_charge(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The same, half of it, whoever else has work on the device. */
-void fgv_grant_charge_half(struct fgv_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
+void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The holder, of another vGPU, is not charged for the time until then: it is kept off the device. */
-void fgv_grant_spare_holder(struct fgv_grantee *grantee, uint64_t until_ns);
+void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns);
 /* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */
-void fgv_grant_charge_hold(struct fgv_grantee *grantee, uint64_t held_ns);
+void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns);
 
 /* Memory against the vGPU's quota: false, and nothing counted, when it would not fit. */
-bool fgv_quota_take(struct fgv_grantee *grantee, uint64_t bytes);
-void fgv_quota_give(struct fgv_grantee *grantee, uint64_t bytes);
+bool fgw_quota_take(struct fgw_grantee *grantee, uint64_t bytes);
+void fgw_quota_give(struct fgw_grantee *grantee, uint64_t bytes);
 /* What the vGPU's workers hold together, and the quota (0: none). */
-uint64_t fgv_quota_used(const struct fgv_grantee *grantee, uint64_t *quota_bytes);
+uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes);
 /* cffi: end */
 
 #endif

@@ -15,30 +15,30 @@
 #define SYS_futex_waitv 449
 #endif
 
-#define FGV_UNKICKED_NS                                                                                                \
+#define FGW_UNKICKED_NS                                                                                                \
     UINT64_C(500000) /* a kernel that cannot wait for two words (before 5.16): the second is looked at this often */
 
-uint64_t fgv_clock_ns(void)
+uint64_t fgw_clock_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-void fgv_bell_ring(_Atomic uint32_t *bell)
+void fgw_bell_ring(_Atomic uint32_t *bell)
 {
     atomic_fetch_add(bell, 1);
     syscall(SYS_futex, bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-uint32_t fgv_control_bell(struct fgv_control *control)
+uint32_t fgw_control_bell(struct fgw_control *control)
 {
     return atomic_load(&control->daemon_bell);
 }
 
-void fgv_control_ring_bell(struct fgv_control *control)
+void fgw_control_ring_bell(struct fgw_control *control)
 {
-    fgv_bell_ring(&control->daemon_bell);
+    fgw_bell_ring(&control->daemon_bell);
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -46,12 +46,12 @@ static struct timespec timespec_of(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint64_t timeout_ns)
+uint32_t fgw_control_wait_bell(struct fgw_control *control, uint32_t seen, uint64_t timeout_ns)
 {
-    const uint64_t end_ns = fgv_clock_ns() + timeout_ns;
+    const uint64_t end_ns = fgw_clock_ns() + timeout_ns;
     for (;;) {
         uint32_t bell = atomic_load(&control->daemon_bell);
-        uint64_t now_ns = fgv_clock_ns();
+        uint64_t now_ns = fgw_clock_ns();
         if (bell != seen || now_ns >= end_ns) {
             return bell;
         }
@@ -62,32 +62,32 @@ uint32_t fgv_control_wait_bell(struct fgv_control *control, uint32_t seen, uint6
     }
 }
 
-uint32_t fgv_grant_bell(const struct fgv_grantee *grantee)
+uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
     return atomic_load(&grantee->vgpu->bell);
 }
 
 /* As linux/futex.h has it, in its newer versions. */
-struct fgv_two_futexes {
+struct fgw_two_futexes {
     uint64_t value;
     uint64_t address;
     uint32_t flags;
     uint32_t reserved;
 };
 
-#define FGV_FUTEX_32 2u
+#define FGW_FUTEX_32 2u
 
-void fgv_grant_sleep(struct fgv_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
+void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
 {
-    struct fgv_two_futexes words[2] = {
-        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->vgpu->bell, .flags = FGV_FUTEX_32},
-        {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGV_FUTEX_32},
+    struct fgw_two_futexes words[2] = {
+        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->vgpu->bell, .flags = FGW_FUTEX_32},
+        {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGW_FUTEX_32},
     };
-    uint64_t end_ns = fgv_clock_ns() + timeout_ns;
+    uint64_t end_ns = fgw_clock_ns() + timeout_ns;
     struct timespec end = timespec_of(end_ns);
     if (syscall(SYS_futex_waitv, words, kick ? 2 : 1, 0, &end, CLOCK_MONOTONIC) < 0 &&
         (errno == ENOSYS || errno == EPERM)) {
-        uint64_t nap_ns = kick && timeout_ns > FGV_UNKICKED_NS ? FGV_UNKICKED_NS : timeout_ns;
+        uint64_t nap_ns = kick && timeout_ns > FGW_UNKICKED_NS ? FGW_UNKICKED_NS : timeout_ns;
         struct timespec nap = timespec_of(nap_ns);
         syscall(SYS_futex, &grantee->vgpu->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
     }

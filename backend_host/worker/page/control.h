@@ -6,10 +6,10 @@
 #include "page/grant.h"
 
 /* A multiple of the page, as mmap and memfd want it. */
-#define FGV_CONTROL_BYTES ((sizeof(struct fgv_control) + 4095u) / 4096u * 4096u)
+#define FGW_CONTROL_BYTES ((sizeof(struct fgw_control) + 4095u) / 4096u * 4096u)
 
 /* cffi: begin */
-struct fgv_vgpu_reading {
+struct fgw_vgpu_reading {
     uint64_t used_ns;
     uint64_t held_ns;
     uint64_t charged_until_ns;
@@ -21,7 +21,7 @@ struct fgv_vgpu_reading {
     uint32_t nr_waiting;
 };
 
-struct fgv_worker_reading {
+struct fgw_worker_reading {
     uint32_t state;
     uint32_t pid;
     uint32_t vgpu;
@@ -30,35 +30,35 @@ struct fgv_worker_reading {
     uint32_t is_waiting;
     uint64_t stalled_since_ns;
     char program[64];
-    struct fgv_counters counters;
+    struct fgw_counters counters;
 };
 
 /* Waits for the daemon's bell until other vGPUs than those of `active` have or want the GPU; when it rings without
  * that, for 30 ms at most. */
-uint32_t fgv_control_wait_news(struct fgv_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
+uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
 /* Mapped pages, or NULL with errno set (EPROTO: no control page of this version). */
-struct fgv_control *fgv_control_format(int fd, uint64_t slice_ns, bool is_preemptive);
-struct fgv_control *fgv_control_open(int fd);
-void fgv_control_close(struct fgv_control *control);
+struct fgw_control *fgw_control_format(int fd, uint64_t slice_ns, bool is_preemptive);
+struct fgw_control *fgw_control_open(int fd);
+void fgw_control_close(struct fgw_control *control);
 
 /* Slot numbers, or -1 when all are taken. */
-int fgv_control_vgpu_take(struct fgv_control *control, uint64_t quota_bytes);
-void fgv_control_vgpu_free(struct fgv_control *control, uint32_t index);
-void fgv_control_set_quota(struct fgv_control *control, uint32_t index, uint64_t quota_bytes);
-int fgv_control_worker_take(struct fgv_control *control);
-void fgv_control_worker_free(struct fgv_control *control, uint32_t slot);
-void fgv_control_worker_order(struct fgv_control *control, uint32_t slot, uint32_t order);
+int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes);
+void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
+void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
+int fgw_control_worker_take(struct fgw_control *control);
+void fgw_control_worker_free(struct fgw_control *control, uint32_t slot);
+void fgw_control_worker_order(struct fgw_control *control, uint32_t slot, uint32_t order);
 
 /* False when the slot is free. */
-bool fgv_control_vgpu_read(struct fgv_control *control, uint32_t index, struct fgv_vgpu_reading *reading);
-bool fgv_control_worker_read(struct fgv_control *control, uint32_t slot, struct fgv_worker_reading *reading);
+bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading);
+bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading);
 
 /* How the vGPU stands when it waits; see control.h. */
-void fgv_control_set_standing(struct fgv_control *control, uint32_t index, double standing, double per_ns);
+void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns);
 /* Its standing now, with what it has used. */
-double fgv_control_standing(struct fgv_control *control, uint32_t index);
-uint64_t fgv_control_slice_ns(struct fgv_control *control);
-void fgv_control_set_slice_ns(struct fgv_control *control, uint64_t slice_ns);
+double fgw_control_standing(struct fgw_control *control, uint32_t index);
+uint64_t fgw_control_slice_ns(struct fgw_control *control);
+void fgw_control_set_slice_ns(struct fgw_control *control, uint64_t slice_ns);
 /* cffi: end */
 
 #endif

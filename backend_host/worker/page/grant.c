@@ -21,38 +21,38 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-#define FGV_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
+#define FGW_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
 #define SLICE_TIME_BITS 48
 #define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 
 /* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
-static struct fgv_vgpu_slot *vgpu_of(struct fgv_control *control, uint32_t number)
+static struct fgw_vgpu_slot *vgpu_of(struct fgw_control *control, uint32_t number)
 {
-    return number >= 1 && number <= FGV_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
+    return number >= 1 && number <= FGW_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
 }
 
-static bool has_users(struct fgv_control *control, uint32_t number)
+static bool has_users(struct fgw_control *control, uint32_t number)
 {
-    struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && fgv_set_has_common(&vgpu->members, &control->users);
+    struct fgw_vgpu_slot *vgpu = vgpu_of(control, number);
+    return vgpu && fgw_set_has_common(&vgpu->members, &control->users);
 }
 
-static bool has_waiting(struct fgv_control *control, uint32_t number)
+static bool has_waiting(struct fgw_control *control, uint32_t number)
 {
-    struct fgv_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && fgv_set_has_common(&vgpu->members, &control->waiting);
+    struct fgw_vgpu_slot *vgpu = vgpu_of(control, number);
+    return vgpu && fgw_set_has_common(&vgpu->members, &control->waiting);
 }
 
-static bool anybody_waits(struct fgv_control *control)
+static bool anybody_waits(struct fgw_control *control)
 {
-    return fgv_set_has_common(&control->waiting, &control->waiting);
+    return fgw_set_has_common(&control->waiting, &control->waiting);
 }
 
 /* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
  * handed over may have died. */
-static uint64_t elapsed_ns(struct fgv_control *control, uint64_t word, uint64_t now_ns)
+static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
 {
-    uint64_t tag = (uint64_t)(FGV_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
+    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
     uint64_t start = atomic_load_explicit(&control->slice_start, memory_order_relaxed);
     if ((start & ~SLICE_TIME_MASK) != tag) {
         atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
@@ -68,11 +68,11 @@ struct place {
     uint64_t since_ns;
 };
 
-static struct place place_of(struct fgv_control *control, uint32_t number)
+static struct place place_of(struct fgw_control *control, uint32_t number)
 {
-    struct fgv_vgpu_slot *vgpu = &control->vgpus[number - 1];
+    struct fgw_vgpu_slot *vgpu = &control->vgpus[number - 1];
     return (struct place){
-        .standing = fgv_vgpu_standing(vgpu),
+        .standing = fgw_vgpu_standing(vgpu),
         .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
     };
 }
@@ -82,15 +82,15 @@ static bool is_before(const struct place *a, const struct place *b)
     return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
 }
 
-/* Who is next of those that wait. `other_than` is left out: FGV_NOBODY for none. */
-static uint32_t choose(struct fgv_control *control, uint32_t other_than)
+/* Who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
+static uint32_t choose(struct fgw_control *control, uint32_t other_than)
 {
-    uint32_t best = FGV_NOBODY;
+    uint32_t best = FGW_NOBODY;
     struct place best_place = {.standing = 0};
-    for (uint32_t number = 1; number <= FGV_MAX_VGPUS && anybody_waits(control); number++) {
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS && anybody_waits(control); number++) {
         if (number != other_than && has_waiting(control, number)) {
             struct place place = place_of(control, number);
-            if (best == FGV_NOBODY || is_before(&place, &best_place)) {
+            if (best == FGW_NOBODY || is_before(&place, &best_place)) {
                 best = number;
                 best_place = place;
             }
@@ -99,42 +99,42 @@ static uint32_t choose(struct fgv_control *control, uint32_t other_than)
     return best;
 }
 
-static void ring_booster(struct fgv_control *control, struct fgv_vgpu_slot *next)
+static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next)
 {
-    if (fgv_set_has_common(&next->members, &control->interactive)) {
-        fgv_bell_ring(&control->boost_bell);
+    if (fgw_set_has_common(&next->members, &control->interactive)) {
+        fgw_bell_ring(&control->boost_bell);
     }
 }
 
 /* What goes with a hand-over that has just succeeded. */
-static void announce(struct fgv_control *control, uint64_t word, uint32_t next)
+static void announce(struct fgw_control *control, uint64_t word, uint32_t next)
 {
-    elapsed_ns(control, word, fgv_clock_ns());
-    struct fgv_vgpu_slot *vgpu = vgpu_of(control, next);
+    elapsed_ns(control, word, fgw_clock_ns());
+    struct fgw_vgpu_slot *vgpu = vgpu_of(control, next);
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
-        fgv_bell_ring(&vgpu->bell);
+        fgw_bell_ring(&vgpu->bell);
         ring_booster(control, vgpu);
-        fgv_control_ring_bell(control);
+        fgw_control_ring_bell(control);
     }
 }
 
-bool fgv_grant_pass(struct fgv_control *control)
+bool fgw_grant_pass(struct fgw_control *control)
 {
     for (;;) {
         uint64_t word = atomic_load(&control->grant);
-        uint32_t holder = FGV_GRANT_HOLDER(word);
-        if (holder != FGV_NOBODY && (!(word & FGV_GRANT_CLOSED) || has_users(control, holder))) {
+        uint32_t holder = FGW_GRANT_HOLDER(word);
+        if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || has_users(control, holder))) {
             return false;
         }
-        uint32_t next = choose(control, FGV_NOBODY);
-        if (holder == FGV_NOBODY && next == FGV_NOBODY) {
+        uint32_t next = choose(control, FGW_NOBODY);
+        if (holder == FGW_NOBODY && next == FGW_NOBODY) {
             return false;
         }
-        uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
+        uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
         if (atomic_compare_exchange_strong(&control->grant, &word, passed)) {
             announce(control, passed, next);
-            if (next != FGV_NOBODY) {
+            if (next != FGW_NOBODY) {
                 return true;
             }
         }
@@ -142,22 +142,22 @@ bool fgv_grant_pass(struct fgv_control *control)
 }
 
 /* Closes the grant when `number` holds it, nobody uses it and none of its workers is about to; then hands it on. */
-static void drop(struct fgv_control *control, uint32_t number)
+static void drop(struct fgw_control *control, uint32_t number)
 {
     uint64_t word = atomic_load(&control->grant);
-    if (FGV_GRANT_HOLDER(word) == number && !(word & FGV_GRANT_CLOSED) && !has_users(control, number) &&
+    if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !has_users(control, number) &&
         !has_waiting(control, number)) {
-        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED);
+        atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED);
     }
-    fgv_grant_pass(control);
+    fgw_grant_pass(control);
 }
 
-bool fgv_grantee_attach(struct fgv_grantee *grantee, struct fgv_control *control, uint32_t vgpu, uint32_t slot)
+bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot)
 {
-    if (vgpu >= FGV_MAX_VGPUS || slot >= FGV_MAX_WORKERS || !atomic_load(&control->vgpus[vgpu].is_used)) {
+    if (vgpu >= FGW_MAX_VGPUS || slot >= FGW_MAX_WORKERS || !atomic_load(&control->vgpus[vgpu].is_used)) {
         return false;
     }
-    *grantee = (struct fgv_grantee){
+    *grantee = (struct fgw_grantee){
         .control = control,
         .vgpu = &control->vgpus[vgpu],
         .slot = &control->workers[slot],
@@ -165,28 +165,28 @@ bool fgv_grantee_attach(struct fgv_grantee *grantee, struct fgv_control *control
         .slot_index = slot,
     };
     atomic_store(&grantee->slot->vgpu, vgpu);
-    fgv_set_add(&grantee->vgpu->members, slot);
+    fgw_set_add(&grantee->vgpu->members, slot);
     return true;
 }
 
-void fgv_grantee_detach(struct fgv_grantee *grantee)
+void fgw_grantee_detach(struct fgw_grantee *grantee)
 {
     grantee->is_user = false;
     grantee->is_waiting = false;
-    fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
-    fgv_set_remove(&grantee->control->users, grantee->slot_index);
-    fgv_set_remove(&grantee->control->running, grantee->slot_index);
-    fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
+    fgw_set_remove(&grantee->control->waiting, grantee->slot_index);
+    fgw_set_remove(&grantee->control->users, grantee->slot_index);
+    fgw_set_remove(&grantee->control->running, grantee->slot_index);
+    fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
     drop(grantee->control, grantee->number);
     atomic_store(&grantee->slot->memory_bytes, 0);
-    fgv_set_remove(&grantee->vgpu->members, grantee->slot_index);
+    fgw_set_remove(&grantee->vgpu->members, grantee->slot_index);
 }
 
-void fgv_grant_wait_cancel(struct fgv_grantee *grantee)
+void fgw_grant_wait_cancel(struct fgw_grantee *grantee)
 {
     if (grantee->is_waiting) {
         grantee->is_waiting = false;
-        fgv_set_remove(&grantee->control->waiting, grantee->slot_index);
+        fgw_set_remove(&grantee->control->waiting, grantee->slot_index);
         if (!grantee->is_user) {
             drop(grantee->control, grantee->number); /* it may have been granted for our sake */
         }
@@ -194,7 +194,7 @@ void fgv_grant_wait_cancel(struct fgv_grantee *grantee)
 }
 
 /* False: it waited already. Else the daemon is to be told, by its bell. */
-static bool begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
+static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
 {
     if (grantee->is_waiting) {
         return false;
@@ -208,11 +208,11 @@ static bool begin_waiting(struct fgv_grantee *grantee, uint64_t since_ns)
         uint32_t asker = atomic_load_explicit(&grantee->client->asker, memory_order_relaxed);
         atomic_store_explicit(&grantee->slot->asker, asker, memory_order_relaxed);
     }
-    fgv_set_add(&grantee->control->waiting, grantee->slot_index);
+    fgw_set_add(&grantee->control->waiting, grantee->slot_index);
     return true;
 }
 
-static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
+static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     grantee->turn_since_ns = now_ns;
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
@@ -221,19 +221,19 @@ static void begin_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 }
 
 /* Whether it pays to coschedule the client is judged by its turns alone: while others have the GPU it can only wait. */
-static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
+static void end_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t from_ns = grantee->turn_since_ns + grantee->turn_held_ns;
     grantee->window_ns += now_ns > from_ns ? now_ns - from_ns : 0;
     grantee->window_round_trips +=
         atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed) - grantee->turn_round_trips;
-    if (grantee->window_ns < FGV_INTERACTIVE_NS) {
+    if (grantee->window_ns < FGW_INTERACTIVE_NS) {
         return;
     }
-    if (grantee->window_round_trips * FGV_INTERACTIVE_NS > FGV_INTERACTIVE_NR * grantee->window_ns) {
-        fgv_set_add(&grantee->control->interactive, grantee->slot_index);
+    if (grantee->window_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->window_ns) {
+        fgw_set_add(&grantee->control->interactive, grantee->slot_index);
     } else {
-        fgv_set_remove(&grantee->control->interactive, grantee->slot_index);
+        fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
     }
     grantee->window_ns = 0;
     grantee->window_round_trips = 0;
@@ -242,82 +242,82 @@ static void end_turn(struct fgv_grantee *grantee, uint64_t now_ns)
 /* Whether its turns take most of their slices is what others may expect of its next one. What begins late in a slice
  * may be left for the next one, so a turn that ends a little early is none that ends at once. A turn that was cut short
  * tells nothing of it. */
-static void note_slice(const struct fgv_grantee *grantee, uint64_t now_ns)
+static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
-    const bool is_idle = fgv_grant_has(grantee);
-    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGV_EARLY_PART && turn_ns <= slice_ns);
+    const bool is_idle = fgw_grant_has(grantee);
+    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_PART && turn_ns <= slice_ns);
     if (is_idle || turn_ns >= slice_ns / 2) {
         atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
     }
 }
 
 /* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
-static bool try_enter(struct fgv_grantee *grantee, uint64_t now_ns)
+static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    struct fgv_control *control = grantee->control;
+    struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant);
-    if (FGV_GRANT_HOLDER(word) == FGV_NOBODY && !anybody_waits(control)) {
-        uint64_t taken = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, grantee->number);
-        fgv_set_add(&control->users, grantee->slot_index); /* before the grant: nobody may find it unused */
+    if (FGW_GRANT_HOLDER(word) == FGW_NOBODY && !anybody_waits(control)) {
+        uint64_t taken = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, grantee->number);
+        fgw_set_add(&control->users, grantee->slot_index); /* before the grant: nobody may find it unused */
         if (atomic_compare_exchange_strong(&control->grant, &word, taken)) {
             elapsed_ns(control, taken, now_ns);
             atomic_fetch_add_explicit(&grantee->vgpu->nr_grants, 1, memory_order_relaxed);
             return true;
         }
     }
-    fgv_set_add(&control->users, grantee->slot_index);
+    fgw_set_add(&control->users, grantee->slot_index);
     word = atomic_load(&control->grant);
-    if (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
+    if (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
         return true;
     }
-    fgv_set_remove(&control->users, grantee->slot_index);
-    fgv_grant_pass(control); /* a closer may have seen our mark and left the rest to us */
+    fgw_set_remove(&control->users, grantee->slot_index);
+    fgw_grant_pass(control); /* a closer may have seen our mark and left the rest to us */
     return false;
 }
 
-bool fgv_grant_enter(struct fgv_grantee *grantee, uint64_t now_ns)
+bool fgw_grant_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    const bool is_back = grantee->put_off_ns != 0 && now_ns - grantee->put_off_ns < FGV_SWITCH_NS;
-    return fgv_grant_reenter(grantee, is_back ? grantee->put_off_ns : now_ns, now_ns);
+    const bool is_back = grantee->put_off_ns != 0 && now_ns - grantee->put_off_ns < FGW_SWITCH_NS;
+    return fgw_grant_reenter(grantee, is_back ? grantee->put_off_ns : now_ns, now_ns);
 }
 
-bool fgv_grant_reenter(struct fgv_grantee *grantee, uint64_t since_ns, uint64_t now_ns)
+bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t now_ns)
 {
-    struct fgv_control *control = grantee->control;
+    struct fgw_control *control = grantee->control;
     if (grantee->is_user) {
-        return fgv_grant_has(grantee);
+        return fgw_grant_has(grantee);
     }
     bool is_in = try_enter(grantee, now_ns);
     if (!is_in) {
         if (begin_waiting(grantee, since_ns)) {
-            fgv_control_ring_bell(control);
+            fgw_control_ring_bell(control);
         }
-        fgv_grant_pass(control); /* it may have become free before we were seen waiting */
+        fgw_grant_pass(control); /* it may have become free before we were seen waiting */
         uint64_t word = atomic_load(&control->grant);
-        is_in = FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED) && try_enter(grantee, now_ns);
+        is_in = FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED) && try_enter(grantee, now_ns);
     }
     if (is_in) {
         grantee->is_user = true;
         begin_turn(grantee, now_ns);
         if (grantee->is_waiting) {
             grantee->is_waiting = false;
-            fgv_set_remove(&control->waiting, grantee->slot_index);
+            fgw_set_remove(&control->waiting, grantee->slot_index);
         }
     }
     return is_in;
 }
 
 /* Hands the grant on from a holder that is not to have it again, wanting it or not. */
-static bool pass_over(struct fgv_control *control, uint64_t word)
+static bool pass_over(struct fgw_control *control, uint64_t word)
 {
-    uint32_t holder = FGV_GRANT_HOLDER(word);
+    uint32_t holder = FGW_GRANT_HOLDER(word);
     uint32_t next = choose(control, holder);
-    if (holder == FGV_NOBODY || next == FGV_NOBODY) {
+    if (holder == FGW_NOBODY || next == FGW_NOBODY) {
         return false;
     }
-    uint64_t passed = FGV_GRANT_WORD(FGV_GRANT_SEQUENCE(word) + 1, next);
+    uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
     if (!atomic_compare_exchange_strong(&control->grant, &word, passed)) {
         return false;
     }
@@ -341,36 +341,36 @@ static bool has_ended(uint32_t pid)
     return is_readable;
 }
 
-void fgv_grant_nudge(struct fgv_grantee *grantee, uint64_t now_ns)
+void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    struct fgv_control *control = grantee->control;
+    struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant);
-    uint32_t holder = FGV_GRANT_HOLDER(word);
-    struct fgv_vgpu_slot *vgpu = vgpu_of(control, holder);
-    if (!vgpu || elapsed_ns(control, word, now_ns) < FGV_GRANT_UNUSED_NS) {
-        fgv_grant_pass(control);
+    uint32_t holder = FGW_GRANT_HOLDER(word);
+    struct fgw_vgpu_slot *vgpu = vgpu_of(control, holder);
+    if (!vgpu || elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
+        fgw_grant_pass(control);
         return;
     }
     const bool is_orphaned = has_ended(atomic_load(&control->daemon_pid));
-    for (uint32_t slot = 0; is_orphaned && slot < FGV_MAX_WORKERS; slot++) {
-        bool is_held = fgv_set_has(&control->users, slot) && fgv_set_has(&vgpu->members, slot);
+    for (uint32_t slot = 0; is_orphaned && slot < FGW_MAX_WORKERS; slot++) {
+        bool is_held = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
         if (is_held && has_ended(atomic_load(&control->workers[slot].pid))) {
-            fgv_grant_repair(control, slot);
+            fgw_grant_repair(control, slot);
         }
     }
-    if (holder != grantee->number && !(word & FGV_GRANT_CLOSED) && !has_users(control, holder) &&
-        atomic_compare_exchange_strong(&control->grant, &word, word | FGV_GRANT_CLOSED)) {
-        atomic_fetch_add(&vgpu->held_ns, FGV_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
+    if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !has_users(control, holder) &&
+        atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED)) {
+        atomic_fetch_add(&vgpu->held_ns, FGW_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
         if (!has_users(control, holder)) {
-            pass_over(control, word | FGV_GRANT_CLOSED);
+            pass_over(control, word | FGW_GRANT_CLOSED);
         }
     }
-    fgv_grant_pass(control);
+    fgw_grant_pass(control);
 }
 
-bool fgv_grant_others_wait(const struct fgv_grantee *grantee)
+bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
 {
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
         uint64_t waiting = atomic_load_explicit(&grantee->control->waiting.words[i], memory_order_relaxed);
         if (waiting && waiting & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed)) {
             return true;
@@ -379,20 +379,20 @@ bool fgv_grant_others_wait(const struct fgv_grantee *grantee)
     return false;
 }
 
-bool fgv_grant_is_first(const struct fgv_grantee *grantee)
+bool fgw_grant_is_first(const struct fgw_grantee *grantee)
 {
     uint32_t next = choose(grantee->control, grantee->number);
-    if (next == FGV_NOBODY) {
+    if (next == FGW_NOBODY) {
         return true;
     }
     struct place other = place_of(grantee->control, next);
     return place_of(grantee->control, grantee->number).standing <= other.standing;
 }
 
-bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
+bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
 {
     uint32_t next = choose(grantee->control, grantee->number);
-    if (next == FGV_NOBODY) {
+    if (next == FGW_NOBODY) {
         return false;
     }
     struct place other = place_of(grantee->control, next);
@@ -401,32 +401,32 @@ bool fgv_grant_has_newcomer(const struct fgv_grantee *grantee, uint64_t late_ns,
            other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
 }
 
-bool fgv_grant_holder_stays(const struct fgv_grantee *grantee)
+bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
 {
     const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    const struct fgv_vgpu_slot *holder = vgpu_of(grantee->control, FGV_GRANT_HOLDER(word));
+    const struct fgw_vgpu_slot *holder = vgpu_of(grantee->control, FGW_GRANT_HOLDER(word));
     return holder && atomic_load_explicit(&holder->has_long_turns, memory_order_relaxed) != 0;
 }
 
-bool fgv_grant_next_stays(const struct fgv_grantee *grantee)
+bool fgw_grant_next_stays(const struct fgw_grantee *grantee)
 {
-    const struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
+    const struct fgw_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
     return next && atomic_load_explicit(&next->has_long_turns, memory_order_relaxed) != 0;
 }
 
-uint64_t fgv_grant_beside_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
+uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    struct fgv_control *control = grantee->control;
+    struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
-    struct fgv_vgpu_slot *holder = vgpu_of(control, FGV_GRANT_HOLDER(word));
-    const bool is_beside = holder && holder != grantee->vgpu && fgv_set_has_common(&holder->members, &control->running);
+    struct fgw_vgpu_slot *holder = vgpu_of(control, FGW_GRANT_HOLDER(word));
+    const bool is_beside = holder && holder != grantee->vgpu && fgw_set_has_common(&holder->members, &control->running);
     return is_beside ? elapsed_ns(control, word, now_ns) : 0;
 }
 
-uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
+uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
     uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    if ((word & (FGV_GRANT_CLOSED | 0xffffu)) != grantee->number) {
+    if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number) {
         return 0;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
@@ -434,87 +434,87 @@ uint64_t fgv_grant_left_ns(const struct fgv_grantee *grantee, uint64_t now_ns)
     return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
 }
 
-bool fgv_grant_renew(struct fgv_grantee *grantee, uint64_t now_ns)
+bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    struct fgv_control *control = grantee->control;
+    struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant);
     uint64_t start = atomic_load(&control->slice_start);
-    if ((word & (FGV_GRANT_CLOSED | 0xffffu)) != grantee->number || !fgv_grant_is_first(grantee)) {
+    if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number || !fgw_grant_is_first(grantee)) {
         return false;
     }
     /* Fails when the grant has been handed on since: the new holder's start is another. */
-    uint64_t tag = (uint64_t)(FGV_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
+    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
     return (start & ~SLICE_TIME_MASK) == tag &&
            atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
 }
 
-void fgv_grant_alert_next(struct fgv_grantee *grantee)
+void fgw_grant_alert_next(struct fgw_grantee *grantee)
 {
-    struct fgv_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
+    struct fgw_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
     if (next) {
-        fgv_bell_ring(&next->bell);
+        fgw_bell_ring(&next->bell);
     }
 }
 
-void fgv_grant_close(struct fgv_grantee *grantee)
+void fgw_grant_close(struct fgw_grantee *grantee)
 {
     uint64_t word = atomic_load(&grantee->control->grant);
-    while (FGV_GRANT_HOLDER(word) == grantee->number && !(word & FGV_GRANT_CLOSED)) {
-        if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGV_GRANT_CLOSED)) {
-            fgv_grant_alert_next(grantee);
+    while (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
+        if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGW_GRANT_CLOSED)) {
+            fgw_grant_alert_next(grantee);
             break;
         }
     }
 }
 
-void fgv_grant_set_running(struct fgv_grantee *grantee, bool is_running)
+void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running)
 {
-    if (fgv_set_has(&grantee->control->running, grantee->slot_index) == is_running) {
+    if (fgw_set_has(&grantee->control->running, grantee->slot_index) == is_running) {
         return; /* nobody else changes it while the worker lives */
     }
     if (is_running) {
-        fgv_set_add(&grantee->control->running, grantee->slot_index);
+        fgw_set_add(&grantee->control->running, grantee->slot_index);
     } else {
-        fgv_set_remove(&grantee->control->running, grantee->slot_index);
+        fgw_set_remove(&grantee->control->running, grantee->slot_index);
     }
 }
 
-void fgv_grant_leave(struct fgv_grantee *grantee, bool wants_more, uint64_t now_ns)
+void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_ns)
 {
     if (!grantee->is_user) {
         return;
     }
     end_turn(grantee, now_ns);
     note_slice(grantee, now_ns);
-    grantee->put_off_ns = fgv_grant_has(grantee) ? 0 : now_ns;
+    grantee->put_off_ns = fgw_grant_has(grantee) ? 0 : now_ns;
     const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
-    fgv_set_remove(&grantee->control->users, grantee->slot_index);
+    fgw_set_remove(&grantee->control->users, grantee->slot_index);
     drop(grantee->control, grantee->number);
     if (is_waiting_now) {
-        fgv_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
+        fgw_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
     }
 }
 
-void fgv_control_grant_read(struct fgv_control *control, struct fgv_grant_reading *reading)
+void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading)
 {
     uint64_t word = atomic_load(&control->grant);
-    uint64_t now_ns = fgv_clock_ns();
-    uint32_t holder = FGV_GRANT_HOLDER(word);
-    struct fgv_vgpu_slot *vgpu = vgpu_of(control, holder);
-    *reading = (struct fgv_grant_reading){
-        .holder = vgpu ? holder : FGV_NOBODY,
-        .is_closed = (word & FGV_GRANT_CLOSED) != 0,
-        .nr_users = vgpu ? fgv_set_nr_common(&vgpu->members, &control->users) : 0,
-        .sequence = FGV_GRANT_SEQUENCE(word),
+    uint64_t now_ns = fgw_clock_ns();
+    uint32_t holder = FGW_GRANT_HOLDER(word);
+    struct fgw_vgpu_slot *vgpu = vgpu_of(control, holder);
+    *reading = (struct fgw_grant_reading){
+        .holder = vgpu ? holder : FGW_NOBODY,
+        .is_closed = (word & FGW_GRANT_CLOSED) != 0,
+        .nr_users = vgpu ? fgw_set_nr_common(&vgpu->members, &control->users) : 0,
+        .sequence = FGW_GRANT_SEQUENCE(word),
         .since_ns = now_ns - elapsed_ns(control, word, now_ns),
     };
 }
 
-uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns)
+uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
 {
     uint64_t mask = 0;
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS && anybody_waits(control); vgpu++) {
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS && anybody_waits(control); vgpu++) {
         if (has_waiting(control, vgpu + 1)) {
             mask |= UINT64_C(1) << vgpu;
             since_ns[vgpu] = atomic_load(&control->vgpus[vgpu].waiting_since_ns);
@@ -523,35 +523,35 @@ uint64_t fgv_control_backlogged(struct fgv_control *control, uint64_t *since_ns)
     return mask;
 }
 
-uint64_t fgv_control_active(struct fgv_control *control)
+uint64_t fgw_control_active(struct fgw_control *control)
 {
-    uint64_t since_ns[FGV_MAX_VGPUS];
-    const uint32_t holder = FGV_GRANT_HOLDER(atomic_load(&control->grant));
-    const uint64_t backlogged = fgv_control_backlogged(control, since_ns);
+    uint64_t since_ns[FGW_MAX_VGPUS];
+    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant));
+    const uint64_t backlogged = fgw_control_backlogged(control, since_ns);
     return vgpu_of(control, holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }
 
-bool fgv_control_evict(struct fgv_control *control)
+bool fgw_control_evict(struct fgw_control *control)
 {
     return pass_over(control, atomic_load(&control->grant));
 }
 
-void fgv_grant_repair(struct fgv_control *control, uint32_t slot)
+void fgw_grant_repair(struct fgw_control *control, uint32_t slot)
 {
-    if (slot >= FGV_MAX_WORKERS) {
+    if (slot >= FGW_MAX_WORKERS) {
         return;
     }
-    atomic_store(&control->workers[slot].state, FGV_WORKER_ENDED);
+    atomic_store(&control->workers[slot].state, FGW_WORKER_ENDED);
     atomic_store(&control->workers[slot].memory_bytes, 0);
-    fgv_set_remove(&control->waiting, slot);
-    fgv_set_remove(&control->users, slot);
-    fgv_set_remove(&control->running, slot);
-    fgv_set_remove(&control->interactive, slot);
-    for (uint32_t vgpu = 0; vgpu < FGV_MAX_VGPUS; vgpu++) {
-        if (fgv_set_has(&control->vgpus[vgpu].members, slot)) {
-            fgv_set_remove(&control->vgpus[vgpu].members, slot);
+    fgw_set_remove(&control->waiting, slot);
+    fgw_set_remove(&control->users, slot);
+    fgw_set_remove(&control->running, slot);
+    fgw_set_remove(&control->interactive, slot);
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
+        if (fgw_set_has(&control->vgpus[vgpu].members, slot)) {
+            fgw_set_remove(&control->vgpus[vgpu].members, slot);
             drop(control, vgpu + 1);
         }
     }
-    fgv_control_ring_bell(control);
+    fgw_control_ring_bell(control);
 }

@@ -6,10 +6,10 @@
 /* cffi: begin */
 /* A worker's private view. */
 struct fgv_client;
-struct fgv_grantee {
-    struct fgv_control *control;
-    struct fgv_vgpu_slot *vgpu;
-    struct fgv_worker_slot *slot;
+struct fgw_grantee {
+    struct fgw_control *control;
+    struct fgw_vgpu_slot *vgpu;
+    struct fgw_worker_slot *slot;
     struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
     uint32_t number;           /* of the vGPU: index + 1, as in the grant word */
     uint32_t slot_index;

@@ -36,26 +36,26 @@
 
 #include "generated/counters.h"
 
-#define FGV_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGV_CONTROL_VERSION 8u
-#define FGV_MAX_VGPUS       64u
-#define FGV_MAX_WORKERS     256u
-#define FGV_WORKER_WORDS    (FGV_MAX_WORKERS / 64u)
-#define FGV_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
+#define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
+#define FGW_CONTROL_VERSION 8u
+#define FGW_MAX_VGPUS       64u
+#define FGW_MAX_WORKERS     256u
+#define FGW_WORKER_WORDS    (FGW_MAX_WORKERS / 64u)
+#define FGW_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
 
 /* The grant word: holder in bits 0..15, closed flag in bit 16, a sequence number in the upper half that changes with
  * every hand-over. */
-#define FGV_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
-#define FGV_GRANT_CLOSED                 (UINT64_C(1) << 16)
-#define FGV_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
-#define FGV_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
+#define FGW_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
+#define FGW_GRANT_CLOSED                 (UINT64_C(1) << 16)
+#define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
+#define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
 
 /* A bit for each worker slot. */
-struct fgv_worker_set {
-    _Atomic uint64_t words[FGV_WORKER_WORDS];
+struct fgw_worker_set {
+    _Atomic uint64_t words[FGW_WORKER_WORDS];
 };
 
-struct fgv_vgpu_slot {
+struct fgw_vgpu_slot {
     _Atomic uint32_t is_used;
     /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
     _Atomic uint32_t bell;
@@ -66,61 +66,61 @@ struct fgv_vgpu_slot {
     _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
     _Atomic uint64_t nr_grants;
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
-    struct fgv_worker_set members; /* its workers */
+    struct fgw_worker_set members; /* its workers */
     /* standing + standing_per_ns * (used_ns + held_ns): the least goes first. Of equals, who has waited longest. */
     _Atomic double standing;
     _Atomic double standing_per_ns;
     _Atomic uint64_t held_ns; /* that it kept the grant from others without using the GPU */
     uint8_t pad[16];
 };
-_Static_assert(sizeof(struct fgv_vgpu_slot) == 128, "vgpu slot");
+_Static_assert(sizeof(struct fgw_vgpu_slot) == 128, "vgpu slot");
 
-enum fgv_worker_state { FGV_WORKER_FREE = 0, FGV_WORKER_WARM = 1, FGV_WORKER_SERVING = 2, FGV_WORKER_ENDED = 3 };
+enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SERVING = 2, FGW_WORKER_ENDED = 3 };
 
 /* PATIENT: the VM is paused, a beat that stands still means nothing. */
-enum fgv_worker_order { FGV_WORKER_RUN = 0, FGV_WORKER_PATIENT = 1 };
+enum fgw_worker_order { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 /* Slots share no line of the cache. */
-struct fgv_worker_slot {
+struct fgw_worker_slot {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t pid;
     _Atomic uint32_t vgpu;             /* index */
     _Atomic uint32_t client;           /* index in the region */
-    _Atomic uint32_t order;            /* enum fgv_worker_order, set by the daemon */
+    _Atomic uint32_t order;            /* enum fgw_worker_order, set by the daemon */
     _Atomic uint32_t asker;            /* who of the guest waited last, as the guest says: see struct fgv_client */
     _Atomic uint64_t stalled_since_ns; /* work is on the device, and none has ended since; 0: there is none */
-    FGV_COUNTERS;                      /* of counters.toml */
+    FGW_COUNTERS;                      /* of counters.toml */
     char program[64];
 };
 
-struct fgv_control {
+struct fgw_control {
     uint64_t magic;
     uint32_t version;
     uint32_t is_preemptive; /* the device */
     _Atomic uint64_t slice_ns;
-    uint64_t counters_layout; /* FGV_COUNTERS_LAYOUT */
+    uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
     uint8_t pad0[32];
     /* Looked at for every launch. */
     _Atomic uint64_t grant;
     /* When the holder got it: low 16 bits of the sequence above 48 bits of CLOCK_MONOTONIC */
     _Atomic uint64_t slice_start;
-    struct fgv_worker_set users; /* workers that may submit, or whose work has to end before others may */
+    struct fgw_worker_set users; /* workers that may submit, or whose work has to end before others may */
     uint8_t pad1[16];
     /* Looked at by a holder to learn whether anybody else wants the GPU. */
     /* Futex the daemon sleeps on: changes when somebody waits or the grant changed hands */
     _Atomic uint32_t daemon_bell;
     _Atomic uint32_t daemon_pid;
     uint64_t reserved1;
-    struct fgv_worker_set waiting; /* workers that want the grant and do not have it */
+    struct fgw_worker_set waiting; /* workers that want the grant and do not have it */
     _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
     uint8_t pad2[12];
-    struct fgv_worker_set running;     /* workers with work on the device, with the grant or without */
-    struct fgv_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
-    struct fgv_vgpu_slot vgpus[FGV_MAX_VGPUS];
-    struct fgv_worker_slot workers[FGV_MAX_WORKERS];
+    struct fgw_worker_set running;     /* workers with work on the device, with the grant or without */
+    struct fgw_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
+    struct fgw_vgpu_slot vgpus[FGW_MAX_VGPUS];
+    struct fgw_worker_slot workers[FGW_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgv_control) == 256 + FGV_MAX_VGPUS * sizeof(struct fgv_vgpu_slot) +
-                                                 FGV_MAX_WORKERS * sizeof(struct fgv_worker_slot),
+_Static_assert(sizeof(struct fgw_control) == 256 + FGW_MAX_VGPUS * sizeof(struct fgw_vgpu_slot) +
+                                                 FGW_MAX_WORKERS * sizeof(struct fgw_worker_slot),
                "control page");
 
 #endif

@@ -5,24 +5,24 @@
 
 #include "page/layout.h"
 
-static inline void fgv_set_add(struct fgv_worker_set *set, uint32_t slot)
+static inline void fgw_set_add(struct fgw_worker_set *set, uint32_t slot)
 {
     atomic_fetch_or(&set->words[slot / 64], UINT64_C(1) << (slot % 64));
 }
 
-static inline void fgv_set_remove(struct fgv_worker_set *set, uint32_t slot)
+static inline void fgw_set_remove(struct fgw_worker_set *set, uint32_t slot)
 {
     atomic_fetch_and(&set->words[slot / 64], ~(UINT64_C(1) << (slot % 64)));
 }
 
-static inline bool fgv_set_has(const struct fgv_worker_set *set, uint32_t slot)
+static inline bool fgw_set_has(const struct fgw_worker_set *set, uint32_t slot)
 {
     return (atomic_load(&set->words[slot / 64]) >> (slot % 64)) & 1u;
 }
 
-static inline bool fgv_set_has_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
+static inline bool fgw_set_has_common(const struct fgw_worker_set *a, const struct fgw_worker_set *b)
 {
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
         if (atomic_load(&a->words[i]) & atomic_load(&b->words[i])) {
             return true;
         }
@@ -31,10 +31,10 @@ static inline bool fgv_set_has_common(const struct fgv_worker_set *a, const stru
 }
 
 /* How many are in both. */
-static inline uint32_t fgv_set_nr_common(const struct fgv_worker_set *a, const struct fgv_worker_set *b)
+static inline uint32_t fgw_set_nr_common(const struct fgw_worker_set *a, const struct fgw_worker_set *b)
 {
     uint32_t nr = 0;
-    for (uint32_t i = 0; i < FGV_WORKER_WORDS; i++) {
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
         nr += (uint32_t)__builtin_popcountll(atomic_load(&a->words[i]) & atomic_load(&b->words[i]));
     }
     return nr;

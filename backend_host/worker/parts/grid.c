@@ -1,7 +1,7 @@
 /* Grids cut into boxes; see grid.h. */
 #include "parts/grid.h"
 
-uint64_t fgv_grid_nr_blocks(const uint32_t grid[3])
+uint64_t fgw_grid_nr_blocks(const uint32_t grid[3])
 {
     uint64_t nr = 0;
     return __builtin_mul_overflow((uint64_t)grid[0] * grid[1], (uint64_t)grid[2], &nr) ? UINT64_MAX : nr;
@@ -21,9 +21,9 @@ static uint64_t rounded_up(uint64_t wanted, uint64_t each)
 }
 
 /* The next box of about `wanted` blocks: cut across x, or whole rows, or whole planes. */
-struct fgv_grid_box fgv_grid_next_box(const uint32_t next[3], const uint32_t grid[3], uint64_t wanted)
+struct fgw_grid_box fgw_grid_next_box(const uint32_t next[3], const uint32_t grid[3], uint64_t wanted)
 {
-    struct fgv_grid_box box = {.first = {next[0], next[1], next[2]}, .size = {grid[0], grid[1], 1}};
+    struct fgw_grid_box box = {.first = {next[0], next[1], next[2]}, .size = {grid[0], grid[1], 1}};
     uint64_t plane = (uint64_t)grid[0] * grid[1];
     if (next[0] != 0 || grid[0] >= wanted + wanted / 2) {
         box.size[0] = piece(wanted, grid[0] - next[0]);
@@ -40,7 +40,7 @@ struct fgv_grid_box fgv_grid_next_box(const uint32_t next[3], const uint32_t gri
 }
 
 /* The first block behind a box. */
-void fgv_grid_advance(uint32_t next[3], const uint32_t grid[3], const struct fgv_grid_box *box)
+void fgw_grid_advance(uint32_t next[3], const uint32_t grid[3], const struct fgw_grid_box *box)
 {
     next[box->axis] += box->size[box->axis];
     for (int axis = 0; axis < 2; axis++) {

@@ -7,20 +7,20 @@
 #include "client/stream.h"
 #include "track/sync.h"
 
-static struct fgv_lane *find(const struct fgv_context *context, int priority)
+static struct fgw_lane *find(const struct fgw_context *context, int priority)
 {
-    struct fgv_lane *lane = context->lanes;
+    struct fgw_lane *lane = context->lanes;
     while (lane && lane->priority != priority) {
         lane = lane->next;
     }
     return lane;
 }
 
-static struct fgv_lane *make(struct fgv_worker *worker, struct fgv_context *context, int priority)
+static struct fgw_lane *make(struct fgw_worker *worker, struct fgw_context *context, int priority)
 {
     const struct fgv_driver *driver = &worker->driver;
     CUstream native = NULL;
-    struct fgv_lane *lane = calloc(1, sizeof(*lane));
+    struct fgw_lane *lane = calloc(1, sizeof(*lane));
     if (!lane || driver->cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         free(lane);
         return NULL;
@@ -30,14 +30,14 @@ static struct fgv_lane *make(struct fgv_worker *worker, struct fgv_context *cont
         free(lane);
         return NULL;
     }
-    fgv_stream_init(&lane->stream, context, native);
+    fgw_stream_init(&lane->stream, context, native);
     lane->priority = priority;
     lane->next = context->lanes;
     context->lanes = lane;
     return lane;
 }
 
-struct fgv_lane *fgv_lane_fork(struct fgv_worker *worker, struct fgv_stream *stream)
+struct fgw_lane *fgw_lane_fork(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     const struct fgv_driver *driver = &worker->driver;
     int priority = 0;
@@ -45,19 +45,19 @@ struct fgv_lane *fgv_lane_fork(struct fgv_worker *worker, struct fgv_stream *str
         driver->cuStreamGetPriority(stream->native, &priority) != CUDA_SUCCESS) {
         return NULL;
     }
-    struct fgv_lane *lane = find(stream->context, priority);
+    struct fgw_lane *lane = find(stream->context, priority);
     if (!lane) {
         lane = make(worker, stream->context, priority);
     }
     return lane && driver->cuEventRecord(lane->event, stream->native) == CUDA_SUCCESS ? lane : NULL;
 }
 
-bool fgv_lane_is_free(const struct fgv_lane *lane, uint64_t partner)
+bool fgw_lane_is_free(const struct fgw_lane *lane, uint64_t partner)
 {
     return lane->partner == partner || lane->stream.done_seq >= lane->stream.last_seq;
 }
 
-CUresult fgv_lane_enter(struct fgv_worker *worker, struct fgv_lane *lane, const struct fgv_stream *stream,
+CUresult fgw_lane_enter(struct fgw_worker *worker, struct fgw_lane *lane, const struct fgw_stream *stream,
                         uint64_t partner)
 {
     const struct fgv_driver *driver = &worker->driver;
@@ -69,26 +69,26 @@ CUresult fgv_lane_enter(struct fgv_worker *worker, struct fgv_lane *lane, const 
     return driver->cuStreamWaitEvent(lane->stream.native, lane->event, 0);
 }
 
-CUresult fgv_lane_join(struct fgv_worker *worker, struct fgv_lane *lane, struct fgv_stream *stream)
+CUresult fgw_lane_join(struct fgw_worker *worker, struct fgw_lane *lane, struct fgw_stream *stream)
 {
     CUresult result = worker->driver.cuEventRecord(lane->event, lane->stream.native);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuStreamWaitEvent(stream->native, lane->event, 0);
     }
-    fgv_stream_touch(worker, stream);
+    fgw_stream_touch(worker, stream);
     return result;
 }
 
-void fgv_lanes_drop(struct fgv_worker *worker, struct fgv_context *context)
+void fgw_lanes_drop(struct fgw_worker *worker, struct fgw_context *context)
 {
     while (context->lanes) {
-        struct fgv_lane *lane = context->lanes;
+        struct fgw_lane *lane = context->lanes;
         context->lanes = lane->next;
         worker->driver.cuEventDestroy_v2(lane->event);
         if (worker->driver.cuStreamDestroy_v2) {
             worker->driver.cuStreamDestroy_v2(lane->stream.native);
         }
-        fgv_stream_remove(&lane->stream);
+        fgw_stream_remove(&lane->stream);
         free(lane);
     }
 }

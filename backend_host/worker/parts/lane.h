@@ -19,24 +19,24 @@
 
 #include "client/state.h"
 
-struct fgv_lane {
-    struct fgv_lane *next; /* of the context */
-    struct fgv_stream stream;
+struct fgw_lane {
+    struct fgw_lane *next; /* of the context */
+    struct fgw_stream stream;
     CUevent event; /* in the guest's stream before the first part, then behind the last one here */
     int priority;
     uint64_t partner; /* the guest's number of the stream that its work belongs to */
 };
 
 /* Right before the first part on `stream`, in the current context. NULL: there is none to be had. */
-struct fgv_lane *fgv_lane_fork(struct fgv_worker *worker, struct fgv_stream *stream);
+struct fgw_lane *fgw_lane_fork(struct fgw_worker *worker, struct fgw_stream *stream);
 /* Whether a launch on the guest's stream of this number may use it now. */
-bool fgv_lane_is_free(const struct fgv_lane *lane, uint64_t partner);
+bool fgw_lane_is_free(const struct fgw_lane *lane, uint64_t partner);
 /* What is put into it from now on comes behind the fork, as if it were in `stream`, which has this number. */
-CUresult fgv_lane_enter(struct fgv_worker *worker, struct fgv_lane *lane, const struct fgv_stream *stream,
+CUresult fgw_lane_enter(struct fgw_worker *worker, struct fgw_lane *lane, const struct fgw_stream *stream,
                         uint64_t partner);
 /* What is put into `stream` from now on comes behind all that is in the lane. */
-CUresult fgv_lane_join(struct fgv_worker *worker, struct fgv_lane *lane, struct fgv_stream *stream);
+CUresult fgw_lane_join(struct fgw_worker *worker, struct fgw_lane *lane, struct fgw_stream *stream);
 /* The context is about to be destroyed, and has no other streams with work any more. */
-void fgv_lanes_drop(struct fgv_worker *worker, struct fgv_context *context);
+void fgw_lanes_drop(struct fgw_worker *worker, struct fgw_context *context);
 
 #endif

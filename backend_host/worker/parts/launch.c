@@ -17,15 +17,15 @@
 #include "client/state.h"
 #include "page/layout.h"
 
-static CUresult translate_event(struct fgv_worker *worker, CUevent *event)
+static CUresult translate_event(struct fgw_worker *worker, CUevent *event)
 {
     void *native;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)*event, &native);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_EVENT, (uint64_t)(uintptr_t)*event, &native);
     *event = result == CUDA_SUCCESS ? native : NULL;
     return result;
 }
 
-CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr)
+CUresult fgw_attributes_translate(struct fgw_worker *worker, CUlaunchAttribute *attributes, uint32_t nr)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < nr && result == CUDA_SUCCESS; i++) {
@@ -59,7 +59,7 @@ CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *
     return result;
 }
 
-CUresult fgv_launch_submit(struct fgv_worker *worker, struct fgv_launch *launch, CUfunction function)
+CUresult fgw_launch_submit(struct fgw_worker *worker, struct fgw_launch *launch, CUfunction function)
 {
     CUlaunchConfig *config = &launch->config;
     void *buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch->parameters, CU_LAUNCH_PARAM_BUFFER_SIZE,
@@ -76,33 +76,33 @@ CUresult fgv_launch_submit(struct fgv_worker *worker, struct fgv_launch *launch,
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static bool is_well_formed(const struct fgv_request *request, const struct fgv_kernel *kernel)
+static bool is_well_formed(const struct fgw_request *request, const struct fgw_kernel *kernel)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     uint64_t expected_bytes =
         (uint64_t)fixed->nr_parameter_bytes + (uint64_t)fixed->nr_attributes * sizeof(CUlaunchAttribute);
-    return fixed->nr_parameter_bytes <= FGV_MAX_PARAMETER_BYTES && fixed->nr_attributes <= FGV_MAX_LAUNCH_ATTRIBUTES &&
+    return fixed->nr_parameter_bytes <= FGW_MAX_PARAMETER_BYTES && fixed->nr_attributes <= FGV_MAX_LAUNCH_ATTRIBUTES &&
            expected_bytes == request->payload_bytes &&
            (fixed->flags & ~(uint32_t)(FGV_LAUNCH_FLAG_COOPERATIVE | FGV_LAUNCH_FLAG_KERNEL)) == 0 &&
            kernel->parameter_bytes == fixed->nr_parameter_bytes;
 }
 
-CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch)
+CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *request, struct fgw_launch *launch)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     enum fgv_handle_kind kind = fixed->flags & FGV_LAUNCH_FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
-    struct fgv_handle *handle = fgv_handle_find(worker, kind, fixed->function);
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, fixed->function);
     void *stream;
-    if (!handle || fgv_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
+    if (!handle || fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct fgv_kernel *kernel;
-    CUresult result = fgv_kernel_layout(worker, handle, &kernel);
+    const struct fgw_kernel *kernel;
+    CUresult result = fgw_kernel_layout(worker, handle, &kernel);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (!is_well_formed(request, kernel)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     launch->handle = handle;
@@ -110,7 +110,7 @@ CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *re
     memcpy(launch->parameters, request->payload, fixed->nr_parameter_bytes);
     memcpy(launch->attributes, request->payload + fixed->nr_parameter_bytes,
            fixed->nr_attributes * sizeof(launch->attributes[0]));
-    result = fgv_attributes_translate(worker, launch->attributes, fixed->nr_attributes);
+    result = fgw_attributes_translate(worker, launch->attributes, fixed->nr_attributes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -135,38 +135,38 @@ CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *re
     return CUDA_SUCCESS;
 }
 
-CUresult fgv_serve_cuLaunchKernel(struct fgv_worker *worker, const struct fgv_request *request, void *reply)
+CUresult fgw_serve_cuLaunchKernel(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
-    struct fgv_launch launch;
+    struct fgw_launch launch;
     (void)reply;
-    CUresult result = fgv_launch_read(worker, request, &launch);
+    CUresult result = fgw_launch_read(worker, request, &launch);
     if (result == CUDA_SUCCESS) {
-        result = fgv_launch_submit(worker, &launch, launch.handle->native);
-        fgv_count(&worker->slot->nr_launches, 1);
+        result = fgw_launch_submit(worker, &launch, launch.handle->native);
+        fgw_count(&worker->slot->nr_launches, 1);
     }
     return result;
 }
 
 /* What the two questions about clusters have in common. */
-typedef CUresult (*fgv_cluster_fn)(int *value, CUfunction function, const CUlaunchConfig *config);
+typedef CUresult (*fgw_cluster_fn)(int *value, CUfunction function, const CUlaunchConfig *config);
 
-static CUresult ask_cluster(struct fgv_worker *worker, const struct fgv_request *request, fgv_cluster_fn ask,
+static CUresult ask_cluster(struct fgw_worker *worker, const struct fgw_request *request, fgw_cluster_fn ask,
                             int32_t *value)
 {
     const struct fgv_request_cuOccupancyMaxActiveClusters *fixed = request->fixed;
     void *function;
-    CUresult result = fgv_worker_find(worker, FGV_HANDLE_FUNCTION, fixed->function, &function);
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_FUNCTION, fixed->function, &function);
     if (result != CUDA_SUCCESS || !ask) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES];
     if (fixed->nr_attributes > FGV_MAX_LAUNCH_ATTRIBUTES ||
         request->payload_bytes != fixed->nr_attributes * sizeof(*attributes)) {
-        fgv_count(&worker->slot->nr_refused, 1);
+        fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(attributes, request->payload, request->payload_bytes);
-    result = fgv_attributes_translate(worker, attributes, fixed->nr_attributes);
+    result = fgw_attributes_translate(worker, attributes, fixed->nr_attributes);
     CUlaunchConfig config = {
         .gridDimX = fixed->grid[0],
         .gridDimY = fixed->grid[1],
@@ -190,14 +190,14 @@ _Static_assert(sizeof(struct fgv_request_cuOccupancyMaxPotentialClusterSize) ==
                    sizeof(struct fgv_request_cuOccupancyMaxActiveClusters),
                "one shape for both");
 
-CUresult fgv_serve_cuOccupancyMaxPotentialClusterSize(struct fgv_worker *worker, const struct fgv_request *request,
+CUresult fgw_serve_cuOccupancyMaxPotentialClusterSize(struct fgw_worker *worker, const struct fgw_request *request,
                                                       void *reply)
 {
     struct fgv_reply_cuOccupancyMaxPotentialClusterSize *answer = reply;
     return ask_cluster(worker, request, worker->driver.cuOccupancyMaxPotentialClusterSize, &answer->value);
 }
 
-CUresult fgv_serve_cuOccupancyMaxActiveClusters(struct fgv_worker *worker, const struct fgv_request *request,
+CUresult fgw_serve_cuOccupancyMaxActiveClusters(struct fgw_worker *worker, const struct fgw_request *request,
                                                 void *reply)
 {
     struct fgv_reply_cuOccupancyMaxActiveClusters *answer = reply;

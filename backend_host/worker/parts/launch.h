@@ -7,20 +7,20 @@
 #include "client/service.h"
 #include "client/state.h"
 
-#define FGV_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
+#define FGW_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
 
-struct fgv_launch {
-    struct fgv_handle *handle;
+struct fgw_launch {
+    struct fgw_handle *handle;
     CUlaunchConfig config;
     size_t parameter_bytes;
     CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES + 1];
-    _Alignas(64) uint8_t parameters[FGV_MAX_PARAMETER_BYTES + FGV_DESCRIPTOR_BYTES];
+    _Alignas(64) uint8_t parameters[FGW_MAX_PARAMETER_BYTES + FGW_DESCRIPTOR_BYTES];
 };
 
-CUresult fgv_attributes_translate(struct fgv_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
+CUresult fgw_attributes_translate(struct fgw_worker *worker, CUlaunchAttribute *attributes, uint32_t nr);
 /* Reads the payload once more each time. An error is what the launch gives. */
-CUresult fgv_launch_read(struct fgv_worker *worker, const struct fgv_request *request, struct fgv_launch *launch);
+CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *request, struct fgw_launch *launch);
 /* `function` is the kernel's own, or one of the same parameters and more behind them. */
-CUresult fgv_launch_submit(struct fgv_worker *worker, struct fgv_launch *launch, CUfunction function);
+CUresult fgw_launch_submit(struct fgw_worker *worker, struct fgw_launch *launch, CUfunction function);
 
 #endif

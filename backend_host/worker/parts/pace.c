@@ -17,11 +17,11 @@
 #include "page/bell.h"
 #include "parts/state.h"
 
-#define FGV_LONG_PART_NS UINT64_C(2000000)
-#define FGV_LONG_PART    4u
-#define FGV_LATE_NS      UINT64_C(50000) /* the end of a part is seen within that, as a rule */
+#define FGW_LONG_PART_NS UINT64_C(2000000)
+#define FGW_LONG_PART    4u
+#define FGW_LATE_NS      UINT64_C(50000) /* the end of a part is seen within that, as a rule */
 
-static uint64_t part_ns(const struct fgv_variant *variant, uint64_t nr_blocks)
+static uint64_t part_ns(const struct fgw_variant *variant, uint64_t nr_blocks)
 {
     return (uint64_t)((double)nr_blocks * (double)variant->block_ns_1024 / 1024.0);
 }
@@ -36,44 +36,44 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-uint64_t fgv_pace_blocks(const struct fgv_worker *worker)
+uint64_t fgw_pace_blocks(const struct fgw_worker *worker)
 {
     uint64_t block_ns_1024 = worker->slicing->parts.variant->block_ns_1024;
     uint64_t enough = block_ns_1024 == 0 ? 0 : worker->slicing->settings.part_ns * 1024 / block_ns_1024;
     return most(most(worker->slicing->settings.least_blocks, enough), 1);
 }
 
-uint64_t fgv_pace_begun_ns(const struct fgv_parts *parts)
+uint64_t fgw_pace_begun_ns(const struct fgw_parts *parts)
 {
     return parts->nr_in_flight == 0 ? 0 : most(parts->in_flight[0].submitted_ns, parts->done_ns);
 }
 
 /* How long the device will be at the parts that are out. */
-static uint64_t left_ns(const struct fgv_parts *parts, uint64_t now_ns)
+static uint64_t left_ns(const struct fgw_parts *parts, uint64_t now_ns)
 {
     uint64_t left = 0;
     for (uint32_t i = 0; i < parts->nr_in_flight; i++) {
         left += part_ns(parts->variant, parts->in_flight[i].nr_blocks);
     }
-    uint64_t spent = now_ns - fgv_pace_begun_ns(parts);
+    uint64_t spent = now_ns - fgw_pace_begun_ns(parts);
     return left - least(spent, part_ns(parts->variant, parts->in_flight[0].nr_blocks));
 }
 
-bool fgv_pace_has_room(const struct fgv_worker *worker)
+bool fgw_pace_has_room(const struct fgw_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->slicing->parts;
+    const struct fgw_parts *parts = &worker->slicing->parts;
     if (parts->nr_in_flight == 0) {
         return true;
     }
-    if (parts->variant->block_ns_1024 == 0 || parts->nr_in_flight == FGV_MAX_PARTS_IN_FLIGHT) {
+    if (parts->variant->block_ns_1024 == 0 || parts->nr_in_flight == FGW_MAX_PARTS_IN_FLIGHT) {
         return false;
     }
-    uint64_t next_ns = part_ns(parts->variant, fgv_pace_blocks(worker));
-    uint64_t lead_ns = most(least(next_ns + FGV_LATE_NS, FGV_LONG_PART_NS), next_ns / FGV_LONG_PART);
-    return left_ns(parts, fgv_clock_ns()) < lead_ns;
+    uint64_t next_ns = part_ns(parts->variant, fgw_pace_blocks(worker));
+    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_PART);
+    return left_ns(parts, fgw_clock_ns()) < lead_ns;
 }
 
-void fgv_pace_learn(struct fgv_variant *variant, uint64_t nr_blocks, uint64_t took_ns)
+void fgw_pace_learn(struct fgw_variant *variant, uint64_t nr_blocks, uint64_t took_ns)
 {
     uint64_t sample = most((uint64_t)((double)took_ns * 1024.0 / (double)nr_blocks), 1);
     variant->block_ns_1024 = variant->block_ns_1024 == 0 ? sample : (variant->block_ns_1024 * 3 + sample) / 4;

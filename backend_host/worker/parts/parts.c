@@ -30,10 +30,10 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
+#include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
-#include "cuda_api/variants.h"
 #include "parts/grid.h"
 #include "parts/lane.h"
 #include "parts/launch.h"
@@ -48,16 +48,16 @@
 #include "turn/queue.h"
 #include "turn/turn.h"
 
-#define FGV_ALL_MULTIPROCESSORS UINT32_MAX
-#define FGV_LET_GO_NS           UINT64_C(1000000000)
-#define FGV_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
+#define FGW_ALL_MULTIPROCESSORS UINT32_MAX
+#define FGW_LET_GO_NS           UINT64_C(1000000000)
+#define FGW_STOP_AGAIN_NS       UINT64_C(1000000) /* a stop that came before the kernel's start was overwritten */
 
-static CUdeviceptr counter_of(const struct fgv_variant *variant)
+static CUdeviceptr counter_of(const struct fgw_variant *variant)
 {
     return variant->state + offsetof(struct fgv_persistent_state, counter);
 }
 
-static CUdeviceptr limit_of(const struct fgv_variant *variant)
+static CUdeviceptr limit_of(const struct fgw_variant *variant)
 {
     return variant->state + offsetof(struct fgv_persistent_state, limit);
 }
@@ -68,12 +68,12 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Before the first part: constants as they are now. */
-static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
+static CUresult fill_constants(struct fgw_worker *worker, CUstream stream)
 {
-    const struct fgv_variant *variant = worker->slicing->parts.variant;
+    const struct fgw_variant *variant = worker->slicing->parts.variant;
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < variant->nr_constants && result == CUDA_SUCCESS; i++) {
-        const struct fgv_variant_constant *constant = &variant->constants[i];
+        const struct fgw_variant_constant *constant = &variant->constants[i];
         result = worker->driver.cuMemcpyDtoDAsync_v2
                      ? worker->driver.cuMemcpyDtoDAsync_v2(constant->to, constant->from, constant->bytes, stream)
                      : CUDA_ERROR_NOT_SUPPORTED;
@@ -82,22 +82,22 @@ static CUresult fill_constants(struct fgv_worker *worker, CUstream stream)
 }
 
 /* Right before the first part. */
-static CUresult prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t nr_blocks)
+static CUresult prepare(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     CUresult result = fill_constants(worker, stream->native);
-    if (parts->variant->mode == FGV_SLICING_BOXES && parts->nr_blocks_left > nr_blocks) {
-        parts->lane = fgv_lane_fork(worker, stream); /* for what comes behind the constants */
+    if (parts->variant->mode == FGW_SLICING_BOXES && parts->nr_blocks_left > nr_blocks) {
+        parts->lane = fgw_lane_fork(worker, stream); /* for what comes behind the constants */
     }
     return result;
 }
 
 /* Submits a part, as serve.c does any work. */
-static CUresult submit(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream,
-                       struct fgv_launch *launch, const uint32_t grid[3], const void *descriptor,
+static CUresult submit(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream,
+                       struct fgw_launch *launch, const uint32_t grid[3], const void *descriptor,
                        size_t descriptor_bytes, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     const bool is_in_lane = parts->has_entered && stream == &parts->lane->stream;
     CUresult result = CUDA_SUCCESS;
     memset(launch->parameters + launch->parameter_bytes, 0,
@@ -108,52 +108,52 @@ static CUresult submit(struct fgv_worker *worker, const struct fgv_service *serv
     launch->config.gridDimX = grid[0];
     launch->config.gridDimY = grid[1];
     launch->config.gridDimZ = grid[2];
-    fgv_hold_before(worker, service, stream);
-    fgv_gate_submit(worker, stream);
-    fgv_beside_prepare(worker, stream);
+    fgw_hold_before(worker, service, stream);
+    fgw_gate_submit(worker, stream);
+    fgw_beside_prepare(worker, stream);
     if (!parts->has_begun) {
         result = prepare(worker, stream, nr_blocks);
     }
-    uint64_t submitted_ns = fgv_clock_ns();
+    uint64_t submitted_ns = fgw_clock_ns();
     if (result == CUDA_SUCCESS) {
-        result = fgv_launch_submit(worker, launch, parts->variant->function);
+        result = fgw_launch_submit(worker, launch, parts->variant->function);
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    fgv_sync_submitted(worker, stream);
-    fgv_stream_mark(worker, stream);
+    fgw_sync_submitted(worker, stream);
+    fgw_stream_mark(worker, stream);
     if (!parts->is_let_go) {
-        parts->in_flight[parts->nr_in_flight++] = (struct fgv_part){
+        parts->in_flight[parts->nr_in_flight++] = (struct fgw_part){
             .seq = stream->last_seq, .nr_blocks = nr_blocks, .submitted_ns = submitted_ns, .is_in_lane = is_in_lane};
     }
     parts->was_in_lane = is_in_lane;
     parts->has_begun = true;
-    fgv_count(&worker->slot->nr_parts, 1);
+    fgw_count(&worker->slot->nr_parts, 1);
     return CUDA_SUCCESS;
 }
 
-static CUresult submit_box(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream,
-                           struct fgv_launch *launch)
+static CUresult submit_box(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream,
+                           struct fgw_launch *launch)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     const uint32_t grid[3] = {launch->config.gridDimX, launch->config.gridDimY, launch->config.gridDimZ};
-    struct fgv_grid_box box =
-        fgv_grid_next_box(parts->next, grid, parts->is_let_go ? parts->nr_blocks_left : fgv_pace_blocks(worker));
-    uint64_t nr_blocks = fgv_grid_nr_blocks(box.size);
+    struct fgw_grid_box box =
+        fgw_grid_next_box(parts->next, grid, parts->is_let_go ? parts->nr_blocks_left : fgw_pace_blocks(worker));
+    uint64_t nr_blocks = fgw_grid_nr_blocks(box.size);
     struct fgv_box_descriptor descriptor;
     memcpy(descriptor.first, box.first, sizeof(descriptor.first));
     memcpy(descriptor.grid, grid, sizeof(descriptor.grid));
     CUresult result = submit(worker, service, stream, launch, box.size, &descriptor, sizeof(descriptor), nr_blocks);
     if (result == CUDA_SUCCESS) {
-        fgv_grid_advance(parts->next, grid, &box);
+        fgw_grid_advance(parts->next, grid, &box);
         parts->nr_blocks_left -= least(nr_blocks, parts->nr_blocks_left);
     }
     return result;
 }
 
 /* As many blocks as fit the device, and no more than there are. */
-static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks)
+static uint32_t resident_blocks(struct fgw_worker *worker, const struct fgw_launch *launch, uint64_t nr_blocks)
 {
     const struct fgv_driver *driver = &worker->driver;
     const CUlaunchConfig *config = &launch->config;
@@ -168,9 +168,9 @@ static uint32_t resident_blocks(struct fgv_worker *worker, const struct fgv_laun
 }
 
 /* One that is let go begins where the one before it in the stream will have stopped. */
-static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t counter)
+static CUresult set_state(struct fgw_worker *worker, CUstream stream, uint64_t counter)
 {
-    const struct fgv_variant *variant = worker->slicing->parts.variant;
+    const struct fgw_variant *variant = worker->slicing->parts.variant;
     uint64_t run_blocks = worker->slicing->parts.is_let_go ? 0 : worker->slicing->settings.run_blocks;
     CUresult result = worker->slicing->parts.is_let_go && worker->slicing->parts.nr_in_flight != 0
                           ? CUDA_SUCCESS
@@ -184,14 +184,14 @@ static CUresult set_state(struct fgv_worker *worker, CUstream stream, uint64_t c
                                                         CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-static CUresult submit_persistent(struct fgv_worker *worker, const struct fgv_service *service,
-                                  struct fgv_stream *stream, struct fgv_launch *launch)
+static CUresult submit_persistent(struct fgw_worker *worker, const struct fgw_service *service,
+                                  struct fgw_stream *stream, struct fgw_launch *launch)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     const CUlaunchConfig *config = &launch->config;
     struct fgv_persistent_descriptor descriptor = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                                   .end_multiprocessor = FGV_ALL_MULTIPROCESSORS};
-    descriptor.nr_blocks = fgv_grid_nr_blocks(descriptor.grid);
+                                                   .end_multiprocessor = FGW_ALL_MULTIPROCESSORS};
+    descriptor.nr_blocks = fgw_grid_nr_blocks(descriptor.grid);
     const uint32_t grid[3] = {resident_blocks(worker, launch, parts->nr_blocks_left), 1, 1};
     CUresult result = set_state(worker, config->hStream, descriptor.nr_blocks - parts->nr_blocks_left);
     parts->stopped_ns = 0;
@@ -208,9 +208,9 @@ static CUresult submit_persistent(struct fgv_worker *worker, const struct fgv_se
 
 /* A stream of the worker's own in the current context, beside those of the guest: for what must not wait behind them.
  */
-static CUstream side_stream(struct fgv_worker *worker)
+static CUstream side_stream(struct fgw_worker *worker)
 {
-    struct fgv_context *context = worker->current;
+    struct fgw_context *context = worker->current;
     if (!context->side_stream &&
         worker->driver.cuStreamCreate(&context->side_stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         context->side_stream = NULL;
@@ -219,9 +219,9 @@ static CUstream side_stream(struct fgv_worker *worker)
 }
 
 /* A persistent kernel has ended: how far it came. */
-static CUresult read_counter(struct fgv_worker *worker, uint64_t nr_blocks)
+static CUresult read_counter(struct fgw_worker *worker, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     uint64_t counter = 0;
     CUstream stream = side_stream(worker);
     CUresult result =
@@ -235,17 +235,17 @@ static CUresult read_counter(struct fgv_worker *worker, uint64_t nr_blocks)
 }
 
 /* Whether the first of the parts in flight has. */
-static bool has_ended(const struct fgv_parts *parts, const struct fgv_stream *stream)
+static bool has_ended(const struct fgw_parts *parts, const struct fgw_stream *stream)
 {
-    const struct fgv_part *part = &parts->in_flight[0];
+    const struct fgw_part *part = &parts->in_flight[0];
     return (part->is_in_lane ? &parts->lane->stream : stream)->done_seq >= part->seq;
 }
 
 /* Takes the parts that have ended out of those in flight. */
-static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stream, uint64_t nr_blocks)
+static CUresult collect(struct fgw_worker *worker, const struct fgw_stream *stream, uint64_t nr_blocks)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
-    uint64_t begun_ns = fgv_pace_begun_ns(parts);
+    struct fgw_parts *parts = &worker->slicing->parts;
+    uint64_t begun_ns = fgw_pace_begun_ns(parts);
     uint64_t nr_ended = 0; /* blocks */
     CUresult result = stream->context->fault;
     while (parts->nr_in_flight != 0 && (result != CUDA_SUCCESS || has_ended(parts, stream))) {
@@ -256,33 +256,33 @@ static CUresult collect(struct fgv_worker *worker, const struct fgv_stream *stre
     if (nr_ended == 0 || result != CUDA_SUCCESS) {
         return result;
     }
-    parts->done_ns = fgv_clock_ns();
-    if (parts->variant->mode == FGV_SLICING_PERSISTENT) {
+    parts->done_ns = fgw_clock_ns();
+    if (parts->variant->mode == FGW_SLICING_PERSISTENT) {
         return read_counter(worker, nr_blocks);
     }
-    fgv_pace_learn(parts->variant, nr_ended, parts->done_ns - begun_ns);
+    fgw_pace_learn(parts->variant, nr_ended, parts->done_ns - begun_ns);
     return CUDA_SUCCESS;
 }
 
-static bool has_room(const struct fgv_worker *worker)
+static bool has_room(const struct fgw_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->slicing->parts;
+    const struct fgw_parts *parts = &worker->slicing->parts;
     if (parts->is_let_go) {
         return true;
     }
-    if (parts->variant->mode == FGV_SLICING_PERSISTENT) {
+    if (parts->variant->mode == FGW_SLICING_PERSISTENT) {
         return parts->nr_in_flight == 0;
     }
-    return fgv_pace_has_room(worker);
+    return fgw_pace_has_room(worker);
 }
 
 /* The lane is entered when the part before cannot stand behind another one in the stream: else the one in the lane
  * might begin first. */
-static bool enter_lane(struct fgv_worker *worker, const struct fgv_stream *stream)
+static bool enter_lane(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
-    if (!parts->has_entered && parts->nr_in_flight <= 1 && fgv_lane_is_free(parts->lane, parts->stream)) {
-        parts->has_entered = fgv_lane_enter(worker, parts->lane, stream, parts->stream) == CUDA_SUCCESS;
+    struct fgw_parts *parts = &worker->slicing->parts;
+    if (!parts->has_entered && parts->nr_in_flight <= 1 && fgw_lane_is_free(parts->lane, parts->stream)) {
+        parts->has_entered = fgw_lane_enter(worker, parts->lane, stream, parts->stream) == CUDA_SUCCESS;
         if (!parts->has_entered) {
             parts->lane = NULL;
         }
@@ -291,100 +291,100 @@ static bool enter_lane(struct fgv_worker *worker, const struct fgv_stream *strea
 }
 
 /* Where the next part goes. */
-static struct fgv_stream *next_stream(struct fgv_worker *worker, struct fgv_stream *stream)
+static struct fgw_stream *next_stream(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     const bool is_lanes_turn = parts->lane && !parts->was_in_lane && !parts->is_let_go;
     return is_lanes_turn && enter_lane(worker, stream) ? &parts->lane->stream : stream;
 }
 
 /* Of a persistent kernel the last block may not have been taken while it runs. */
-static bool is_out(const struct fgv_parts *parts)
+static bool is_out(const struct fgw_parts *parts)
 {
     return parts->has_begun && parts->nr_blocks_left == 0 &&
-           (parts->variant->mode != FGV_SLICING_PERSISTENT || parts->nr_in_flight == 0);
+           (parts->variant->mode != FGW_SLICING_PERSISTENT || parts->nr_in_flight == 0);
 }
 
 /* The variant takes more of the device than the kernel does: it is not tried again. */
-static void give_up(struct fgv_worker *worker, const struct fgv_launch *launch)
+static void give_up(struct fgw_worker *worker, const struct fgw_launch *launch)
 {
-    struct fgv_kernel *kernel = launch->handle->object;
-    fgv_variant_drop(worker, kernel->variant);
+    struct fgw_kernel *kernel = launch->handle->object;
+    fgw_variant_drop(worker, kernel->variant);
     kernel->variant = NULL;
     kernel->why_whole = FGV_WHOLE_NOT_LAUNCHED;
-    fgv_count_whole(worker, FGV_WHOLE_NOT_LAUNCHED);
+    fgw_count_whole(worker, FGV_WHOLE_NOT_LAUNCHED);
 }
 
-static CUresult submit_part(struct fgv_worker *worker, const struct fgv_service *service,
-                            const struct fgv_request *request, struct fgv_stream *stream, struct fgv_launch *launch)
+static CUresult submit_part(struct fgw_worker *worker, const struct fgw_service *service,
+                            const struct fgw_request *request, struct fgw_stream *stream, struct fgw_launch *launch)
 {
-    CUresult result = fgv_launch_read(worker, request, launch);
+    CUresult result = fgw_launch_read(worker, request, launch);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return worker->slicing->parts.variant->mode == FGV_SLICING_PERSISTENT
+    return worker->slicing->parts.variant->mode == FGW_SLICING_PERSISTENT
                ? submit_persistent(worker, service, stream, launch)
                : submit_box(worker, service, stream, launch);
 }
 
 /* As of the last look at the device: a worker that did not run for a second knows nothing of it. */
-bool fgv_parts_are_held_up(const struct fgv_worker *worker)
+bool fgw_parts_are_held_up(const struct fgw_worker *worker)
 {
     return worker->track->nr_unfinished > worker->slicing->parts.nr_in_flight &&
-           worker->track->polled_ns > worker->track->last_finish_ns + FGV_LET_GO_NS;
+           worker->track->polled_ns > worker->track->last_finish_ns + FGW_LET_GO_NS;
 }
 
 /* What comes behind the launch in its stream comes behind what is in the lane, too. */
-static CUresult end(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+static CUresult end(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     if (parts->has_entered && stream && stream->context->fault == CUDA_SUCCESS) {
-        CUresult joined = fgv_lane_join(worker, parts->lane, stream);
+        CUresult joined = fgw_lane_join(worker, parts->lane, stream);
         result = result == CUDA_SUCCESS ? joined : result;
     }
-    fgv_count(&worker->slot->nr_sliced, 1);
-    *parts = (struct fgv_parts){0};
+    fgw_count(&worker->slot->nr_sliced, 1);
+    *parts = (struct fgw_parts){0};
     return result;
 }
 
-enum fgv_parts_state fgv_parts_submit(struct fgv_worker *worker, const struct fgv_service *service,
-                                      const struct fgv_request *request, CUresult *result)
+enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fgw_service *service,
+                                      const struct fgw_request *request, CUresult *result)
 {
-    struct fgv_parts *parts = &worker->slicing->parts;
+    struct fgw_parts *parts = &worker->slicing->parts;
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    struct fgv_stream *stream = fgv_stream_find(worker, fixed->stream);
-    struct fgv_launch launch;
-    *result = stream ? collect(worker, stream, fgv_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
-    parts->is_let_go |= fgv_parts_are_held_up(worker);
+    struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
+    struct fgw_launch launch;
+    *result = stream ? collect(worker, stream, fgw_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
+    parts->is_let_go |= fgw_parts_are_held_up(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
-        if (!has_room(worker) || !fgv_queue_has_room(worker) || !fgv_turn_begin(worker) ||
-            (fgv_queue_is_deep(worker) && !fgv_queue_fits_stream(worker, stream))) {
-            return FGV_PARTS_MORE;
+        if (!has_room(worker) || !fgw_queue_has_room(worker) || !fgw_turn_begin(worker) ||
+            (fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream))) {
+            return FGW_PARTS_MORE;
         }
         *result = submit_part(worker, service, request, next_stream(worker, stream), &launch);
-        if (*result != CUDA_SUCCESS && !parts->has_begun && !fgv_is_sticky(*result)) {
+        if (*result != CUDA_SUCCESS && !parts->has_begun && !fgw_is_sticky(*result)) {
             give_up(worker, &launch);
-            return FGV_PARTS_WHOLE;
+            return FGW_PARTS_WHOLE;
         }
     }
     *result = end(worker, stream, *result);
-    return FGV_PARTS_OUT;
+    return FGW_PARTS_OUT;
 }
 
-bool fgv_parts_can_stop(const struct fgv_worker *worker)
+bool fgw_parts_can_stop(const struct fgw_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->slicing->parts;
-    return parts->variant && parts->variant->mode == FGV_SLICING_PERSISTENT && parts->nr_in_flight != 0;
+    const struct fgw_parts *parts = &worker->slicing->parts;
+    return parts->variant && parts->variant->mode == FGW_SLICING_PERSISTENT && parts->nr_in_flight != 0;
 }
 
-void fgv_parts_stop(struct fgv_worker *worker)
+void fgw_parts_stop(struct fgw_worker *worker)
 {
-    if (!fgv_parts_can_stop(worker)) {
+    if (!fgw_parts_can_stop(worker)) {
         return;
     }
-    fgv_context_make_current(worker, worker->slicing->parts.variant->context);
+    fgw_context_make_current(worker, worker->slicing->parts.variant->context);
     CUstream stream = side_stream(worker);
-    worker->slicing->parts.told_ns = fgv_clock_ns();
+    worker->slicing->parts.told_ns = fgw_clock_ns();
     if (worker->slicing->parts.stopped_ns == 0) {
         worker->slicing->parts.stopped_ns = worker->slicing->parts.told_ns;
     }
@@ -394,36 +394,36 @@ void fgv_parts_stop(struct fgv_worker *worker)
     }
 }
 
-bool fgv_parts_is_one(const struct fgv_worker *worker)
+bool fgw_parts_is_one(const struct fgw_worker *worker)
 {
     return worker->slicing->parts.variant != NULL;
 }
 
-uint64_t fgv_parts_stop_once(struct fgv_worker *worker)
+uint64_t fgw_parts_stop_once(struct fgw_worker *worker)
 {
-    if (!fgv_parts_can_stop(worker)) {
+    if (!fgw_parts_can_stop(worker)) {
         return 0;
     }
     if (worker->slicing->parts.stopped_ns == 0) {
-        fgv_parts_stop(worker);
+        fgw_parts_stop(worker);
     }
     return worker->slicing->parts.stopped_ns;
 }
 
-void fgv_parts_poll(struct fgv_worker *worker)
+void fgw_parts_poll(struct fgw_worker *worker)
 {
-    const struct fgv_parts *parts = &worker->slicing->parts;
-    if (!fgv_parts_can_stop(worker) || fgv_grant_has(&worker->grantee)) {
+    const struct fgw_parts *parts = &worker->slicing->parts;
+    if (!fgw_parts_can_stop(worker) || fgw_grant_has(&worker->grantee)) {
         return;
     }
-    if (parts->stopped_ns == 0 || fgv_clock_ns() - parts->told_ns >= FGV_STOP_AGAIN_NS) {
-        fgv_parts_stop(worker);
+    if (parts->stopped_ns == 0 || fgw_clock_ns() - parts->told_ns >= FGW_STOP_AGAIN_NS) {
+        fgw_parts_stop(worker);
     }
 }
 
-bool fgv_parts_answers(const struct fgv_worker *worker, const struct fgv_request *request)
+bool fgw_parts_answers(const struct fgw_worker *worker, const struct fgw_request *request)
 {
-    const struct fgv_parts *parts = &worker->slicing->parts;
+    const struct fgw_parts *parts = &worker->slicing->parts;
     const struct fgv_request_cuStreamQuery *fixed = request->fixed;
     return (parts->variant || parts->is_awaited) && request->header->call == FGV_CALL_cuStreamQuery &&
            fixed->hStream == parts->stream && parts->context == request->header->context;

@@ -11,15 +11,15 @@
 #include "client/state.h"
 #include "cuda_api/variants.h"
 
-struct fgv_lane;
+struct fgw_lane;
 
-#define FGV_MAX_PARTS_IN_FLIGHT 3u
+#define FGW_MAX_PARTS_IN_FLIGHT 3u
 
 /* cffi: begin */
-enum fgv_slicing_mode { FGV_SLICING_OFF = 0, FGV_SLICING_BOXES = 1, FGV_SLICING_PERSISTENT = 2 };
+enum fgw_slicing_mode { FGW_SLICING_OFF = 0, FGW_SLICING_BOXES = 1, FGW_SLICING_PERSISTENT = 2 };
 
 /* As the host's operator wants it. */
-struct fgv_slicing_settings {
+struct fgw_slicing_settings {
     uint32_t mode;
     uint64_t threshold_blocks; /* larger launches go in parts */
     uint64_t least_blocks;     /* of a part */
@@ -28,7 +28,7 @@ struct fgv_slicing_settings {
 };
 
 /* What Python is asked for, and its answer: the text stays until it is asked again. */
-struct fgv_variant_wish {
+struct fgw_variant_wish {
     uint32_t owner_kind; /* enum fgv_handle_kind: a module, or a library */
     uint64_t owner;
     const char *kernel;
@@ -41,21 +41,21 @@ struct fgv_variant_wish {
 };
 
 /* Called from the loop. What goes wrong in any of them means that kernels run whole. */
-struct fgv_variant_maker {
+struct fgw_variant_maker {
     void (*keep)(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
     void (*forget)(uint32_t owner_kind, uint64_t owner);
-    void (*make)(struct fgv_variant_wish *wish);
+    void (*make)(struct fgw_variant_wish *wish);
 };
 /* cffi: end */
 
 /* A constant is copied from the original before each launch: the program may have changed it. */
-struct fgv_variant_constant {
+struct fgw_variant_constant {
     CUdeviceptr from, to;
     size_t bytes;
 };
 
-struct fgv_variant {
-    struct fgv_context *context;
+struct fgw_variant {
+    struct fgw_context *context;
     CUmodule module;
     CUfunction function;
     CUdeviceptr state; /* of a persistent one: struct fgv_persistent_state */
@@ -64,18 +64,18 @@ struct fgv_variant {
     bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */
     uint64_t block_ns_1024; /* 1024 times what a block takes of the device, 0: unknown */
     uint32_t nr_constants;
-    struct fgv_variant_constant constants[];
+    struct fgw_variant_constant constants[];
 };
 
 /* A box of a grid that is on the device. */
-struct fgv_part {
+struct fgw_part {
     uint64_t seq, nr_blocks, submitted_ns;
     bool is_in_lane;
 };
 
 /* The launch that goes in parts, one at a time: its request stays at the head of the backlog until the last is out. */
-struct fgv_parts {
-    struct fgv_variant *variant; /* NULL: there is none */
+struct fgw_parts {
+    struct fgw_variant *variant; /* NULL: there is none */
     uint32_t next[3];            /* the first block that is not submitted */
     uint64_t nr_blocks_left;     /* to be submitted, or, persistently, not known to be taken */
     bool has_begun;
@@ -83,28 +83,28 @@ struct fgv_parts {
     bool is_awaited;  /* no variant yet: what is on the device is let end first */
     uint32_t context; /* its handle, and the stream's: the guest's numbers */
     uint64_t stream;
-    struct fgv_lane *lane; /* for every other box, NULL: there is none */
+    struct fgw_lane *lane; /* for every other box, NULL: there is none */
     bool has_entered;      /* the lane */
     bool was_in_lane;      /* the last part */
     uint64_t stopped_ns;   /* a persistent kernel was first told to stop, 0: it was not */
     uint64_t told_ns;      /* and last */
-    struct fgv_part in_flight[FGV_MAX_PARTS_IN_FLIGHT];
+    struct fgw_part in_flight[FGW_MAX_PARTS_IN_FLIGHT];
     uint32_t nr_in_flight;
     uint64_t done_ns; /* when a part was last seen to end */
 };
 
-enum fgv_parts_state {
-    FGV_PARTS_MORE,  /* not now, or not all of it */
-    FGV_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
-    FGV_PARTS_WHOLE, /* it has its turn to go whole */
-    FGV_PARTS_TAKEN, /* it goes in parts from now on */
+enum fgw_parts_state {
+    FGW_PARTS_MORE,  /* not now, or not all of it */
+    FGW_PARTS_OUT,   /* the last part is submitted, or one failed: `result` is what the launch gives */
+    FGW_PARTS_WHOLE, /* it has its turn to go whole */
+    FGW_PARTS_TAKEN, /* it goes in parts from now on */
 };
 
 /* The data of this floor. */
-struct fgv_slicing {
-    struct fgv_slicing_settings settings;
-    struct fgv_variant_maker maker;
-    struct fgv_parts parts;
+struct fgw_slicing {
+    struct fgw_slicing_settings settings;
+    struct fgw_variant_maker maker;
+    struct fgw_parts parts;
 };
 
 #endif

@@ -10,8 +10,8 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
-#include "page/grant.h"
 #include "cuda_api/variants.h"
+#include "page/grant.h"
 #include "parts/grid.h"
 #include "parts/launch.h"
 #include "parts/parts.h"
@@ -19,11 +19,11 @@
 #include "parts/variant.h"
 #include "track/state.h"
 
-#define FGV_MAX_GRID_X  0x7fffffffu
-#define FGV_MAX_GRID_YZ 65535u
+#define FGW_MAX_GRID_X  0x7fffffffu
+#define FGW_MAX_GRID_YZ 65535u
 
 /* Attributes that mean for each part what they mean for the whole. */
-static enum fgv_whole judge_attributes(const struct fgv_launch *launch)
+static enum fgv_whole judge_attributes(const struct fgw_launch *launch)
 {
     for (uint32_t i = 0; i < launch->config.numAttrs; i++) {
         switch (launch->attributes[i].id) {
@@ -50,7 +50,7 @@ static enum fgv_whole judge_attributes(const struct fgv_launch *launch)
     return FGV_WHOLE_NOT;
 }
 
-static bool can_persist(const struct fgv_worker *worker, uint64_t nr_blocks)
+static bool can_persist(const struct fgw_worker *worker, uint64_t nr_blocks)
 {
     const struct fgv_driver *driver = &worker->driver;
     return nr_blocks < UINT32_MAX && driver->cuStreamWriteValue64_v2 && driver->cuMemcpyDtoHAsync_v2 &&
@@ -58,8 +58,8 @@ static bool can_persist(const struct fgv_worker *worker, uint64_t nr_blocks)
 }
 
 /* What the program asked of the kernel counts for the variant, too. */
-static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *handle,
-                            const struct fgv_variant *variant)
+static bool copy_attributes(struct fgw_worker *worker, const struct fgw_handle *handle,
+                            const struct fgw_variant *variant)
 {
     static const CUfunction_attribute carried[] = {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
@@ -85,40 +85,40 @@ static bool copy_attributes(struct fgv_worker *worker, const struct fgv_handle *
 }
 
 /* Whether the kernel is not known to have a variant, or none, and this is no moment to find out. */
-static bool must_wait(const struct fgv_worker *worker, const struct fgv_launch *launch)
+static bool must_wait(const struct fgw_worker *worker, const struct fgw_launch *launch)
 {
-    const struct fgv_kernel *kernel = launch->handle->object;
+    const struct fgw_kernel *kernel = launch->handle->object;
     return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->track->nr_unfinished != 0;
 }
 
 /* Why the launch goes whole. */
-static enum fgv_whole judge(struct fgv_worker *worker, const struct fgv_launch *launch)
+static enum fgv_whole judge(struct fgw_worker *worker, const struct fgw_launch *launch)
 {
     enum fgv_whole why = judge_attributes(launch);
     if (why == FGV_WHOLE_NOT && (worker->track->nr_gates != 0 || worker->track->holds.nr != 0 ||
-                                 (must_wait(worker, launch) && fgv_parts_are_held_up(worker)))) {
+                                 (must_wait(worker, launch) && fgw_parts_are_held_up(worker)))) {
         why = FGV_WHOLE_HELD_UP_STREAM;
     }
     return why;
 }
 
-static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *launch, uint64_t nr_blocks,
+static enum fgv_whole begin(struct fgw_worker *worker, const struct fgw_launch *launch, uint64_t nr_blocks,
                             uint64_t stream)
 {
     enum fgv_whole why = FGV_WHOLE_NOT;
-    struct fgv_variant *variant = fgv_variant_of(worker, launch->handle, &why);
+    struct fgw_variant *variant = fgw_variant_of(worker, launch->handle, &why);
     if (!variant) {
         return why;
     }
     if (!copy_attributes(worker, launch->handle, variant) ||
-        (variant->mode == FGV_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
+        (variant->mode == FGW_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
         return FGV_WHOLE_NOT_LAUNCHED;
     }
     if (variant->is_let_go && worker->track->nr_unfinished != 0) {
         return FGV_WHOLE_HELD_UP_STREAM;
     }
     variant->is_let_go = false;
-    worker->slicing->parts = (struct fgv_parts){.variant = variant,
+    worker->slicing->parts = (struct fgw_parts){.variant = variant,
                                                 .nr_blocks_left = nr_blocks,
                                                 .context = (uint32_t)worker->current->handle,
                                                 .stream = stream};
@@ -128,35 +128,35 @@ static enum fgv_whole begin(struct fgv_worker *worker, const struct fgv_launch *
 /* Whether a device takes it whole: a part of one that none takes might be taken. */
 static bool is_a_grid(const uint32_t grid[3])
 {
-    return grid[0] <= FGV_MAX_GRID_X && grid[1] <= FGV_MAX_GRID_YZ && grid[2] <= FGV_MAX_GRID_YZ;
+    return grid[0] <= FGW_MAX_GRID_X && grid[1] <= FGW_MAX_GRID_YZ && grid[2] <= FGW_MAX_GRID_YZ;
 }
 
-enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs)
+enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_request *request, bool runs)
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
-    uint64_t nr_blocks = fgv_grid_nr_blocks(fixed->grid);
-    struct fgv_launch launch;
+    uint64_t nr_blocks = fgw_grid_nr_blocks(fixed->grid);
+    struct fgw_launch launch;
     worker->slicing->parts.is_awaited = false;
-    if (worker->slicing->settings.mode == FGV_SLICING_OFF || nr_blocks <= worker->slicing->settings.threshold_blocks ||
+    if (worker->slicing->settings.mode == FGW_SLICING_OFF || nr_blocks <= worker->slicing->settings.threshold_blocks ||
         !is_a_grid(fixed->grid) || !worker->current || worker->current->fault != CUDA_SUCCESS ||
-        fgv_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
-        return FGV_PARTS_WHOLE; /* the handler says what is wrong with it */
+        fgw_launch_read(worker, request, &launch) != CUDA_SUCCESS) {
+        return FGW_PARTS_WHOLE; /* the handler says what is wrong with it */
     }
     enum fgv_whole why = runs ? judge(worker, &launch) : FGV_WHOLE_GRAPH;
     if (why == FGV_WHOLE_NOT && must_wait(worker, &launch)) {
-        worker->slicing->parts = (struct fgv_parts){
+        worker->slicing->parts = (struct fgw_parts){
             .is_awaited = true, .context = (uint32_t)worker->current->handle, .stream = fixed->stream};
-        return FGV_PARTS_MORE;
+        return FGW_PARTS_MORE;
     }
     if (why == FGV_WHOLE_NOT) {
         why = begin(worker, &launch, nr_blocks, fixed->stream);
     }
     if (why == FGV_WHOLE_NOT) {
-        return FGV_PARTS_TAKEN;
+        return FGW_PARTS_TAKEN;
     }
-    if (runs && !fgv_grant_has(&worker->grantee)) {
-        return FGV_PARTS_MORE; /* the grant was given back to make a variant, and there is none: in its next turn */
+    if (runs && !fgw_grant_has(&worker->grantee)) {
+        return FGW_PARTS_MORE; /* the grant was given back to make a variant, and there is none: in its next turn */
     }
-    fgv_count_whole(worker, why);
-    return FGV_PARTS_WHOLE;
+    fgw_count_whole(worker, why);
+    return FGW_PARTS_WHOLE;
 }

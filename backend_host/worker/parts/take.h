@@ -7,6 +7,6 @@
 
 /* What becomes of this launch, which has its turn. A large one that goes whole is counted, with the reason. `runs`: it
  * is no part of a graph. */
-enum fgv_parts_state fgv_parts_take(struct fgv_worker *worker, const struct fgv_request *request, bool runs);
+enum fgw_parts_state fgw_parts_take(struct fgw_worker *worker, const struct fgw_request *request, bool runs);
 
 #endif

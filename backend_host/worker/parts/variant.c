@@ -17,67 +17,67 @@
 #include "client/handles.h"
 #include "client/kernel.h"
 #include "client/state.h"
+#include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/layout.h"
-#include "cuda_api/variants.h"
 #include "parts/state.h"
 #include "turn/turn.h"
 
-void fgv_worker_set_slicing(struct fgv_worker *worker, const struct fgv_slicing_settings *settings,
-                            const struct fgv_variant_maker *maker)
+void fgw_worker_set_slicing(struct fgw_worker *worker, const struct fgw_slicing_settings *settings,
+                            const struct fgw_variant_maker *maker)
 {
     worker->slicing->settings = *settings;
     worker->slicing->maker = *maker;
 }
 
-void fgv_image_keep(struct fgv_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes)
+void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes)
 {
-    if (worker->slicing->settings.mode != FGV_SLICING_OFF) {
-        uint64_t begun_ns = fgv_clock_ns();
+    if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
+        uint64_t begun_ns = fgw_clock_ns();
         worker->slicing->maker.keep(owner_kind, owner, image, bytes);
-        fgv_count(&worker->slot->variant_ns, fgv_clock_ns() - begun_ns);
+        fgw_count(&worker->slot->variant_ns, fgw_clock_ns() - begun_ns);
     }
 }
 
-void fgv_image_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     free(handle->object);
-    if (worker->slicing->settings.mode != FGV_SLICING_OFF) {
+    if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
         worker->slicing->maker.forget(handle->kind, handle->number);
     }
 }
 
-void fgv_kernel_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    struct fgv_kernel *kernel = handle->object;
+    struct fgw_kernel *kernel = handle->object;
     if (kernel) {
-        fgv_variant_drop(worker, kernel->variant);
+        fgw_variant_drop(worker, kernel->variant);
         free(kernel);
     }
 }
 
 /* The module or library that a kernel came from. */
-static struct fgv_handle *owner_of(struct fgv_worker *worker, struct fgv_handle *handle)
+static struct fgw_handle *owner_of(struct fgw_worker *worker, struct fgw_handle *handle)
 {
     while (handle && handle->parent_kind != 0) {
-        handle = fgv_handle_find(worker, handle->parent_kind, handle->parent);
+        handle = fgw_handle_find(worker, handle->parent_kind, handle->parent);
     }
     return handle;
 }
 
-static const struct fgv_handle *owner_in_making;
+static const struct fgw_handle *owner_in_making;
 
-uint64_t fgv_variant_address(const char *name)
+uint64_t fgw_variant_address(const char *name)
 {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    return fgv_variable_find(fgv_the_worker, owner_in_making->kind, owner_in_making->native, name, &address, &bytes) ==
+    return fgw_variable_find(fgw_the_worker, owner_in_making->kind, owner_in_making->native, name, &address, &bytes) ==
                    CUDA_SUCCESS
                ? address
                : 0;
 }
 
-static const char *name_of(struct fgv_worker *worker, const struct fgv_handle *handle)
+static const char *name_of(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     const struct fgv_driver *driver = &worker->driver;
     const char *name = NULL;
@@ -91,13 +91,13 @@ static const char *name_of(struct fgv_worker *worker, const struct fgv_handle *h
 }
 
 /* Pairs of addresses, one in the original and one in the variant. */
-static bool pair_constants(struct fgv_worker *worker, const struct fgv_handle *owner, struct fgv_variant *variant,
+static bool pair_constants(struct fgw_worker *worker, const struct fgw_handle *owner, struct fgw_variant *variant,
                            const char *names)
 {
     for (uint32_t i = 0; i < variant->nr_constants; i++) {
-        struct fgv_variant_constant *constant = &variant->constants[i];
+        struct fgw_variant_constant *constant = &variant->constants[i];
         size_t bytes = 0;
-        if (fgv_variable_find(worker, owner->kind, owner->native, names, &constant->from, &constant->bytes) !=
+        if (fgw_variable_find(worker, owner->kind, owner->native, names, &constant->from, &constant->bytes) !=
                 CUDA_SUCCESS ||
             worker->driver.cuModuleGetGlobal_v2(&constant->to, &bytes, variant->module, names) != CUDA_SUCCESS ||
             bytes != constant->bytes) {
@@ -109,7 +109,7 @@ static bool pair_constants(struct fgv_worker *worker, const struct fgv_handle *o
 }
 
 /* Where the descriptor begins among the parameters: the driver is asked, as the variant was compiled by it. */
-static bool find_descriptor(struct fgv_worker *worker, struct fgv_variant *variant, const struct fgv_kernel *kernel)
+static bool find_descriptor(struct fgw_worker *worker, struct fgw_variant *variant, const struct fgw_kernel *kernel)
 {
     size_t offset = ((size_t)kernel->parameter_bytes + 7) & ~(size_t)7;
     size_t bytes = 0;
@@ -118,11 +118,11 @@ static bool find_descriptor(struct fgv_worker *worker, struct fgv_variant *varia
         return false;
     }
     variant->descriptor_offset = (uint32_t)offset;
-    return offset >= kernel->parameter_bytes && offset <= FGV_MAX_PARAMETER_BYTES;
+    return offset >= kernel->parameter_bytes && offset <= FGW_MAX_PARAMETER_BYTES;
 }
 
-static bool load(struct fgv_worker *worker, const struct fgv_handle *owner, struct fgv_variant *variant,
-                 const struct fgv_variant_wish *wish, const struct fgv_kernel *kernel)
+static bool load(struct fgw_worker *worker, const struct fgw_handle *owner, struct fgw_variant *variant,
+                 const struct fgw_variant_wish *wish, const struct fgw_kernel *kernel)
 {
     const struct fgv_driver *driver = &worker->driver;
     size_t bytes = 0;
@@ -132,24 +132,24 @@ static bool load(struct fgv_worker *worker, const struct fgv_handle *owner, stru
     }
     return driver->cuModuleGetFunction(&variant->function, variant->module, wish->kernel) == CUDA_SUCCESS &&
            find_descriptor(worker, variant, kernel) && pair_constants(worker, owner, variant, wish->constants) &&
-           (wish->mode != FGV_SLICING_PERSISTENT ||
+           (wish->mode != FGW_SLICING_PERSISTENT ||
             driver->cuModuleGetGlobal_v2(&variant->state, &bytes, variant->module, FGV_PERSISTENT_STATE_NAME) ==
                 CUDA_SUCCESS);
 }
 
-static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_handle *handle, uint32_t mode,
+static struct fgw_variant *make_in_mode(struct fgw_worker *worker, struct fgw_handle *handle, uint32_t mode,
                                         enum fgv_whole *why)
 {
-    struct fgv_handle *owner = owner_of(worker, handle);
-    const struct fgv_kernel *kernel = handle->object;
-    struct fgv_variant_wish wish = {.mode = mode, .kernel = name_of(worker, handle)};
+    struct fgw_handle *owner = owner_of(worker, handle);
+    const struct fgw_kernel *kernel = handle->object;
+    struct fgw_variant_wish wish = {.mode = mode, .kernel = name_of(worker, handle)};
     *why = FGV_WHOLE_NO_PTX;
     if (!owner || !wish.kernel || (owner->kind != FGV_HANDLE_MODULE && owner->kind != FGV_HANDLE_LIBRARY)) {
         return NULL;
     }
     wish.owner_kind = owner->kind;
     wish.owner = owner->number;
-    wish.capability = (int32_t)fgv_capability_of(worker);
+    wish.capability = (int32_t)fgw_capability_of(worker);
     wish.why_whole = FGV_WHOLE_NOT_COMPILED; /* if Python fails */
     owner_in_making = owner;
     worker->slicing->maker.make(&wish);
@@ -158,37 +158,37 @@ static struct fgv_variant *make_in_mode(struct fgv_worker *worker, struct fgv_ha
     if (wish.why_whole != FGV_WHOLE_NOT || wish.nr_constants > FGV_MAX_VARIANT_CONSTANTS) {
         return NULL;
     }
-    struct fgv_variant *variant = calloc(1, sizeof(*variant) + wish.nr_constants * sizeof(variant->constants[0]));
+    struct fgw_variant *variant = calloc(1, sizeof(*variant) + wish.nr_constants * sizeof(variant->constants[0]));
     if (variant) {
         variant->context = worker->current;
         variant->mode = mode;
         variant->nr_constants = wish.nr_constants;
         if (load(worker, owner, variant, &wish, kernel)) {
-            fgv_count(&worker->slot->nr_variants, 1);
+            fgw_count(&worker->slot->nr_variants, 1);
             return variant;
         }
-        fgv_variant_drop(worker, variant);
+        fgw_variant_drop(worker, variant);
     }
     *why = FGV_WHOLE_NOT_COMPILED;
     return NULL;
 }
 
 /* Kernels that cannot run persistently may still run in boxes. */
-static struct fgv_variant *make(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why)
+static struct fgw_variant *make(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why)
 {
-    uint64_t begun_ns = fgv_clock_ns();
-    fgv_turn_pause(worker);
-    struct fgv_variant *variant = make_in_mode(worker, handle, worker->slicing->settings.mode, why);
-    if (!variant && worker->slicing->settings.mode == FGV_SLICING_PERSISTENT) {
-        variant = make_in_mode(worker, handle, FGV_SLICING_BOXES, why);
+    uint64_t begun_ns = fgw_clock_ns();
+    fgw_turn_pause(worker);
+    struct fgw_variant *variant = make_in_mode(worker, handle, worker->slicing->settings.mode, why);
+    if (!variant && worker->slicing->settings.mode == FGW_SLICING_PERSISTENT) {
+        variant = make_in_mode(worker, handle, FGW_SLICING_BOXES, why);
     }
-    fgv_count(&worker->slot->variant_ns, fgv_clock_ns() - begun_ns);
+    fgw_count(&worker->slot->variant_ns, fgw_clock_ns() - begun_ns);
     return variant;
 }
 
-struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle *handle, enum fgv_whole *why)
+struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why)
 {
-    struct fgv_kernel *kernel = handle->object;
+    struct fgw_kernel *kernel = handle->object;
     if (kernel->variant) {
         *why = kernel->variant->context == worker->current ? FGV_WHOLE_NOT : FGV_WHOLE_OTHER_CONTEXT;
         return *why == FGV_WHOLE_NOT ? kernel->variant : NULL;
@@ -200,37 +200,37 @@ struct fgv_variant *fgv_variant_of(struct fgv_worker *worker, struct fgv_handle 
     return kernel->variant;
 }
 
-void fgv_variant_drop(struct fgv_worker *worker, struct fgv_variant *variant)
+void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant)
 {
     if (!variant) {
         return;
     }
-    struct fgv_context *before = worker->current;
+    struct fgw_context *before = worker->current;
     if (worker->slicing->parts.variant == variant) {
-        worker->slicing->parts = (struct fgv_parts){0};
+        worker->slicing->parts = (struct fgw_parts){0};
     }
     if (variant->module && worker->driver.cuModuleUnload) {
-        fgv_context_make_current(worker, variant->context);
+        fgw_context_make_current(worker, variant->context);
         worker->driver.cuModuleUnload(variant->module);
-        fgv_context_make_current(worker, before);
+        fgw_context_make_current(worker, before);
     }
     free(variant);
 }
 
-void fgv_variants_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_variants_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
 {
     for (uint32_t i = 0; i <= worker->handles.mask; i++) {
-        struct fgv_handle *handle = &worker->handles.places[i];
+        struct fgw_handle *handle = &worker->handles.places[i];
         bool is_kernel = handle->kind == FGV_HANDLE_KERNEL || handle->kind == FGV_HANDLE_FUNCTION;
-        struct fgv_kernel *kernel = handle->number != 0 && is_kernel ? handle->object : NULL;
+        struct fgw_kernel *kernel = handle->number != 0 && is_kernel ? handle->object : NULL;
         if (kernel && kernel->variant && kernel->variant->context == context) {
-            fgv_variant_drop(worker, kernel->variant);
+            fgw_variant_drop(worker, kernel->variant);
             kernel->variant = NULL;
         }
     }
 }
 
-void fgv_count_whole(struct fgv_worker *worker, enum fgv_whole why)
+void fgw_count_whole(struct fgw_worker *worker, enum fgv_whole why)
 {
     _Atomic uint32_t *counter = &worker->slot->nr_whole[(uint32_t)why < FGV_NR_WHOLE ? (uint32_t)why : 0];
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);

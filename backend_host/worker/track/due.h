@@ -13,15 +13,15 @@
 
 #include "track/state.h"
 
-static inline uint64_t fgv_mean_with(uint64_t mean_ns, uint64_t sample_ns)
+static inline uint64_t fgw_mean_with(uint64_t mean_ns, uint64_t sample_ns)
 {
     return mean_ns == 0 ? sample_ns : (mean_ns * 3 + sample_ns) / 4;
 }
 
 /* So many submissions have ended since `last_finish_ns`, `nr_copies` of them copies. */
-void fgv_due_note(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns);
+void fgw_due_note(struct fgw_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns);
 /* When the next mark should be done, and all that runs; 0: unknown. */
-uint64_t fgv_due_mark_ns(const struct fgv_worker *worker);
-uint64_t fgv_due_end_ns(const struct fgv_worker *worker);
+uint64_t fgw_due_mark_ns(const struct fgw_worker *worker);
+uint64_t fgw_due_end_ns(const struct fgw_worker *worker);
 
 #endif

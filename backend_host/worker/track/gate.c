@@ -10,7 +10,7 @@
  * A driver's queue that is full blocks who puts more into it, and here nothing may empty it. So while a stream waits,
  * less is queued, and what is too much stays in the backlog, for which no grant is asked.
  *
- * Wrong when: the value is to be written by work that is queued behind more than FGV_MAX_HELD_UP others: a driver takes
+ * Wrong when: the value is to be written by work that is queued behind more than FGW_MAX_HELD_UP others: a driver takes
  * some more. And when what was held up begins to run while another vGPU has its turn: it is charged from then on, so
  * the account is right, but it ran out of turn.
  */
@@ -28,46 +28,46 @@ static bool is_wait_for_value(uint16_t call)
            call == FGV_CALL_cuStreamBatchMemOp_v2;
 }
 
-static bool may_hold_up(const struct fgv_worker *worker, uint16_t call)
+static bool may_hold_up(const struct fgw_worker *worker, uint16_t call)
 {
     return is_wait_for_value(call) || worker->track->nr_gates != 0;
 }
 
-bool fgv_gate_is_full(const struct fgv_worker *worker)
+bool fgw_gate_is_full(const struct fgw_worker *worker)
 {
     return worker->track->nr_gates != 0 &&
-           (fgv_track_nr_open(worker) >= FGV_MAX_HELD_UP || worker->track->nr_marks >= FGV_MAX_HELD_UP);
+           (fgw_track_nr_open(worker) >= FGW_MAX_HELD_UP || worker->track->nr_marks >= FGW_MAX_HELD_UP);
 }
 
-void fgv_gate_prepare(struct fgv_worker *worker, struct fgv_stream *stream, uint16_t call)
+void fgw_gate_prepare(struct fgw_worker *worker, struct fgw_stream *stream, uint16_t call)
 {
     if (is_wait_for_value(call)) {
-        fgv_sync_mark_all(worker); /* what other streams have by now is not behind it */
+        fgw_sync_mark_all(worker); /* what other streams have by now is not behind it */
     } else if (may_hold_up(worker, call)) {
-        fgv_stream_mark(worker, stream);
+        fgw_stream_mark(worker, stream);
     }
 }
 
-void fgv_gate_close(struct fgv_worker *worker, struct fgv_stream *stream, const struct fgv_request *request)
+void fgw_gate_close(struct fgw_worker *worker, struct fgw_stream *stream, const struct fgw_request *request)
 {
     if (!may_hold_up(worker, request->header->call)) {
         return;
     }
-    if (fgv_stream_mark(worker, stream) && stream->last_mark && stream->marked_seq == worker->track->seq &&
+    if (fgw_stream_mark(worker, stream) && stream->last_mark && stream->marked_seq == worker->track->seq &&
         is_wait_for_value(request->header->call)) {
         stream->last_mark->is_gate = true;
         worker->track->nr_gates++;
     }
 }
 
-void fgv_gate_submit(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgw_gate_submit(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     if (worker->track->nr_gates == 0) {
         return;
     }
-    fgv_sync_poll(worker, fgv_clock_ns()); /* what runs behind a gate is charged from when nothing did */
+    fgw_sync_poll(worker, fgw_clock_ns()); /* what runs behind a gate is charged from when nothing did */
     if (stream->nr_unmarked == 0) {
-        fgv_stream_touch(worker, stream); /* a mark here, though nothing is before it */
+        fgw_stream_touch(worker, stream); /* a mark here, though nothing is before it */
     }
-    fgv_stream_mark(worker, stream);
+    fgw_stream_mark(worker, stream);
 }

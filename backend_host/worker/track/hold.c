@@ -12,10 +12,10 @@
 #include "track/sync.h"
 
 /* Whether something may be held by this one. */
-static struct fgv_hold *find(struct fgv_worker *worker, uint64_t order)
+static struct fgw_hold *find(struct fgw_worker *worker, uint64_t order)
 {
-    for (uint32_t i = 0; order != 0 && i < FGV_MAX_HOLDS; i++) {
-        struct fgv_hold *hold = &worker->track->holds.items[i];
+    for (uint32_t i = 0; order != 0 && i < FGW_MAX_HOLDS; i++) {
+        struct fgw_hold *hold = &worker->track->holds.items[i];
         if (hold->order == order) {
             return hold;
         }
@@ -23,7 +23,7 @@ static struct fgv_hold *find(struct fgv_worker *worker, uint64_t order)
     return NULL;
 }
 
-static bool is_blocking(struct fgv_worker *worker, const struct fgv_stream *stream)
+static bool is_blocking(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     unsigned int flags = CU_STREAM_NON_BLOCKING;
     return worker->driver.cuStreamGetFlags && worker->driver.cuStreamGetFlags(stream->native, &flags) == CUDA_SUCCESS &&
@@ -31,14 +31,14 @@ static bool is_blocking(struct fgv_worker *worker, const struct fgv_stream *stre
 }
 
 /* What the next thing in the stream will wait for. */
-static uint64_t holder(struct fgv_worker *worker, const struct fgv_stream *stream)
+static uint64_t holder(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    const struct fgv_stream *legacy = &stream->context->legacy;
+    const struct fgw_stream *legacy = &stream->context->legacy;
     uint64_t order = stream->held_by;
     if (stream != legacy) {
         return legacy->held_by > order && is_blocking(worker, stream) ? legacy->held_by : order;
     }
-    for (const struct fgv_stream *other = stream->context->streams; other; other = other->next) {
+    for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
         if (other->held_by > order && !other->is_gone && is_blocking(worker, other)) {
             order = other->held_by;
         }
@@ -46,69 +46,69 @@ static uint64_t holder(struct fgv_worker *worker, const struct fgv_stream *strea
     return order;
 }
 
-void fgv_hold_stream(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t order)
+void fgw_hold_stream(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order)
 {
     if (order == stream->held_by) {
         return;
     }
     if (stream->nr_unmarked != 0) {
-        fgv_stream_mark(worker, stream); /* what was submitted before is not held */
+        fgw_stream_mark(worker, stream); /* what was submitted before is not held */
     }
     if (stream->nr_unmarked == 0) {
         stream->held_by = order;
     }
 }
 
-void fgv_hold_before(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream)
+void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream)
 {
-    if (worker->track->holds.nr == 0 || fgv_stream_is_captured(worker, stream)) {
+    if (worker->track->holds.nr == 0 || fgw_stream_is_captured(worker, stream)) {
         return;
     }
     if (service->cost == FGV_COST_NONE) {
         if (stream->nr_unmarked != 0) {
-            fgv_stream_mark(worker, stream); /* its end is seen for itself, whatever the call adds behind it */
+            fgw_stream_mark(worker, stream); /* its end is seen for itself, whatever the call adds behind it */
         }
         return;
     }
-    fgv_hold_stream(worker, stream, holder(worker, stream));
-    struct fgv_hold *hold = find(worker, stream->held_by);
+    fgw_hold_stream(worker, stream, holder(worker, stream));
+    struct fgw_hold *hold = find(worker, stream->held_by);
     if (hold) {
         atomic_store(&hold->is_followed, true);
     }
 }
 
-void fgv_hold_after(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
-                    struct fgv_stream *stream)
+void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
+                    struct fgw_stream *stream)
 {
     uint64_t number;
-    if (worker->track->holds.nr == 0 || service->event_offset == FGV_NO_HANDLE) {
+    if (worker->track->holds.nr == 0 || service->event_offset == FGW_NO_HANDLE) {
         return;
     }
     memcpy(&number, (const uint8_t *)request->fixed + service->event_offset, sizeof(number));
-    struct fgv_handle *event = fgv_handle_find(worker, FGV_HANDLE_EVENT, number);
+    struct fgw_handle *event = fgw_handle_find(worker, FGV_HANDLE_EVENT, number);
     if (!event) {
         return;
     }
     if (service->number != FGV_CALL_cuStreamWaitEvent) {
         event->held_by = holder(worker, stream);
     } else if (event->held_by > stream->held_by && find(worker, event->held_by)) {
-        fgv_hold_stream(worker, stream, event->held_by);
+        fgw_hold_stream(worker, stream, event->held_by);
     }
 }
 
-struct fgv_hold *fgv_hold_open(struct fgv_worker *worker, uint32_t index)
+struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index)
 {
-    struct fgv_holds *holds = &worker->track->holds;
-    struct fgv_hold *hold = &holds->items[index];
+    struct fgw_holds *holds = &worker->track->holds;
+    struct fgw_hold *hold = &holds->items[index];
     hold->order = ++holds->last_order;
     atomic_store(&hold->is_followed, false);
     holds->nr++;
     return hold;
 }
 
-static void let_go(struct fgv_track *track, struct fgv_stream *stream, uint64_t order)
+static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t order)
 {
-    for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
+    for (struct fgw_mark *mark = stream->first_mark; mark; mark = mark->next) {
         if (mark->held_by == order) {
             mark->held_by = 0;
             track->nr_held -= mark->nr_submissions;
@@ -120,33 +120,33 @@ static void let_go(struct fgv_track *track, struct fgv_stream *stream, uint64_t 
     }
 }
 
-void fgv_hold_release(struct fgv_worker *worker, struct fgv_hold *hold)
+void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
 {
-    struct fgv_track *track = worker->track;
+    struct fgw_track *track = worker->track;
     const uint32_t nr_held = track->nr_held;
     const bool was_empty = track->nr_unfinished == 0;
-    for (uint32_t i = 0; i < FGV_MAX_CONTEXTS && hold->order != 0; i++) {
-        struct fgv_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->order != 0; i++) {
+        struct fgw_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
         for (; stream; stream = stream->next) {
             let_go(track, stream, hold->order);
         }
     }
     hold->order = 0;
     track->nr_unfinished += nr_held - track->nr_held;
-    if (fgv_nr_running(worker) != 0) {
-        track->listener->started(worker, was_empty, fgv_clock_ns());
+    if (fgw_nr_running(worker) != 0) {
+        track->listener->started(worker, was_empty, fgw_clock_ns());
     }
 }
 
-void fgv_hold_close(struct fgv_worker *worker, struct fgv_hold *hold)
+void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold)
 {
     if (hold->order != 0) {
-        fgv_hold_release(worker, hold);
+        fgw_hold_release(worker, hold);
     }
     worker->track->holds.nr--;
 }
 
-void fgv_hold_note_node(struct fgv_worker *worker)
+void fgw_hold_note_node(struct fgw_worker *worker)
 {
     worker->track->holds.has_nodes = true;
 }

@@ -11,20 +11,20 @@
 #include "track/state.h"
 
 /* Before a call that puts something into the stream: what it will be held by. */
-void fgv_hold_before(struct fgv_worker *worker, const struct fgv_service *service, struct fgv_stream *stream);
+void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream);
 /* After such a call has succeeded: events carry on what holds a stream. */
-void fgv_hold_after(struct fgv_worker *worker, const struct fgv_service *service, const struct fgv_request *request,
-                    struct fgv_stream *stream);
+void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
+                    struct fgw_stream *stream);
 
 /* A function is about to be put into a stream, under a number of its own; it was; what follows in the stream is held.
  */
-struct fgv_hold *fgv_hold_open(struct fgv_worker *worker, uint32_t index);
-void fgv_hold_stream(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t order);
+struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index);
+void fgw_hold_stream(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order);
 /* What was held goes on: the device may be working on it. */
-void fgv_hold_release(struct fgv_worker *worker, struct fgv_hold *hold);
+void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold);
 /* The function is over; what it holds is let go. */
-void fgv_hold_close(struct fgv_worker *worker, struct fgv_hold *hold);
+void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold);
 /* A graph has a function of the guest's in it. */
-void fgv_hold_note_node(struct fgv_worker *worker);
+void fgw_hold_note_node(struct fgw_worker *worker);
 
 #endif

@@ -6,11 +6,11 @@
 #include "track/running.h"
 #include "track/state.h"
 
-#define FGV_LATENCY_FIRST   5u  /* so many are measured at once */
-#define FGV_LATENCY_TRIES   16u /* in so many tries */
-#define FGV_LATENCY_WEIGHT  8u  /* of all that is known; of few samples each counts as much */
-#define FGV_LATENCY_MARKS   64u /* what has more of them is long beside any latency */
-#define FGV_LATENCY_REST_NS UINT64_C(1000000)
+#define FGW_LATENCY_FIRST   5u  /* so many are measured at once */
+#define FGW_LATENCY_TRIES   16u /* in so many tries */
+#define FGW_LATENCY_WEIGHT  8u  /* of all that is known; of few samples each counts as much */
+#define FGW_LATENCY_MARKS   64u /* what has more of them is long beside any latency */
+#define FGW_LATENCY_REST_NS UINT64_C(1000000)
 
 /* One of so many is measured when the first ones have been. What takes longer than the most is something else, the
  * loading of a module say. */
@@ -21,34 +21,34 @@ struct limits {
 
 static const struct limits soon_limits = {64, 50000}, rested_limits = {32, 250000};
 
-static const struct limits *limits_of(const struct fgv_latency *latency)
+static const struct limits *limits_of(const struct fgw_latency *latency)
 {
     return latency->measuring == &latency->rested ? &rested_limits : &soon_limits;
 }
 
-static bool is_rested(const struct fgv_worker *worker, uint64_t now_ns)
+static bool is_rested(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    return now_ns >= worker->track->last_finish_ns + FGV_LATENCY_REST_NS;
+    return now_ns >= worker->track->last_finish_ns + FGW_LATENCY_REST_NS;
 }
 
-uint64_t fgv_latency_ns(const struct fgv_worker *worker, uint64_t now_ns)
+uint64_t fgw_latency_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_latency *latency = &worker->track->latency;
+    const struct fgw_latency *latency = &worker->track->latency;
     return is_rested(worker, now_ns) && latency->rested.nr != 0 ? latency->rested.mean_ns : latency->soon.mean_ns;
 }
 
 /* The events stay for the next time. Where nothing comes of it, again and again, it is not tried at each launch. */
-static void let_go(struct fgv_latency *latency)
+static void let_go(struct fgw_latency *latency)
 {
-    struct fgv_latency_samples *samples = latency->measuring;
-    const bool is_hopeful = samples->nr < FGV_LATENCY_FIRST && samples->nr_tried < FGV_LATENCY_TRIES;
+    struct fgw_latency_samples *samples = latency->measuring;
+    const bool is_hopeful = samples->nr < FGW_LATENCY_FIRST && samples->nr_tried < FGW_LATENCY_TRIES;
     samples->nr_until_next = is_hopeful ? 1 : limits_of(latency)->every;
     latency->measuring = NULL;
 }
 
-static void drop_events(struct fgv_worker *worker)
+static void drop_events(struct fgw_worker *worker)
 {
-    struct fgv_latency *latency = &worker->track->latency;
+    struct fgw_latency *latency = &worker->track->latency;
     for (uint32_t i = 0; i < 2; i++) {
         if (latency->events[i]) {
             worker->driver.cuEventDestroy_v2(latency->events[i]);
@@ -58,7 +58,7 @@ static void drop_events(struct fgv_worker *worker)
     latency->context = NULL;
 }
 
-static bool record(struct fgv_worker *worker, uint32_t which, CUstream stream)
+static bool record(struct fgw_worker *worker, uint32_t which, CUstream stream)
 {
     CUevent *event = &worker->track->latency.events[which];
     return (*event || worker->driver.cuEventCreate(event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) &&
@@ -66,27 +66,27 @@ static bool record(struct fgv_worker *worker, uint32_t which, CUstream stream)
 }
 
 /* Events belong to a context, and are destroyed in it. */
-static bool take_context(struct fgv_worker *worker)
+static bool take_context(struct fgw_worker *worker)
 {
-    struct fgv_latency *latency = &worker->track->latency;
-    struct fgv_context *current = worker->current;
+    struct fgw_latency *latency = &worker->track->latency;
+    struct fgw_context *current = worker->current;
     if (latency->context && latency->context != current) {
-        fgv_context_make_current(worker, latency->context);
+        fgw_context_make_current(worker, latency->context);
         drop_events(worker);
-        fgv_context_make_current(worker, current);
+        fgw_context_make_current(worker, current);
     }
     latency->context = current;
     return worker->current == current;
 }
 
-void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream)
+void fgw_latency_begin(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    struct fgv_latency *latency = &worker->track->latency;
-    if (fgv_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
-        worker->nr_captures != 0 || worker->track->kind == FGV_SUBMIT_BESIDE || latency->measuring) {
+    struct fgw_latency *latency = &worker->track->latency;
+    if (fgw_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
+        worker->nr_captures != 0 || worker->track->kind == FGW_SUBMIT_BESIDE || latency->measuring) {
         return;
     }
-    struct fgv_latency_samples *samples =
+    struct fgw_latency_samples *samples =
         is_rested(worker, worker->track->begun_ns) ? &latency->rested : &latency->soon;
     if (samples->nr_until_next > 1) {
         samples->nr_until_next--;
@@ -101,43 +101,43 @@ void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *strea
     latency->stream = stream;
     latency->nr_recorded = 0;
     latency->submit_ns = 0;
-    latency->begun_ns = fgv_clock_ns();
+    latency->begun_ns = fgw_clock_ns();
 }
 
-void fgv_latency_submitted(struct fgv_worker *worker, CUresult result)
+void fgw_latency_submitted(struct fgw_worker *worker, CUresult result)
 {
-    struct fgv_latency *latency = &worker->track->latency;
+    struct fgw_latency *latency = &worker->track->latency;
     if (!latency->measuring || latency->submit_ns != 0) {
         return; /* not the first one */
     }
-    latency->submit_ns = fgv_clock_ns() - latency->begun_ns;
+    latency->submit_ns = fgw_clock_ns() - latency->begun_ns;
     if (result != CUDA_SUCCESS) {
         let_go(latency);
     }
 }
 
-void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream)
+void fgw_latency_mark(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    struct fgv_latency *latency = &worker->track->latency;
+    struct fgw_latency *latency = &worker->track->latency;
     if (!latency->measuring) {
         return;
     }
-    if (stream != latency->stream || latency->nr_recorded++ == FGV_LATENCY_MARKS ||
+    if (stream != latency->stream || latency->nr_recorded++ == FGW_LATENCY_MARKS ||
         !record(worker, 1, stream->native)) {
         let_go(latency);
     }
 }
 
-static void note(struct fgv_latency_samples *samples, uint64_t sample_ns)
+static void note(struct fgw_latency_samples *samples, uint64_t sample_ns)
 {
-    const uint64_t known = samples->nr < FGV_LATENCY_WEIGHT ? samples->nr : FGV_LATENCY_WEIGHT - 1;
+    const uint64_t known = samples->nr < FGW_LATENCY_WEIGHT ? samples->nr : FGW_LATENCY_WEIGHT - 1;
     samples->mean_ns = (samples->mean_ns * known + sample_ns) / (known + 1);
     samples->nr++;
 }
 
-void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
+void fgw_latency_finish(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_latency *latency = &worker->track->latency;
+    struct fgw_latency *latency = &worker->track->latency;
     float device_ms;
     if (!latency->measuring) {
         return;
@@ -153,9 +153,9 @@ void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns)
     let_go(latency);
 }
 
-void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context)
+void fgw_latency_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
 {
-    struct fgv_latency *latency = &worker->track->latency;
+    struct fgw_latency *latency = &worker->track->latency;
     if (latency->context == context) {
         if (latency->measuring) {
             let_go(latency);

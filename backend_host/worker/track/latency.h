@@ -26,14 +26,14 @@
 #include "track/state.h"
 
 /* Right before something is submitted, and right behind; most of the time they do nothing. */
-void fgv_latency_begin(struct fgv_worker *worker, const struct fgv_stream *stream);
-void fgv_latency_submitted(struct fgv_worker *worker, CUresult result);
+void fgw_latency_begin(struct fgw_worker *worker, const struct fgw_stream *stream);
+void fgw_latency_submitted(struct fgw_worker *worker, CUresult result);
 /* Of what an idle device gets at this moment; 0 while nothing is known. */
-uint64_t fgv_latency_ns(const struct fgv_worker *worker, uint64_t now_ns);
+uint64_t fgw_latency_ns(const struct fgw_worker *worker, uint64_t now_ns);
 /* The stream is about to be marked, in its context. */
-void fgv_latency_mark(struct fgv_worker *worker, const struct fgv_stream *stream);
+void fgw_latency_mark(struct fgw_worker *worker, const struct fgw_stream *stream);
 /* The device is idle again. */
-void fgv_latency_finish(struct fgv_worker *worker, uint64_t now_ns);
-void fgv_latency_drop_context(struct fgv_worker *worker, const struct fgv_context *context);
+void fgw_latency_finish(struct fgw_worker *worker, uint64_t now_ns);
+void fgw_latency_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 
 #endif

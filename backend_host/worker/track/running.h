@@ -5,8 +5,8 @@
 #include "track/state.h"
 
 /* How many submissions may be running: not those in streams that are held up. */
-uint32_t fgv_nr_running(const struct fgv_worker *worker);
+uint32_t fgw_nr_running(const struct fgw_worker *worker);
 /* Submissions to the stream that have not ended, without what a host function holds. */
-uint32_t fgv_nr_in_stream(const struct fgv_stream *stream);
+uint32_t fgw_nr_in_stream(const struct fgw_stream *stream);
 
 #endif

@@ -34,7 +34,7 @@
 #include "track/running.h"
 #include "track/state.h"
 
-static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
+static void set_busy(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     if (!stream->is_busy) {
         stream->is_busy = true;
@@ -43,9 +43,9 @@ static void set_busy(struct fgv_worker *worker, struct fgv_stream *stream)
     }
 }
 
-static struct fgv_mark *take_mark(struct fgv_worker *worker, struct fgv_context *context)
+static struct fgw_mark *take_mark(struct fgw_worker *worker, struct fgw_context *context)
 {
-    struct fgv_mark *mark = context->free_marks;
+    struct fgw_mark *mark = context->free_marks;
     if (mark) {
         context->free_marks = mark->next;
         return mark;
@@ -58,26 +58,26 @@ static struct fgv_mark *take_mark(struct fgv_worker *worker, struct fgv_context 
     return mark;
 }
 
-static void complete_due(struct fgv_worker *worker, struct fgv_stream *stream, uint64_t seq, CUresult result)
+static void complete_due(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t seq, CUresult result)
 {
     while (stream->first_due && stream->first_due->seq <= seq) {
-        struct fgv_chunk_due *due = stream->first_due;
+        struct fgw_chunk_due *due = stream->first_due;
         stream->first_due = due->next;
         if (!due->next) {
             stream->last_due = NULL;
         }
-        fgv_complete_chunk(worker, due->chunk, result);
+        fgw_complete_chunk(worker, due->chunk, result);
         free(due);
     }
 }
 
 /* What submissions count among: those that are in no turn, are held, or that the device may be working on. */
-static uint32_t *count_of(struct fgv_track *track, uint64_t held_by, bool is_beside)
+static uint32_t *count_of(struct fgw_track *track, uint64_t held_by, bool is_beside)
 {
     return is_beside ? &track->nr_beside : held_by != 0 ? &track->nr_held : &track->nr_unfinished;
 }
 
-static void forget_unmarked(struct fgv_worker *worker, struct fgv_stream *stream)
+static void forget_unmarked(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     *count_of(worker->track, stream->held_by, stream->is_beside) -= stream->nr_unmarked;
     worker->track->nr_copies -= stream->is_beside ? 0 : stream->nr_unmarked_copies;
@@ -86,16 +86,16 @@ static void forget_unmarked(struct fgv_worker *worker, struct fgv_stream *stream
 
 /* No event can be recorded: what is being captured is not on the device, and without memory for an event the driver has
  * to wait. */
-static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream, bool is_being_captured)
+static void settle_unmarked(struct fgw_worker *worker, struct fgw_stream *stream, bool is_being_captured)
 {
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!is_being_captured) {
         /* Not waited for behind a host function: this thread may be needed for its end. */
-        result = fgv_hold_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
+        result = fgw_hold_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
                                           : worker->driver.cuStreamSynchronize(stream->native);
     }
-    if (fgv_is_sticky(result)) { /* why there was no event */
-        fgv_sync_fault(worker, stream->context, result);
+    if (fgw_is_sticky(result)) { /* why there was no event */
+        fgw_sync_fault(worker, stream->context, result);
         return;
     }
     forget_unmarked(worker, stream);
@@ -105,22 +105,22 @@ static void settle_unmarked(struct fgv_worker *worker, struct fgv_stream *stream
     complete_due(worker, stream, UINT64_MAX, result);
 }
 
-static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *stream)
+static bool mark_in_its_context(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    struct fgv_context *context = stream->context;
-    bool is_being_captured = fgv_stream_is_captured(worker, stream);
-    struct fgv_mark *mark = is_being_captured ? NULL : take_mark(worker, context);
+    struct fgw_context *context = stream->context;
+    bool is_being_captured = fgw_stream_is_captured(worker, stream);
+    struct fgw_mark *mark = is_being_captured ? NULL : take_mark(worker, context);
     if (!mark) {
         settle_unmarked(worker, stream, is_being_captured);
         return false;
     }
-    fgv_latency_mark(worker, stream);
+    fgw_latency_mark(worker, stream);
     CUresult result = worker->driver.cuEventRecord(mark->event, stream->native);
     if (result != CUDA_SUCCESS) {
         mark->next = context->free_marks;
         context->free_marks = mark;
-        if (fgv_is_sticky(result)) {
-            fgv_sync_fault(worker, context, result);
+        if (fgw_is_sticky(result)) {
+            fgw_sync_fault(worker, context, result);
             return true;
         }
         settle_unmarked(worker, stream,
@@ -148,29 +148,29 @@ static bool mark_in_its_context(struct fgv_worker *worker, struct fgv_stream *st
     return true;
 }
 
-bool fgv_stream_mark(struct fgv_worker *worker, struct fgv_stream *stream)
+bool fgw_stream_mark(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    struct fgv_context *context = stream->context;
-    struct fgv_context *before = worker->current;
+    struct fgw_context *context = stream->context;
+    struct fgw_context *before = worker->current;
     if (context->fault != CUDA_SUCCESS || (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
         return true;
     }
-    fgv_context_make_current(worker, context);
+    fgw_context_make_current(worker, context);
     bool is_marked = mark_in_its_context(worker, stream);
     if (before) {
-        fgv_context_make_current(worker, before); /* that of the request at hand */
+        fgw_context_make_current(worker, before); /* that of the request at hand */
     }
     return is_marked;
 }
 
-void fgv_stream_touch(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgw_stream_touch(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     stream->last_seq = ++worker->track->seq;
 }
 
-void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    struct fgv_track *track = worker->track;
+    struct fgw_track *track = worker->track;
     if (stream->context->fault != CUDA_SUCCESS) {
         return; /* nothing of it will be heard of */
     }
@@ -178,29 +178,29 @@ void fgv_sync_submitted(struct fgv_worker *worker, struct fgv_stream *stream)
     stream->nr_unmarked++;
     const bool was_empty = track->nr_unfinished == 0;
     (*count_of(track, stream->held_by, stream->is_beside))++;
-    if (track->kind != FGV_SUBMIT_WORK) {
+    if (track->kind != FGW_SUBMIT_WORK) {
         stream->nr_unmarked_copies++;
         track->nr_copies += !stream->is_beside;
         track->listener->copied(worker);
     }
-    fgv_count(&worker->slot->nr_copies_beside, track->kind == FGV_SUBMIT_BESIDE);
-    track->is_last_copy = track->kind != FGV_SUBMIT_WORK;
+    fgw_count(&worker->slot->nr_copies_beside, track->kind == FGW_SUBMIT_BESIDE);
+    track->is_last_copy = track->kind != FGW_SUBMIT_WORK;
     set_busy(worker, stream);
-    if (stream->held_by == 0 && !stream->is_beside && fgv_nr_running(worker) != 0) {
+    if (stream->held_by == 0 && !stream->is_beside && fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, track->begun_ns);
     }
     if (stream->nr_unmarked >= worker->track->mark_interval || worker->nr_captures != 0) {
-        fgv_stream_mark(worker, stream);
+        fgw_stream_mark(worker, stream);
     }
 }
 
-bool fgv_sync_chunk(struct fgv_worker *worker, struct fgv_stream *stream, uint32_t chunk, bool is_urgent)
+bool fgw_sync_chunk(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t chunk, bool is_urgent)
 {
-    struct fgv_chunk_due *due = malloc(sizeof(*due));
+    struct fgw_chunk_due *due = malloc(sizeof(*due));
     if (!due) {
         return false;
     }
-    *due = (struct fgv_chunk_due){.seq = stream->last_seq, .chunk = chunk};
+    *due = (struct fgw_chunk_due){.seq = stream->last_seq, .chunk = chunk};
     if (stream->last_due) {
         stream->last_due->next = due;
     } else {
@@ -208,23 +208,23 @@ bool fgv_sync_chunk(struct fgv_worker *worker, struct fgv_stream *stream, uint32
     }
     stream->last_due = due;
     if (is_urgent || (stream->nr_unmarked == 0 && !stream->first_mark)) {
-        fgv_stream_mark(worker, stream);
+        fgw_stream_mark(worker, stream);
     }
     return true;
 }
 
-void fgv_sync_mark_all(struct fgv_worker *worker)
+void fgw_sync_mark_all(struct fgw_worker *worker)
 {
-    for (struct fgv_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
+    for (struct fgw_stream *stream = worker->track->busy; stream; stream = stream->next_busy) {
         if (stream->nr_unmarked != 0) {
-            fgv_stream_mark(worker, stream);
+            fgw_stream_mark(worker, stream);
         }
     }
 }
 
-static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+static void pop_mark(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result)
 {
-    struct fgv_mark *mark = stream->first_mark;
+    struct fgw_mark *mark = stream->first_mark;
     stream->first_mark = mark->next;
     if (!mark->next) {
         stream->last_mark = NULL;
@@ -240,7 +240,7 @@ static void pop_mark(struct fgv_worker *worker, struct fgv_stream *stream, CUres
 }
 
 /* Nothing of this stream will be heard of again. */
-static void finish_stream(struct fgv_worker *worker, struct fgv_stream *stream, CUresult result)
+static void finish_stream(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result)
 {
     while (stream->first_mark) {
         pop_mark(worker, stream, result);
@@ -252,38 +252,38 @@ static void finish_stream(struct fgv_worker *worker, struct fgv_stream *stream, 
 
 /* Who is told of a fault finds what kernels printed before it: the driver gives that out when it is asked to wait,
  * which it does not do in a context that has failed. */
-static void output_of_the_failed(struct fgv_worker *worker, struct fgv_context *context)
+static void output_of_the_failed(struct fgw_worker *worker, struct fgw_context *context)
 {
-    struct fgv_context *before = worker->current;
-    fgv_context_make_current(worker, context);
+    struct fgw_context *before = worker->current;
+    fgw_context_make_current(worker, context);
     worker->driver.cuCtxSynchronize();
     if (before) {
-        fgv_context_make_current(worker, before);
+        fgw_context_make_current(worker, before);
     }
-    fgv_printing_check(worker);
+    fgw_printing_check(worker);
 }
 
-void fgv_sync_fault(struct fgv_worker *worker, struct fgv_context *context, CUresult result)
+void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUresult result)
 {
     if (context->fault != CUDA_SUCCESS) {
         return;
     }
     context->fault = result;
-    if (fgv_may_print()) {
+    if (fgw_may_print()) {
         output_of_the_failed(worker, context);
     }
-    if (fgv_is_sticky(result)) {
+    if (fgw_is_sticky(result)) {
         atomic_store_explicit(&worker->client->sticky_error, (uint32_t)result, memory_order_release);
     }
     atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
-    for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+    for (struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
         finish_stream(worker, stream, result);
     }
-    worker->track->listener->finished(worker, 0, fgv_clock_ns());
+    worker->track->listener->finished(worker, 0, fgw_clock_ns());
 }
 
 /* Looks at the first marks of one stream. */
-static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
+static bool poll_stream(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     bool is_progress = false;
     while (stream->first_mark) {
@@ -293,38 +293,38 @@ static bool poll_stream(struct fgv_worker *worker, struct fgv_stream *stream)
         }
         is_progress = true;
         if (result != CUDA_SUCCESS) {
-            fgv_sync_fault(worker, stream->context, result);
+            fgw_sync_fault(worker, stream->context, result);
             break;
         }
-        if (fgv_may_print() && stream->first_due && stream->first_due->seq <= stream->first_mark->seq &&
+        if (fgw_may_print() && stream->first_due && stream->first_due->seq <= stream->first_mark->seq &&
             worker->driver.cuEventSynchronize) {
             worker->driver.cuEventSynchronize(
                 stream->first_mark->event); /* done: makes the driver write out what kernels printed */
-            fgv_printing_check(worker);
+            fgw_printing_check(worker);
         }
         pop_mark(worker, stream, CUDA_SUCCESS);
     }
     return is_progress;
 }
 
-static void note_end(struct fgv_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
+static void note_end(struct fgw_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns)
 {
-    struct fgv_track *track = worker->track;
+    struct fgw_track *track = worker->track;
     if (now_ns > track->last_finish_ns) {
-        fgv_due_note(worker, nr, nr_copies, now_ns);
+        fgw_due_note(worker, nr, nr_copies, now_ns);
         track->last_finish_ns = now_ns;
     }
     track->listener->finished(worker, nr, now_ns);
 }
 
-bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
+bool fgw_sync_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_track *track = worker->track;
+    struct fgw_track *track = worker->track;
     const uint32_t before = track->nr_unfinished, copies_before = track->nr_copies;
     bool is_progress = false;
-    struct fgv_stream **link = &worker->track->busy;
+    struct fgw_stream **link = &worker->track->busy;
     while (*link) {
-        struct fgv_stream *stream = *link;
+        struct fgw_stream *stream = *link;
         is_progress |= poll_stream(worker, stream);
         if (stream->first_mark || stream->nr_unmarked != 0) {
             link = &stream->next_busy;
@@ -332,7 +332,7 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         }
         *link = stream->next_busy;
         stream->is_busy = false;
-        fgv_stream_free_if_unused(stream);
+        fgw_stream_free_if_unused(stream);
     }
     if (is_progress) {
         track->listener->progressed(worker); /* before the accounts: somebody is waiting */
@@ -341,18 +341,18 @@ bool fgv_sync_poll(struct fgv_worker *worker, uint64_t now_ns)
         note_end(worker, before - track->nr_unfinished, copies_before - track->nr_copies, now_ns);
     }
     track->polled_ns = now_ns;
-    if (fgv_nr_running(worker) != 0) {
+    if (fgw_nr_running(worker) != 0) {
         track->listener->started(worker, false, track->begun_ns); /* what was held up goes on */
     }
     return is_progress;
 }
 
-uint32_t fgv_sync_set_beside(struct fgv_worker *worker)
+uint32_t fgw_sync_set_beside(struct fgw_worker *worker)
 {
-    struct fgv_track *track = worker->track;
+    struct fgw_track *track = worker->track;
     const uint32_t nr = track->nr_unfinished;
-    for (struct fgv_stream *stream = track->busy; stream; stream = stream->next_busy) {
-        for (struct fgv_mark *mark = stream->first_mark; mark; mark = mark->next) {
+    for (struct fgw_stream *stream = track->busy; stream; stream = stream->next_busy) {
+        for (struct fgw_mark *mark = stream->first_mark; mark; mark = mark->next) {
             mark->is_beside = true;
         }
         stream->is_beside = true;
@@ -362,55 +362,55 @@ uint32_t fgv_sync_set_beside(struct fgv_worker *worker)
     return nr;
 }
 
-void fgv_sync_settle(struct fgv_worker *worker, uint64_t limit_ns)
+void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns)
 {
-    uint64_t now_ns = fgv_clock_ns();
+    uint64_t now_ns = fgw_clock_ns();
     const uint64_t end_ns = now_ns + limit_ns;
-    fgv_sync_mark_all(worker);
+    fgw_sync_mark_all(worker);
     while (worker->track->nr_unfinished != 0 && now_ns < end_ns) {
-        fgv_sync_poll(worker, now_ns);
+        fgw_sync_poll(worker, now_ns);
         __builtin_ia32_pause();
-        now_ns = fgv_clock_ns();
+        now_ns = fgw_clock_ns();
     }
 }
 
-void fgv_sync_before_destroy(struct fgv_worker *worker, const struct fgv_request *request)
+void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request)
 {
-    struct fgv_handle *handle = fgv_handle_find(
+    struct fgw_handle *handle = fgw_handle_find(
         worker, FGV_HANDLE_STREAM, ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream);
     if (handle) {
-        fgv_stream_mark(worker, handle->object);
+        fgw_stream_mark(worker, handle->object);
     }
 }
 
-void fgv_stream_release(struct fgv_worker *worker, const struct fgv_handle *handle)
+void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    struct fgv_stream *stream = handle->object;
+    struct fgw_stream *stream = handle->object;
     forget_unmarked(worker, stream);
     stream->is_gone = true;
     if (stream->is_capture_origin) {
         const uint64_t graph = stream->capture_graph;
-        fgv_stream_capture_ends(worker, stream);
-        fgv_worker_unbind(worker, FGV_HANDLE_GRAPH, graph);
+        fgw_stream_capture_ends(worker, stream);
+        fgw_worker_unbind(worker, FGV_HANDLE_GRAPH, graph);
     }
     if (stream->first_mark) {
         stream->last_seq = stream->marked_seq;
     } else {
         stream->done_seq = stream->last_seq;
     }
-    fgv_stream_free_if_unused(stream);
+    fgw_stream_free_if_unused(stream);
 }
 
-void fgv_sync_drop_context(struct fgv_worker *worker, struct fgv_context *context)
+void fgw_sync_drop_context(struct fgw_worker *worker, struct fgw_context *context)
 {
-    for (struct fgv_stream *stream = context->streams; stream; stream = stream->next) {
+    for (struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
         finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     worker->track->listener->dropped(worker, context);
-    fgv_latency_drop_context(worker, context);
-    fgv_sync_poll(worker, fgv_clock_ns()); /* takes its streams off the list of busy ones */
+    fgw_latency_drop_context(worker, context);
+    fgw_sync_poll(worker, fgw_clock_ns()); /* takes its streams off the list of busy ones */
     while (context->free_marks) {
-        struct fgv_mark *mark = context->free_marks;
+        struct fgw_mark *mark = context->free_marks;
         context->free_marks = mark->next;
         worker->driver.cuEventDestroy_v2(mark->event);
         free(mark);

@@ -19,7 +19,7 @@
 #define STAGED_PER_NS UINT64_C(16)
 #define MOST          8u /* copies of one worker on their way */
 
-void fgv_beside_init(struct fgv_worker *worker)
+void fgw_beside_init(struct fgw_worker *worker)
 {
     int nr_engines = 0;
     worker->turn->beside.is_possible =
@@ -33,54 +33,54 @@ void fgv_beside_init(struct fgv_worker *worker)
 }
 
 /* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
-static bool has_only_copies(const struct fgv_worker *worker)
+static bool has_only_copies(const struct fgw_worker *worker)
 {
     return worker->track->nr_unfinished == worker->track->nr_copies && worker->track->nr_held == 0 &&
            worker->track->nr_gates == 0 && worker->track->holds.nr == 0 && worker->nr_captures == 0 &&
            !worker->turn->above->is_in_parts(worker);
 }
 
-static bool takes_turns(const struct fgv_worker *worker)
+static bool takes_turns(const struct fgw_worker *worker)
 {
     return worker->turn->beside.bytes > worker->turn->beside.credit->bytes;
 }
 
 /* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
  * before its slices do, or it gives way to who comes back. */
-static bool should_step_aside(const struct fgv_worker *worker)
+static bool should_step_aside(const struct fgw_worker *worker)
 {
-    return fgv_grant_others_wait(&worker->grantee) &&
-           (worker->turn->withdrawal.hold || !fgv_grant_next_stays(&worker->grantee));
+    return fgw_grant_others_wait(&worker->grantee) &&
+           (worker->turn->withdrawal.hold || !fgw_grant_next_stays(&worker->grantee));
 }
 
 /* What is on the device goes on beside the next one's work. */
-static void step_aside(struct fgv_worker *worker, uint64_t now_ns)
+static void step_aside(struct fgw_worker *worker, uint64_t now_ns)
 {
-    fgv_count(&worker->slot->nr_copies_beside, fgv_sync_set_beside(worker));
-    fgv_turn_finished(worker, 0, now_ns);
-    fgv_turn_leave(worker, false, now_ns);
+    fgw_count(&worker->slot->nr_copies_beside, fgw_sync_set_beside(worker));
+    fgw_turn_finished(worker, 0, now_ns);
+    fgw_turn_leave(worker, false, now_ns);
     worker->turn->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
 }
 
-static bool is_anothers(const struct fgv_grantee *grantee)
+static bool is_anothers(const struct fgw_grantee *grantee)
 {
-    const uint32_t holder = FGV_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
-    return holder != FGV_NOBODY && holder != grantee->number;
+    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    return holder != FGW_NOBODY && holder != grantee->number;
 }
 
-bool fgv_beside_is_full(const struct fgv_worker *worker)
+bool fgw_beside_is_full(const struct fgw_worker *worker)
 {
     return worker->track->nr_beside >= MOST;
 }
 
-bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request)
+bool fgw_beside_begin(struct fgw_worker *worker, const struct fgw_request *request)
 {
-    struct fgv_beside *beside = &worker->turn->beside;
+    struct fgw_beside *beside = &worker->turn->beside;
     if (!beside->is_possible) {
         return false;
     }
-    beside->bytes = fgv_copy_bytes(request);
-    beside->credit = fgv_copy_is_pinned(request) ? &beside->pinned : &beside->staged;
+    beside->bytes = fgw_copy_bytes(request);
+    beside->credit = fgw_copy_is_pinned(request) ? &beside->pinned : &beside->staged;
     if (!has_only_copies(worker) || takes_turns(worker)) {
         return false;
     }
@@ -88,50 +88,50 @@ bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *reque
         if (!is_anothers(&worker->grantee)) {
             return false;
         }
-        fgv_grant_wait_cancel(&worker->grantee); /* what it waited for goes now */
+        fgw_grant_wait_cancel(&worker->grantee); /* what it waited for goes now */
         return true;
     }
     if (!should_step_aside(worker)) {
         return false;
     }
-    step_aside(worker, fgv_clock_ns());
+    step_aside(worker, fgw_clock_ns());
     return true;
 }
 
-void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream)
+void fgw_beside_prepare(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    const bool is_beside = worker->track->kind == FGV_SUBMIT_BESIDE;
+    const bool is_beside = worker->track->kind == FGW_SUBMIT_BESIDE;
     if (stream->is_beside == is_beside) {
         return;
     }
     if (stream->nr_unmarked != 0) {
-        fgv_stream_mark(worker, stream);
+        fgw_stream_mark(worker, stream);
     }
     if (stream->nr_unmarked == 0) {
         stream->is_beside = is_beside;
     }
 }
 
-bool fgv_beside_is_before(const struct fgv_stream *stream)
+bool fgw_beside_is_before(const struct fgw_stream *stream)
 {
     return stream &&
            ((stream->is_beside && stream->nr_unmarked != 0) || (stream->last_mark && stream->last_mark->is_beside));
 }
 
-void fgv_beside_submitted(struct fgv_worker *worker)
+void fgw_beside_submitted(struct fgw_worker *worker)
 {
-    struct fgv_copy_credit *credit = worker->turn->beside.credit;
+    struct fgw_copy_credit *credit = worker->turn->beside.credit;
     if (!worker->turn->beside.is_possible) {
         return;
     }
     if (credit->bytes == (credit == &worker->turn->beside.pinned ? PINNED_MOST : STAGED_MOST)) {
-        credit->filled_ns = fgv_clock_ns();
+        credit->filled_ns = fgw_clock_ns();
     }
     credit->bytes -= worker->turn->beside.bytes < credit->bytes ? worker->turn->beside.bytes : credit->bytes;
     worker->turn->beside.was_copying = true;
 }
 
-static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t per_ns, uint64_t now_ns)
+static void fill(struct fgw_copy_credit *credit, uint64_t most_bytes, uint64_t per_ns, uint64_t now_ns)
 {
     const uint64_t missing_bytes = most_bytes - credit->bytes, passed_ns = now_ns - credit->filled_ns;
     credit->bytes += passed_ns >= missing_bytes / per_ns ? missing_bytes : passed_ns * per_ns;
@@ -141,10 +141,10 @@ static void fill(struct fgv_copy_credit *credit, uint64_t most_bytes, uint64_t p
  * That of pinned copies not while it copies, or waits for a turn to copy: who does nothing else has none. Copies that
  * are found done may have been on their way until just now.
  */
-static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
+static void fill_credits(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_beside *beside = &worker->turn->beside;
-    const struct fgv_track *track = worker->track;
+    struct fgw_beside *beside = &worker->turn->beside;
+    const struct fgw_track *track = worker->track;
     const bool is_copying = track->nr_beside != 0 || track->nr_copies != 0 || worker->grantee.is_waiting;
     if (!is_copying && !beside->was_copying) {
         fill(&beside->pinned, PINNED_MOST, PINNED_PER_NS, now_ns);
@@ -154,16 +154,16 @@ static void fill_credits(struct fgv_worker *worker, uint64_t now_ns)
     beside->pinned.filled_ns = beside->staged.filled_ns = now_ns;
 }
 
-void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns)
+void fgw_beside_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_beside *beside = &worker->turn->beside;
+    const struct fgw_beside *beside = &worker->turn->beside;
     if (!beside->is_possible) {
         return;
     }
     if (beside->pinned.bytes < PINNED_MOST || beside->staged.bytes < STAGED_MOST) {
         fill_credits(worker, now_ns);
     }
-    if (worker->track->is_last_copy && fgv_grant_has(&worker->grantee) && has_only_copies(worker) &&
+    if (worker->track->is_last_copy && fgw_grant_has(&worker->grantee) && has_only_copies(worker) &&
         !worker->turn->has_backlog && !takes_turns(worker) && should_step_aside(worker)) {
         step_aside(worker, now_ns);
     }

@@ -20,18 +20,18 @@
 #include "client/service.h"
 #include "turn/state.h"
 
-void fgv_beside_init(struct fgv_worker *worker);
+void fgw_beside_init(struct fgw_worker *worker);
 /* Whether this copy may be submitted now without a turn. One that holds the grant may lose it. */
-bool fgv_beside_begin(struct fgv_worker *worker, const struct fgv_request *request);
+bool fgw_beside_begin(struct fgw_worker *worker, const struct fgw_request *request);
 /* So many are on their way that the next one has to wait for them. */
-bool fgv_beside_is_full(const struct fgv_worker *worker);
+bool fgw_beside_is_full(const struct fgw_worker *worker);
 /* The copy that was asked for has been submitted, in a turn or in none. */
-void fgv_beside_submitted(struct fgv_worker *worker);
+void fgw_beside_submitted(struct fgw_worker *worker);
 /* Something of the kind at hand is about to be submitted to the stream. */
-void fgv_beside_prepare(struct fgv_worker *worker, struct fgv_stream *stream);
+void fgw_beside_prepare(struct fgw_worker *worker, struct fgw_stream *stream);
 /* Whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
-bool fgv_beside_is_before(const struct fgv_stream *stream);
+bool fgw_beside_is_before(const struct fgw_stream *stream);
 /* After each round of the loop. */
-void fgv_beside_poll(struct fgv_worker *worker, uint64_t now_ns);
+void fgw_beside_poll(struct fgw_worker *worker, uint64_t now_ns);
 
 #endif

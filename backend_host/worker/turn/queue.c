@@ -20,51 +20,51 @@
 #include "track/state.h"
 #include "turn/state.h"
 
-#define FGV_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
+#define FGW_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGV_SHARED_NS          UINT64_C(1000000000)
-#define FGV_SHARED_PART        8u                   /* of a slice is queued then, where the hand-over waits for it */
-#define FGV_ALONE_NS           UINT64_C(100000000)  /* of work is queued by who is alone */
-#define FGV_MIN_QUEUED         2u                   /* so that the device has the next one when it ends one */
-#define FGV_MIN_QUEUED_ALONE   32u                  /* kernels of several streams may run side by side */
-#define FGV_MIN_QUEUED_UNKNOWN 8u                   /* of a stream, before any has ended */
-#define FGV_STALLED_NS         UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
-#define FGV_MAX_STALLS         10u
-#define FGV_MARKS_IN_QUEUE     4u
+#define FGW_SHARED_NS          UINT64_C(1000000000)
+#define FGW_SHARED_PART        8u                   /* of a slice is queued then, where the hand-over waits for it */
+#define FGW_ALONE_NS           UINT64_C(100000000)  /* of work is queued by who is alone */
+#define FGW_MIN_QUEUED         2u                   /* so that the device has the next one when it ends one */
+#define FGW_MIN_QUEUED_ALONE   32u                  /* kernels of several streams may run side by side */
+#define FGW_MIN_QUEUED_UNKNOWN 8u                   /* of a stream, before any has ended */
+#define FGW_STALLED_NS         UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
+#define FGW_MAX_STALLS         10u
+#define FGW_MARKS_IN_QUEUE     4u
 
-bool fgv_queue_has_room(const struct fgv_worker *worker)
+bool fgw_queue_has_room(const struct fgw_worker *worker)
 {
-    return fgv_track_nr_open(worker) < FGV_MAX_UNFINISHED;
+    return fgw_track_nr_open(worker) < FGW_MAX_UNFINISHED;
 }
 
 /* How many submissions last so long. `least` when that is not known. */
-static uint32_t fitting(const struct fgv_worker *worker, uint64_t time_ns, uint32_t least)
+static uint32_t fitting(const struct fgw_worker *worker, uint64_t time_ns, uint32_t least)
 {
     uint64_t nr = worker->track->due.mean_ns == 0 ? least : time_ns / worker->track->due.mean_ns;
-    return nr < least ? least : nr < FGV_MAX_UNFINISHED ? (uint32_t)nr : FGV_MAX_UNFINISHED;
+    return nr < least ? least : nr < FGW_MAX_UNFINISHED ? (uint32_t)nr : FGW_MAX_UNFINISHED;
 }
 
 static uint32_t bounded_interval(uint64_t interval)
 {
-    return interval < 1 ? 1 : interval < FGV_MARK_INTERVAL ? (uint32_t)interval : FGV_MARK_INTERVAL;
+    return interval < 1 ? 1 : interval < FGW_MARK_INTERVAL ? (uint32_t)interval : FGW_MARK_INTERVAL;
 }
 
 /* One at least, for a slice that is too short for any. Where the hand-over waits for the device it is all that begin
  * within the slice: the last one would anyway, a moment after the end of the one before it was seen. Where the grant
  * goes on before the last one ends, it does so in better time without (docs/lab/hand-overs.md). */
-uint32_t fgv_queue_most(struct fgv_worker *worker, uint64_t left_ns)
+uint32_t fgw_queue_most(struct fgw_worker *worker, uint64_t left_ns)
 {
     const uint64_t beyond_ns =
         worker->grantee.control->is_preemptive || worker->track->due.mean_ns == 0 ? 0 : worker->track->due.mean_ns - 1;
-    fgv_track_mark_every(
-        worker, bounded_interval(worker->track->due.mean_ns == 0 ? 1 : FGV_MARK_NS / worker->track->due.mean_ns));
+    fgw_track_mark_every(
+        worker, bounded_interval(worker->track->due.mean_ns == 0 ? 1 : FGW_MARK_NS / worker->track->due.mean_ns));
     return fitting(worker, left_ns + beyond_ns, 1);
 }
 
 /* Others use the device too, if not now. */
-static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
+static bool is_shared(struct fgw_worker *worker, uint64_t now_ns)
 {
-    if (now_ns - worker->turn->shared_ns >= FGV_SHARED_NS) {
+    if (now_ns - worker->turn->shared_ns >= FGW_SHARED_NS) {
         worker->turn->shared_ns = 0;
     }
     return worker->turn->shared_ns != 0;
@@ -73,17 +73,17 @@ static bool is_shared(struct fgv_worker *worker, uint64_t now_ns)
 /* Where others may be back at any moment it is no more than they would have to wait for anyway, and where they wait for
  * all of it a part of that: a slice that is over by then ends soon. Alone it is what keeps the device busy, so that a
  * newcomer does not wait for seconds. */
-uint32_t fgv_queue_most_unwaited(struct fgv_worker *worker)
+uint32_t fgw_queue_most_unwaited(struct fgw_worker *worker)
 {
-    const struct fgv_control *control = worker->grantee.control;
+    const struct fgw_control *control = worker->grantee.control;
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGV_SHARED_PART;
-    uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgv_clock_ns())
-                      ? fitting(worker, shared_ns, FGV_MIN_QUEUED)
-                      : fitting(worker, FGV_ALONE_NS, FGV_MIN_QUEUED_ALONE);
-    fgv_track_mark_every(worker, bounded_interval(nr / FGV_MARKS_IN_QUEUE));
-    if (worker->track->nr_unfinished >= nr && fgv_clock_ns() - worker->track->last_finish_ns > FGV_STALLED_NS) {
-        return FGV_MAX_UNFINISHED;
+    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_PART;
+    uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgw_clock_ns())
+                      ? fitting(worker, shared_ns, FGW_MIN_QUEUED)
+                      : fitting(worker, FGW_ALONE_NS, FGW_MIN_QUEUED_ALONE);
+    fgw_track_mark_every(worker, bounded_interval(nr / FGW_MARKS_IN_QUEUE));
+    if (worker->track->nr_unfinished >= nr && fgw_clock_ns() - worker->track->last_finish_ns > FGW_STALLED_NS) {
+        return FGW_MAX_UNFINISHED;
     }
     return nr;
 }
@@ -91,31 +91,31 @@ uint32_t fgv_queue_most_unwaited(struct fgv_worker *worker)
 /* Kernels of one stream do not run side by side: more of them in its queue than keep the device busy would only make a
  * newcomer wait, for seconds when they are long ones that cannot go in parts. An end that is overdue tells of a long
  * one before it has ended. */
-static uint64_t most_in_stream(const struct fgv_worker *worker)
+static uint64_t most_in_stream(const struct fgw_worker *worker)
 {
-    uint64_t due_ns = fgv_due_mark_ns(worker);
+    uint64_t due_ns = fgw_due_mark_ns(worker);
     uint64_t overdue_ns = due_ns != 0 && worker->track->polled_ns > due_ns ? worker->track->polled_ns - due_ns : 0;
     uint64_t running_ns = worker->track->polled_ns > worker->track->last_finish_ns
                               ? worker->track->polled_ns - worker->track->last_finish_ns
                               : 0;
-    uint64_t nr = worker->track->due.mean_ns == 0 ? FGV_MIN_QUEUED_UNKNOWN
-                                                  : FGV_ALONE_NS / (worker->track->due.mean_ns + overdue_ns);
-    uint64_t stalled = running_ns / FGV_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
-    uint64_t least = FGV_MIN_QUEUED << (stalled < FGV_MAX_STALLS ? stalled : FGV_MAX_STALLS);
+    uint64_t nr = worker->track->due.mean_ns == 0 ? FGW_MIN_QUEUED_UNKNOWN
+                                                  : FGW_ALONE_NS / (worker->track->due.mean_ns + overdue_ns);
+    uint64_t stalled = running_ns / FGW_STALLED_NS; /* what runs may wait for what comes: twice as many each time */
+    uint64_t least = FGW_MIN_QUEUED << (stalled < FGW_MAX_STALLS ? stalled : FGW_MAX_STALLS);
     return nr < least ? least : nr;
 }
 
-bool fgv_queue_is_deep(const struct fgv_worker *worker)
+bool fgw_queue_is_deep(const struct fgw_worker *worker)
 {
-    return worker->track->nr_unfinished >= FGV_MIN_QUEUED && !fgv_grant_others_wait(&worker->grantee) &&
+    return worker->track->nr_unfinished >= FGW_MIN_QUEUED && !fgw_grant_others_wait(&worker->grantee) &&
            worker->track->nr_unfinished >= most_in_stream(worker);
 }
 
-bool fgv_queue_fits_stream(struct fgv_worker *worker, const struct fgv_stream *stream)
+bool fgw_queue_fits_stream(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
-    if (!stream || fgv_nr_in_stream(stream) < most_in_stream(worker)) {
+    if (!stream || fgw_nr_in_stream(stream) < most_in_stream(worker)) {
         return true;
     }
-    fgv_track_mark_every(worker, 1);
+    fgw_track_mark_every(worker, 1);
     return false;
 }

@@ -7,37 +7,37 @@
 #include "ivshmem/habit.h"
 
 /* What a turn asks of the floors above it. */
-struct fgv_turn_above {
+struct fgw_turn_above {
     /* A launch goes in parts, and can stop at any of them. */
-    bool (*is_in_parts)(const struct fgv_worker *worker);
+    bool (*is_in_parts)(const struct fgw_worker *worker);
     /* Tells a kernel that can stop to do so, if it was not told. Since when it was; 0: there is none. */
-    uint64_t (*stop)(struct fgv_worker *worker);
+    uint64_t (*stop)(struct fgw_worker *worker);
     /* Wakes whoever of the guest sleeps and waits for what has been submitted, copies included. */
-    void (*rouse)(struct fgv_worker *worker);
+    void (*rouse)(struct fgw_worker *worker);
 };
 
-struct fgv_withdrawal {
+struct fgw_withdrawal {
     fgv_channels_hold_fn hold; /* NULL: there is no way */
     uint64_t since_ns;         /* off the device, 0: it is not */
     uint64_t back_ns;          /* on it again, 0: it never was off */
     uint64_t took_ns;          /* to take it off, last time; 0: it never was */
 };
 
-struct fgv_copy_credit {
+struct fgw_copy_credit {
     uint64_t bytes;
     uint64_t filled_ns; /* when that was so; says nothing of a full one */
 };
 
-struct fgv_beside {
+struct fgw_beside {
     bool is_possible;               /* the device has engines for it */
     bool was_copying;               /* when credit was last seen to, or since */
     uint64_t bytes;                 /* of the copy at hand, or the newest */
-    struct fgv_copy_credit *credit; /* for it */
-    struct fgv_copy_credit pinned, staged;
+    struct fgw_copy_credit *credit; /* for it */
+    struct fgw_copy_credit pinned, staged;
 };
 
-struct fgv_turn {
-    const struct fgv_turn_above *above;
+struct fgw_turn {
+    const struct fgw_turn_above *above;
     bool has_backlog;          /* requests wait for a turn, or for what keeps them from asking for one */
     bool is_gated;             /* the backlog waits for a gate or a host function, not for the grant */
     bool is_wanted_behind;     /* a host function has returned, and there is work behind it */
@@ -53,8 +53,8 @@ struct fgv_turn {
     uint64_t burst_since_ns; /* work in flight without a pause since then */
     uint64_t burst_ns;       /* mean length of that */
     struct fgv_habit gap;    /* length of its pauses */
-    struct fgv_withdrawal withdrawal;
-    struct fgv_beside beside;
+    struct fgw_withdrawal withdrawal;
+    struct fgw_beside beside;
 };
 
 #endif

@@ -44,76 +44,76 @@
 #include "turn/state.h"
 #include "turn/withdraw.h"
 
-#define FGV_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
-#define FGV_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
-#define FGV_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGV_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
-#define FGV_OWED_SLICE_PART   32               /* of it: before that much, nobody is given way to */
-#define FGV_NEWCOMER_LOOK_NS  UINT64_C(50000)
+#define FGW_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
+#define FGW_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
+#define FGW_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
+#define FGW_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
+#define FGW_OWED_SLICE_PART   32               /* of it: before that much, nobody is given way to */
+#define FGW_NEWCOMER_LOOK_NS  UINT64_C(50000)
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
-#define FGV_SUBMIT_MAX_NS UINT64_C(1000000)
-#define FGV_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
-#define FGV_LEAD_NS       UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
-#define FGV_OVERRUN_PART  2u /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGV_STOP_NS       UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
-#define FGV_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
-#define FGV_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
+#define FGW_SUBMIT_MAX_NS UINT64_C(1000000)
+#define FGW_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
+#define FGW_LEAD_NS       UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
+#define FGW_OVERRUN_PART  2u /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGW_STOP_NS       UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
+#define FGW_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
+#define FGW_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
 
-void fgv_turn_started(struct fgv_worker *worker, bool was_empty, uint64_t begun_ns)
+void fgw_turn_started(struct fgw_worker *worker, bool was_empty, uint64_t begun_ns)
 {
     if (!was_empty && worker->turn->busy_since_ns != 0) {
         return;
     }
-    uint64_t now_ns = fgv_clock_ns();
-    uint64_t from_ns = now_ns - begun_ns < FGV_SUBMIT_MAX_NS ? begun_ns : now_ns;
-    worker->turn->busy_since_ns = from_ns + fgv_latency_ns(worker, from_ns);
-    fgv_grant_set_running(&worker->grantee, true);
-    fgv_track_measure_from(worker, from_ns);
+    uint64_t now_ns = fgw_clock_ns();
+    uint64_t from_ns = now_ns - begun_ns < FGW_SUBMIT_MAX_NS ? begun_ns : now_ns;
+    worker->turn->busy_since_ns = from_ns + fgw_latency_ns(worker, from_ns);
+    fgw_grant_set_running(&worker->grantee, true);
+    fgw_track_measure_from(worker, from_ns);
     worker->turn->burst_since_ns = from_ns;
 }
 
-void fgv_turn_charge(struct fgv_worker *worker, uint64_t now_ns)
+void fgw_turn_charge(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (now_ns > worker->turn->busy_since_ns) {
-        fgv_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
-        fgv_grant_charge(&worker->grantee, worker->turn->busy_since_ns, now_ns);
+        fgw_grant_set_running(&worker->grantee, true); /* a tail that is longer than it should be */
+        fgw_grant_charge(&worker->grantee, worker->turn->busy_since_ns, now_ns);
         worker->turn->busy_since_ns = now_ns;
     }
 }
 
 /* What it takes to get work to the device and to hear of its end is no use of the device, but in a turn it keeps the
  * device from others. What it takes longer at the beginning of a turn is the device's switch, and nobody's. */
-static void hold_for_latency(struct fgv_worker *worker, uint64_t now_ns)
+static void hold_for_latency(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee) &&
-        fgv_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1) {
+    const struct fgw_grantee *grantee = &worker->grantee;
+    if (fgw_grant_has(grantee) && fgw_grant_others_wait(grantee) &&
+        fgw_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1) {
         const uint64_t latency_ns = worker->track->latency.soon.mean_ns;
         const uint64_t burst_ns = now_ns - worker->turn->burst_since_ns;
-        fgv_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);
+        fgw_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);
     }
 }
 
-void fgv_turn_finished(struct fgv_worker *worker, uint32_t nr, uint64_t now_ns)
+void fgw_turn_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns)
 {
     if (nr != 0 && worker->turn->busy_since_ns == 0) {
         worker->turn->busy_since_ns = worker->track->polled_ns; /* it began and ended since nothing ran */
     }
-    if (worker->turn->busy_since_ns != 0 && fgv_nr_running(worker) == 0) {
-        fgv_latency_finish(worker, now_ns);
-        fgv_turn_charge(worker, now_ns);
+    if (worker->turn->busy_since_ns != 0 && fgw_nr_running(worker) == 0) {
+        fgw_latency_finish(worker, now_ns);
+        fgw_turn_charge(worker, now_ns);
         hold_for_latency(worker, now_ns);
-        fgv_grant_set_running(&worker->grantee, false);
+        fgw_grant_set_running(&worker->grantee, false);
         worker->turn->busy_since_ns = worker->turn->tail_until_ns = 0;
         worker->turn->pause_since_ns = now_ns;
         if (!worker->track->is_last_copy) {
-            worker->turn->burst_ns = fgv_mean_with(worker->turn->burst_ns, now_ns - worker->turn->burst_since_ns);
+            worker->turn->burst_ns = fgw_mean_with(worker->turn->burst_ns, now_ns - worker->turn->burst_since_ns);
         }
     }
 }
 
 /* There is work again. The CPU's part of a row of copies is none of its habits. */
-static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
+static void end_pause(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = now_ns - worker->turn->pause_since_ns;
@@ -124,50 +124,50 @@ static void end_pause(struct fgv_worker *worker, uint64_t now_ns)
     worker->turn->pause_since_ns = 0;
 }
 
-static void end_hold(struct fgv_worker *worker, uint64_t now_ns, bool others_wait)
+static void end_hold(struct fgw_worker *worker, uint64_t now_ns, bool others_wait)
 {
     if (worker->turn->idle_since_ns != 0 && others_wait) {
-        fgv_grant_charge_hold(&worker->grantee, now_ns - worker->turn->idle_since_ns);
+        fgw_grant_charge_hold(&worker->grantee, now_ns - worker->turn->idle_since_ns);
     }
     worker->turn->idle_since_ns = 0;
 }
 
-void fgv_turn_leave(struct fgv_worker *worker, bool wants_more, uint64_t now_ns)
+void fgw_turn_leave(struct fgw_worker *worker, bool wants_more, uint64_t now_ns)
 {
-    end_hold(worker, now_ns, fgv_grant_others_wait(&worker->grantee));
-    fgv_grant_leave(&worker->grantee, wants_more, now_ns);
+    end_hold(worker, now_ns, fgw_grant_others_wait(&worker->grantee));
+    fgw_grant_leave(&worker->grantee, wants_more, now_ns);
 }
 
 /* How long an idle holder keeps what others want. */
-static uint64_t patience_ns(const struct fgv_worker *worker, uint64_t now_ns)
+static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
-    if (!fgv_grant_others_wait(grantee)) {
-        return FGV_IDLE_NS;
+    const struct fgw_grantee *grantee = &worker->grantee;
+    if (!fgw_grant_others_wait(grantee)) {
+        return FGW_IDLE_NS;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = fgv_habit_mean_ns(&worker->turn->gap);
-    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGV_PAUSE_SLICE_PART) {
-        return FGV_IDLE_CONTENDED_NS;
+    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGW_PAUSE_SLICE_PART) {
+        return FGW_IDLE_CONTENDED_NS;
     }
     uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->turn->gap);
-    if (most_ns <= FGV_SWITCH_NS) {
-        return FGV_SWITCH_NS; /* that long is never worse than twice the best */
+    if (most_ns <= FGW_SWITCH_NS) {
+        return FGW_SWITCH_NS; /* that long is never worse than twice the best */
     }
-    uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
-    if (slice_ns - left_ns >= slice_ns / FGV_MIN_SLICE_PART && !fgv_grant_is_first(grantee)) {
-        return FGV_IDLE_CONTENDED_NS;
+    uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
+    if (slice_ns - left_ns >= slice_ns / FGW_MIN_SLICE_PART && !fgw_grant_is_first(grantee)) {
+        return FGW_IDLE_CONTENDED_NS;
     }
     return most_ns;
 }
 
-static uint32_t sequence_of(const struct fgv_grantee *grantee)
+static uint32_t sequence_of(const struct fgw_grantee *grantee)
 {
-    return FGV_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
 }
 
 /* This turn is given up for a newcomer. */
-static bool is_hurried(const struct fgv_worker *worker)
+static bool is_hurried(const struct fgw_worker *worker)
 {
     return worker->turn->hurried_sequence == sequence_of(&worker->grantee);
 }
@@ -175,21 +175,21 @@ static bool is_hurried(const struct fgv_worker *worker)
 /* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
  * behind. What is shorter than a switch is no sleep: so programs that wait for each kernel are away after their turns.
  */
-static bool has_newcomer(const struct fgv_grantee *grantee, uint64_t had_ns, uint64_t slice_ns)
+static bool has_newcomer(const struct fgw_grantee *grantee, uint64_t had_ns, uint64_t slice_ns)
 {
-    return (had_ns >= slice_ns / FGV_MIN_SLICE_PART && fgv_grant_has_newcomer(grantee, FGV_SWITCH_NS, 0)) ||
-           (had_ns >= slice_ns / FGV_OWED_SLICE_PART && fgv_grant_has_newcomer(grantee, 0, slice_ns));
+    return (had_ns >= slice_ns / FGW_MIN_SLICE_PART && fgw_grant_has_newcomer(grantee, FGW_SWITCH_NS, 0)) ||
+           (had_ns >= slice_ns / FGW_OWED_SLICE_PART && fgw_grant_has_newcomer(grantee, 0, slice_ns));
 }
 
 /* A launch that goes in parts can stop at any of them, and other work be withdrawn. */
-static void look_for_newcomer(struct fgv_worker *worker, uint64_t now_ns)
+static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
+    const struct fgw_grantee *grantee = &worker->grantee;
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    uint64_t left_ns = fgv_grant_left_ns(grantee, now_ns);
+    uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
     uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
     const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.hold;
-    if (!can_stop || left_ns == 0 || now_ns - worker->turn->newcomer_looked_ns < FGV_NEWCOMER_LOOK_NS) {
+    if (!can_stop || left_ns == 0 || now_ns - worker->turn->newcomer_looked_ns < FGW_NEWCOMER_LOOK_NS) {
         return;
     }
     worker->turn->newcomer_looked_ns = now_ns;
@@ -199,35 +199,35 @@ static void look_for_newcomer(struct fgv_worker *worker, uint64_t now_ns)
 }
 
 /* What is left of the slice, or of the next one when it is its own too. */
-static uint64_t slice_left_ns(struct fgv_worker *worker, uint64_t now_ns)
+static uint64_t slice_left_ns(struct fgw_worker *worker, uint64_t now_ns)
 {
-    uint64_t left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
+    uint64_t left_ns = fgw_grant_left_ns(&worker->grantee, now_ns);
     if (is_hurried(worker)) {
         return 0;
     }
-    if (left_ns == 0 && fgv_grant_renew(&worker->grantee, now_ns)) {
-        left_ns = fgv_grant_left_ns(&worker->grantee, now_ns);
+    if (left_ns == 0 && fgw_grant_renew(&worker->grantee, now_ns)) {
+        left_ns = fgw_grant_left_ns(&worker->grantee, now_ns);
     }
     return left_ns;
 }
 
 /* The next one's work is there before this worker's ends. What is left is paid for now, as it will be short; the rest
  * of a kernel that goes on for long is charged as it goes. */
-static void make_way(struct fgv_worker *worker, uint64_t left_ns, uint64_t now_ns)
+static void make_way(struct fgw_worker *worker, uint64_t left_ns, uint64_t now_ns)
 {
-    fgv_turn_charge(worker, now_ns);
-    if (left_ns <= FGV_LEAD_NS) {
-        fgv_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
-        fgv_grant_set_running(&worker->grantee, false);
-        worker->turn->busy_since_ns = worker->turn->tail_until_ns = now_ns + FGV_TAIL_NS;
+    fgw_turn_charge(worker, now_ns);
+    if (left_ns <= FGW_LEAD_NS) {
+        fgw_grant_charge(&worker->grantee, now_ns, now_ns + left_ns);
+        fgw_grant_set_running(&worker->grantee, false);
+        worker->turn->busy_since_ns = worker->turn->tail_until_ns = now_ns + FGW_TAIL_NS;
     }
 }
 
-static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
+static void end_tail(struct fgw_worker *worker, uint64_t now_ns)
 {
     if (worker->turn->busy_since_ns > now_ns) {
         worker->turn->busy_since_ns = now_ns;
-        fgv_grant_set_running(&worker->grantee, true);
+        fgw_grant_set_running(&worker->grantee, true);
     }
     worker->turn->tail_until_ns = 0;
 }
@@ -235,28 +235,28 @@ static void end_tail(struct fgv_worker *worker, uint64_t now_ns)
 /* A look at the clock takes some 80 instructions: one of them is enough for a submission to an idle device. */
 static uint64_t clock_unless(uint64_t now_ns)
 {
-    return now_ns != 0 ? now_ns : fgv_clock_ns();
+    return now_ns != 0 ? now_ns : fgw_clock_ns();
 }
 
-bool fgv_turn_begin(struct fgv_worker *worker)
+bool fgw_turn_begin(struct fgw_worker *worker)
 {
-    struct fgv_grantee *grantee = &worker->grantee;
-    if (worker->track->nr_unfinished >= FGV_MAX_UNFINISHED) {
+    struct fgw_grantee *grantee = &worker->grantee;
+    if (worker->track->nr_unfinished >= FGW_MAX_UNFINISHED) {
         return false;
     }
     uint64_t now_ns = 0; /* not read */
-    if (fgv_nr_running(worker) == 0) {
-        now_ns = fgv_clock_ns();
-        fgv_track_begins(worker, now_ns);
+    if (fgw_nr_running(worker) == 0) {
+        now_ns = fgw_clock_ns();
+        fgw_track_begins(worker, now_ns);
         if (worker->turn->pause_since_ns != 0) {
             end_pause(worker, now_ns);
         }
     }
-    if (!fgv_grant_has(grantee) && (grantee->is_user || !fgv_grant_enter(grantee, clock_unless(now_ns)))) {
-        worker->turn->shared_ns = fgv_clock_ns();
+    if (!fgw_grant_has(grantee) && (grantee->is_user || !fgw_grant_enter(grantee, clock_unless(now_ns)))) {
+        worker->turn->shared_ns = fgw_clock_ns();
         return false;
     }
-    const bool others_wait = fgv_grant_others_wait(grantee);
+    const bool others_wait = fgw_grant_others_wait(grantee);
     if (worker->turn->idle_since_ns != 0) {
         end_hold(worker, clock_unless(now_ns), others_wait);
     }
@@ -264,143 +264,143 @@ bool fgv_turn_begin(struct fgv_worker *worker)
         end_tail(worker, clock_unless(now_ns));
     }
     if (!others_wait) {
-        return worker->track->nr_unfinished < fgv_queue_most_unwaited(worker);
+        return worker->track->nr_unfinished < fgw_queue_most_unwaited(worker);
     }
-    worker->turn->shared_ns = fgv_clock_ns();
+    worker->turn->shared_ns = fgw_clock_ns();
     uint64_t left_ns = slice_left_ns(worker, worker->turn->shared_ns);
     if (left_ns == 0) {
-        fgv_grant_close(grantee);
+        fgw_grant_close(grantee);
         return false;
     }
-    return fgv_nr_running(worker) < fgv_queue_most(worker, left_ns);
+    return fgw_nr_running(worker) < fgw_queue_most(worker, left_ns);
 }
 
 /* What a grant is wanted for: not for a backlog that is held up. */
-static bool has_pending(const struct fgv_worker *worker)
+static bool has_pending(const struct fgw_worker *worker)
 {
-    const struct fgv_turn *turn = worker->turn;
-    return turn->is_wanted_behind || (turn->has_backlog && fgv_queue_has_room(worker) && !turn->is_gated);
+    const struct fgw_turn *turn = worker->turn;
+    return turn->is_wanted_behind || (turn->has_backlog && fgw_queue_has_room(worker) && !turn->is_gated);
 }
 
 /* The next one is awake when the slice ends. Told once in a slice, and not when another slice is this vGPU's too. */
-static void alert_in_time(struct fgv_worker *worker, uint64_t left_ns)
+static void alert_in_time(struct fgw_worker *worker, uint64_t left_ns)
 {
-    struct fgv_grantee *grantee = &worker->grantee;
+    struct fgw_grantee *grantee = &worker->grantee;
     uint32_t sequence = sequence_of(grantee);
-    if (left_ns < FGV_ALERT_NS && worker->turn->alerted_sequence != sequence && !fgv_grant_is_first(grantee)) {
+    if (left_ns < FGW_ALERT_NS && worker->turn->alerted_sequence != sequence && !fgw_grant_is_first(grantee)) {
         worker->turn->alerted_sequence = sequence;
-        fgv_grant_alert_next(grantee);
+        fgw_grant_alert_next(grantee);
     }
 }
 
 /* Its first work is on the device: whoever waits for it and sleeps is awake when it ends. */
-static void rouse_client(struct fgv_worker *worker)
+static void rouse_client(struct fgw_worker *worker)
 {
-    if (fgv_grant_take_waited_ns(&worker->grantee) >= FGV_ROUSE_NS) {
+    if (fgw_grant_take_waited_ns(&worker->grantee) >= FGW_ROUSE_NS) {
         worker->turn->above->rouse(worker);
     }
 }
 
 /* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
  * more than a little is not what came before it. */
-static uint64_t work_left_ns(const struct fgv_worker *worker, uint64_t now_ns)
+static uint64_t work_left_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const uint64_t end_ns = fgv_due_end_ns(worker);
-    if (end_ns == 0 || now_ns > end_ns + FGV_LEAD_NS) {
+    const uint64_t end_ns = fgw_due_end_ns(worker);
+    if (end_ns == 0 || now_ns > end_ns + FGW_LEAD_NS) {
         return UINT64_MAX;
     }
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
-uint64_t fgv_turn_way_ns(const struct fgv_worker *worker)
+uint64_t fgw_turn_way_ns(const struct fgw_worker *worker)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
-    if (!grantee->is_user || fgv_grant_has(grantee) || !grantee->control->is_preemptive ||
-        fgv_nr_running(worker) == 0) {
+    const struct fgw_grantee *grantee = &worker->grantee;
+    if (!grantee->is_user || fgw_grant_has(grantee) || !grantee->control->is_preemptive ||
+        fgw_nr_running(worker) == 0) {
         return 0;
     }
-    const uint64_t end_ns = fgv_due_end_ns(worker);
-    return end_ns > FGV_LEAD_NS ? end_ns - FGV_LEAD_NS : 0;
+    const uint64_t end_ns = fgw_due_end_ns(worker);
+    return end_ns > FGW_LEAD_NS ? end_ns - FGW_LEAD_NS : 0;
 }
 
 /* A persistent kernel is told to stop before others may have the device: beside their work its last blocks would wait
  * for the device's time slices, and so would the word to stop. */
-static bool is_stopping(struct fgv_worker *worker, uint64_t now_ns)
+static bool is_stopping(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t stopped_ns = worker->turn->above->stop(worker);
-    return stopped_ns != 0 && now_ns < stopped_ns + FGV_STOP_NS;
+    return stopped_ns != 0 && now_ns < stopped_ns + FGW_STOP_NS;
 }
 
 /* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
-static bool try_to_make_way(struct fgv_worker *worker, uint64_t now_ns)
+static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_control *control = worker->grantee.control;
-    if (fgv_nr_running(worker) == 0 || worker->turn->busy_since_ns == 0 || !control->is_preemptive) {
-        return fgv_nr_running(worker) == 0;
+    const struct fgw_control *control = worker->grantee.control;
+    if (fgw_nr_running(worker) == 0 || worker->turn->busy_since_ns == 0 || !control->is_preemptive) {
+        return fgw_nr_running(worker) == 0;
     }
     if (is_stopping(worker, now_ns)) {
         return false;
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGV_LEAD_NS && left_ns <= slice_ns / FGV_OVERRUN_PART && !is_hurried(worker)) {
+    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_OVERRUN_PART && !is_hurried(worker)) {
         return false;
     }
-    if (is_hurried(worker) || !fgv_withdraw_for_next(worker, now_ns)) {
+    if (is_hurried(worker) || !fgw_withdraw_for_next(worker, now_ns)) {
         make_way(worker, left_ns, now_ns);
     }
     return true;
 }
 
 /* Since when the work that is on the device has kept it without any of it ending; 0: there is none. */
-static uint64_t stalled_since_ns(const struct fgv_worker *worker)
+static uint64_t stalled_since_ns(const struct fgw_worker *worker)
 {
-    if (fgv_nr_running(worker) == 0 || fgv_turn_is_off(worker)) {
+    if (fgw_nr_running(worker) == 0 || fgw_turn_is_off(worker)) {
         return 0;
     }
     const uint64_t back_ns = worker->turn->withdrawal.back_ns;
     return worker->track->last_finish_ns > back_ns ? worker->track->last_finish_ns : back_ns;
 }
 
-void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
+void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_grantee *grantee = &worker->grantee;
-    const bool is_running = fgv_nr_running(worker) != 0;
+    struct fgw_grantee *grantee = &worker->grantee;
+    const bool is_running = fgw_nr_running(worker) != 0;
     atomic_store_explicit(&grantee->slot->stalled_since_ns, stalled_since_ns(worker), memory_order_relaxed);
-    if (fgv_turn_is_off(worker)) {
-        fgv_withdrawn_poll(worker, now_ns);
+    if (fgw_turn_is_off(worker)) {
+        fgw_withdrawn_poll(worker, now_ns);
         return;
     }
-    fgv_beside_poll(worker, now_ns);
+    fgw_beside_poll(worker, now_ns);
     if (is_running && grantee->turn_waited_ns != 0) {
         rouse_client(worker);
     }
-    if (is_running && worker->turn->busy_since_ns != 0 && now_ns - worker->turn->busy_since_ns > FGV_CHARGE_NS) {
-        fgv_turn_charge(worker, now_ns);
+    if (is_running && worker->turn->busy_since_ns != 0 && now_ns - worker->turn->busy_since_ns > FGW_CHARGE_NS) {
+        fgw_turn_charge(worker, now_ns);
     }
-    if (fgv_track_nr_open(worker) != 0 && (!fgv_grant_has(grantee) || fgv_grant_others_wait(grantee))) {
-        fgv_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
+    if (fgw_track_nr_open(worker) != 0 && (!fgw_grant_has(grantee) || fgw_grant_others_wait(grantee))) {
+        fgw_sync_mark_all(worker); /* its end is what others wait for, however busy the ring is */
     }
     if (grantee->is_waiting && !has_pending(worker)) {
-        fgv_grant_wait_cancel(grantee);
+        fgw_grant_wait_cancel(grantee);
     }
     if (!grantee->is_user) {
-        if (!fgv_withdraw_if_in_the_way(worker, now_ns) && grantee->is_waiting) {
-            fgv_grant_nudge(grantee, now_ns);
+        if (!fgw_withdraw_if_in_the_way(worker, now_ns) && grantee->is_waiting) {
+            fgw_grant_nudge(grantee, now_ns);
         }
         return;
     }
-    if (fgv_grant_has(grantee) && fgv_grant_others_wait(grantee)) {
+    if (fgw_grant_has(grantee) && fgw_grant_others_wait(grantee)) {
         look_for_newcomer(worker, now_ns);
         uint64_t left_ns = slice_left_ns(worker, now_ns);
         alert_in_time(worker, left_ns);
         if (left_ns == 0) {
-            fgv_grant_close(grantee);
+            fgw_grant_close(grantee);
         }
     }
-    if (!fgv_grant_has(grantee)) {
+    if (!fgw_grant_has(grantee)) {
         if (try_to_make_way(worker, now_ns)) {
-            fgv_turn_leave(worker, has_pending(worker) || fgv_turn_is_off(worker), now_ns);
+            fgw_turn_leave(worker, has_pending(worker) || fgw_turn_is_off(worker), now_ns);
         }
         return;
     }
@@ -411,38 +411,38 @@ void fgv_turn_poll(struct fgv_worker *worker, uint64_t now_ns)
     if (worker->turn->idle_since_ns == 0) {
         worker->turn->idle_since_ns = now_ns;
     } else if (now_ns - worker->turn->idle_since_ns >= patience_ns(worker, now_ns)) {
-        fgv_turn_leave(worker, false, now_ns);
+        fgw_turn_leave(worker, false, now_ns);
     }
 }
 
-void fgv_turn_pause(struct fgv_worker *worker)
+void fgw_turn_pause(struct fgw_worker *worker)
 {
-    struct fgv_grantee *grantee = &worker->grantee;
-    fgv_grant_wait_cancel(grantee);
-    if (grantee->is_user && fgv_nr_running(worker) == 0) {
-        fgv_grant_leave(grantee, false, fgv_clock_ns());
+    struct fgw_grantee *grantee = &worker->grantee;
+    fgw_grant_wait_cancel(grantee);
+    if (grantee->is_user && fgw_nr_running(worker) == 0) {
+        fgw_grant_leave(grantee, false, fgw_clock_ns());
         worker->turn->idle_since_ns = 0;
     }
 }
 
-void fgv_turn_end_begin(struct fgv_worker *worker)
+void fgw_turn_end_begin(struct fgw_worker *worker)
 {
-    if (fgv_turn_is_off(worker)) {
-        fgv_withdraw_end(worker); /* no driver lets go of what stands still */
+    if (fgw_turn_is_off(worker)) {
+        fgw_withdraw_end(worker); /* no driver lets go of what stands still */
     }
     worker->turn->ended_busy_ns = worker->turn->busy_since_ns;
 }
 
-void fgv_turn_end(struct fgv_worker *worker)
+void fgw_turn_end(struct fgw_worker *worker)
 {
     if (worker->turn->ended_busy_ns != 0) {
-        fgv_grant_charge(&worker->grantee, worker->turn->ended_busy_ns, fgv_clock_ns());
+        fgw_grant_charge(&worker->grantee, worker->turn->ended_busy_ns, fgw_clock_ns());
         worker->turn->ended_busy_ns = 0;
     }
 }
 
-bool fgv_turn_may_change(const struct fgv_worker *worker)
+bool fgw_turn_may_change(const struct fgw_worker *worker)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
-    return grantee->is_user && fgv_nr_running(worker) == 0;
+    const struct fgw_grantee *grantee = &worker->grantee;
+    return grantee->is_user && fgw_nr_running(worker) == 0;
 }

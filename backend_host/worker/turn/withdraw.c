@@ -25,124 +25,124 @@
 #define TOOK_MOST_NS UINT64_C(1000000) /* what taking it off is expected to take */
 #define LONG_PART    2u /* of the slice: what goes on for longer is not left beside one that will use all of its own */
 
-void fgv_withdraw_init(struct fgv_worker *worker)
+void fgw_withdraw_init(struct fgw_worker *worker)
 {
     /* There when the daemon had it loaded before libc. */
     *(void **)&worker->turn->withdrawal.hold = dlsym(RTLD_DEFAULT, "fgv_channels_hold");
 }
 
 /* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
-static bool goes_on_for(const struct fgv_worker *worker, uint64_t time_ns, uint64_t now_ns)
+static bool goes_on_for(const struct fgw_worker *worker, uint64_t time_ns, uint64_t now_ns)
 {
-    const uint64_t end_ns = fgv_due_end_ns(worker);
-    return end_ns == 0 || end_ns > now_ns + time_ns || now_ns > end_ns + FGV_TAIL_NS;
+    const uint64_t end_ns = fgw_due_end_ns(worker);
+    return end_ns == 0 || end_ns > now_ns + time_ns || now_ns > end_ns + FGW_TAIL_NS;
 }
 
-static bool is_long_enough_beside(const struct fgv_worker *worker, uint64_t now_ns)
+static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgv_grantee *grantee = &worker->grantee;
+    const struct fgw_grantee *grantee = &worker->grantee;
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    const uint64_t beside_ns = fgv_grant_beside_ns(grantee, now_ns);
+    const uint64_t beside_ns = fgw_grant_beside_ns(grantee, now_ns);
     return beside_ns > BESIDE_NS ||
-           (beside_ns != 0 && fgv_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_PART, now_ns));
+           (beside_ns != 0 && fgw_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_PART, now_ns));
 }
 
-static bool is_in_the_way(const struct fgv_worker *worker, uint64_t now_ns)
+static bool is_in_the_way(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    return worker->turn->withdrawal.hold && fgv_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
+    return worker->turn->withdrawal.hold && fgw_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
            worker->turn->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) &&
            goes_on_for(worker, BESIDE_NS, now_ns);
 }
 
 static void log_refusal(const char *what, const struct fgv_channels_answer *answer)
 {
-    fgv_log("%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
+    fgw_log("%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
 /* How much of that time the work still runs differs, and nobody can tell: half is charged. False: the driver refused.
  */
-static bool take_off(struct fgv_worker *worker, uint64_t asked_ns)
+static bool take_off(struct fgw_worker *worker, uint64_t asked_ns)
 {
-    struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
+    struct fgw_withdrawal *withdrawal = &worker->turn->withdrawal;
     const struct fgv_channels_answer answer = withdrawal->hold(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal("long kernels share the device by the driver's time slices: its channels cannot be held", &answer);
         withdrawal->hold = NULL;
         return false;
     }
-    withdrawal->since_ns = fgv_clock_ns();
+    withdrawal->since_ns = fgw_clock_ns();
     const uint64_t took_ns = withdrawal->since_ns - asked_ns;
     withdrawal->took_ns = took_ns < TOOK_MOST_NS ? took_ns : TOOK_MOST_NS;
-    fgv_count(&worker->slot->nr_withdrawn, 1);
-    fgv_grant_charge_half(&worker->grantee, asked_ns, withdrawal->since_ns);
-    fgv_grant_set_running(&worker->grantee, false);
+    fgw_count(&worker->slot->nr_withdrawn, 1);
+    fgw_grant_charge_half(&worker->grantee, asked_ns, withdrawal->since_ns);
+    fgw_grant_set_running(&worker->grantee, false);
     worker->turn->busy_since_ns = worker->turn->tail_until_ns = 0;
     return true;
 }
 
-static uint64_t begin_to_take_off(struct fgv_worker *worker)
+static uint64_t begin_to_take_off(struct fgw_worker *worker)
 {
-    fgv_sync_mark_all(worker);
-    const uint64_t now_ns = fgv_clock_ns();
-    fgv_turn_charge(worker, now_ns);
+    fgw_sync_mark_all(worker);
+    const uint64_t now_ns = fgw_clock_ns();
+    fgw_turn_charge(worker, now_ns);
     return now_ns;
 }
 
 /* The holder pays the other half. It is charged later, when nothing tells any more that it had not all of it. */
-bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns)
+bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_grantee *grantee = &worker->grantee;
-    const struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
+    struct fgw_grantee *grantee = &worker->grantee;
+    const struct fgw_withdrawal *withdrawal = &worker->turn->withdrawal;
     if (!is_in_the_way(worker, now_ns)) {
         return false;
     }
     const uint64_t asked_ns = begin_to_take_off(worker);
-    fgv_grant_spare_holder(grantee, asked_ns + withdrawal->took_ns / 2);
+    fgw_grant_spare_holder(grantee, asked_ns + withdrawal->took_ns / 2);
     if (take_off(worker, asked_ns)) {
-        const uint64_t beside_ns = fgv_grant_beside_ns(grantee, withdrawal->since_ns);
-        fgv_grant_reenter(grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
+        const uint64_t beside_ns = fgw_grant_beside_ns(grantee, withdrawal->since_ns);
+        fgw_grant_reenter(grantee, withdrawal->since_ns - beside_ns, withdrawal->since_ns);
     }
     return true;
 }
 
-bool fgv_withdraw_for_next(struct fgv_worker *worker, uint64_t now_ns)
+bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    return worker->turn->withdrawal.hold && fgv_grant_next_stays(&worker->grantee) &&
+    return worker->turn->withdrawal.hold && fgw_grant_next_stays(&worker->grantee) &&
            goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
 /* What was off the device did not run meanwhile, nor while it was brought back. */
-static void go_on(struct fgv_worker *worker, uint64_t now_ns)
+static void go_on(struct fgw_worker *worker, uint64_t now_ns)
 {
-    struct fgv_withdrawal *withdrawal = &worker->turn->withdrawal;
+    struct fgw_withdrawal *withdrawal = &worker->turn->withdrawal;
     const uint64_t off_ns = now_ns - withdrawal->since_ns;
     withdrawal->since_ns = 0;
     withdrawal->back_ns = now_ns;
-    fgv_track_measure_from(worker, worker->track->last_finish_ns + off_ns);
+    fgw_track_measure_from(worker, worker->track->last_finish_ns + off_ns);
     worker->turn->burst_since_ns += off_ns;
     worker->turn->busy_since_ns = now_ns;
-    fgv_grant_set_running(&worker->grantee, true);
+    fgw_grant_set_running(&worker->grantee, true);
 }
 
-void fgv_withdraw_end(struct fgv_worker *worker)
+void fgw_withdraw_end(struct fgw_worker *worker)
 {
     const struct fgv_channels_answer answer = worker->turn->withdrawal.hold(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal("its channels cannot be let go", &answer);
-        fgv_worker_end(worker, "the driver does not let its work go on");
+        fgw_worker_end(worker, "the driver does not let its work go on");
     }
-    go_on(worker, fgv_clock_ns());
+    go_on(worker, fgw_clock_ns());
 }
 
-void fgv_withdrawn_poll(struct fgv_worker *worker, uint64_t now_ns)
+void fgw_withdrawn_poll(struct fgw_worker *worker, uint64_t now_ns)
 {
-    if (worker->grantee.is_user && !fgv_grant_has(&worker->grantee)) {
-        fgv_grant_leave(&worker->grantee, true, now_ns); /* taken away before it was used */
+    if (worker->grantee.is_user && !fgw_grant_has(&worker->grantee)) {
+        fgw_grant_leave(&worker->grantee, true, now_ns); /* taken away before it was used */
     }
-    if (fgv_grant_enter(&worker->grantee, now_ns)) {
-        fgv_withdraw_end(worker);
+    if (fgw_grant_enter(&worker->grantee, now_ns)) {
+        fgw_withdraw_end(worker);
     } else {
-        fgv_grant_nudge(&worker->grantee, now_ns);
+        fgw_grant_nudge(&worker->grantee, now_ns);
     }
 }

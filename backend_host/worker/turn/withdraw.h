@@ -18,15 +18,15 @@
 #include "turn/state.h"
 
 /* Finds out whether there is a way. */
-void fgv_withdraw_init(struct fgv_worker *worker);
+void fgw_withdraw_init(struct fgw_worker *worker);
 /* With the grant, at the end of a turn: withdraws what would be in the way of the next one, if that is known to want
  * the device for long. False: nothing is, or cannot be. */
-bool fgv_withdraw_for_next(struct fgv_worker *worker, uint64_t now_ns);
+bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns);
 /* Without the grant: withdraws what is in the way of its holder. False: nothing is. */
-bool fgv_withdraw_if_in_the_way(struct fgv_worker *worker, uint64_t now_ns);
+bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns);
 /* While it is off: brings it back when its turn has come. */
-void fgv_withdrawn_poll(struct fgv_worker *worker, uint64_t now_ns);
+void fgw_withdrawn_poll(struct fgw_worker *worker, uint64_t now_ns);
 /* Brings it back. When the driver does not let it go on, the worker ends. */
-void fgv_withdraw_end(struct fgv_worker *worker);
+void fgw_withdraw_end(struct fgw_worker *worker);
 
 #endif
