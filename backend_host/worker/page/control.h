@@ -53,7 +53,7 @@ void fgw_control_worker_order(struct fgw_control *control, uint32_t slot, uint32
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading);
 bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading);
 
-/* How the vGPU stands when it waits; see control.h. */
+/* How the vGPU stands when it waits; see layout.h. */
 void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns);
 /* Its standing now, with what it has used. */
 double fgw_control_standing(struct fgw_control *control, uint32_t index);

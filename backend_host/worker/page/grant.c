@@ -1,5 +1,5 @@
 /*
- * The hand-over of the GPU between vGPUs. grant.h and control.h say what and why; this is the how.
+ * The hand-over of the GPU between vGPUs. grant.h and layout.h say what and why; this is the how.
  *
  * All loads and stores of the grant word and of the sets are sequentially consistent: a user sets its bit and then
  * looks at the grant, a closer closes the grant and then looks at the bits, so at least one of them sees the other. The

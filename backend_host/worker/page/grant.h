@@ -1,5 +1,5 @@
 /*
- * The grant from a worker's side: entering, waiting, leaving, charging; and what the daemon may do to it. control.h
+ * The grant from a worker's side: entering, waiting, leaving, charging; and what the daemon may do to it. layout.h
  * tells the protocol.
  *
  * A worker asks `fgw_grant_has` before each submission: a load and a compare while nothing changed. When it says no,
@@ -107,7 +107,7 @@ bool fgw_grant_pass(struct fgw_control *control);
 void fgw_grant_repair(struct fgw_control *control, uint32_t slot);
 /* cffi: end */
 
-/* How it stands with what it was charged up to now; see control.h. */
+/* How it stands with what it was charged up to now; see layout.h. */
 static inline double fgw_vgpu_standing(const struct fgw_vgpu_slot *vgpu)
 {
     uint64_t charged_ns = atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
