@@ -250,6 +250,21 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
 
 
+def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage) -> None:
+    """Its worker looked at the clock before the grant came, and had no CPU until afterwards."""
+    one, two = (Player(control, control.vgpu_take()) for _ in range(2))
+    for vgpu, standing in ((0, 10.0), (1, 100.0)):
+        control.set_standing(vgpu, standing, 1.0, charged_ns=0)
+    before_ns = time.monotonic_ns()
+    assert one.enter(before_ns)
+    assert not two.enter(before_ns)
+    one.leave(before_ns)
+    assert two.enter(before_ns)
+    since_ns = control.holder().since_ns
+    assert not lib.fgw_grant_reenter(one.grantee, since_ns, since_ns)
+    assert not lib.fgw_grant_has_newcomer(two.grantee, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("is_cut_off", "away_ns", "is_newcomer"), [(True, 399_999, False), (True, 400_000, True), (False, 50_000, True)]
 )
@@ -258,7 +273,7 @@ def test_whose_turn_was_cut_off_is_no_newcomer_when_it_is_back_at_once(
 ) -> None:
     """Its slice is over and the end of its last work is not seen yet, so it has nothing to submit for a moment."""
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
-    now_ns = time.monotonic_ns()
+    now_ns = time.monotonic_ns() + 10_000 * MS  # later than the hand-over, which looks at the clock itself
     for vgpu, standing in ((0, 10.0), (1, 100.0)):
         control.set_standing(vgpu, standing, 1.0, charged_ns=0)
     assert one.enter(now_ns - SLICE_NS)

@@ -212,9 +212,19 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
     return true;
 }
 
+/* When a turn begins that is entered at `now_ns`: not before the grant came. Who lost its CPU between its look at the
+ * clock and its entry took that look before, and whom the grant came from would seem to have come later than the turn.
+ */
+static uint64_t turn_start_ns(struct fgw_control *control, uint64_t now_ns)
+{
+    elapsed_ns(control, atomic_load(&control->grant), now_ns);
+    const uint64_t ahead_ns = (atomic_load(&control->slice_start) - now_ns) & SLICE_TIME_MASK;
+    return ahead_ns >> (SLICE_TIME_BITS - 1) ? now_ns : now_ns + ahead_ns;
+}
+
 static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    grantee->turn_since_ns = now_ns;
+    grantee->turn_since_ns = turn_start_ns(grantee->control, now_ns);
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
     grantee->turn_held_ns = 0;
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
