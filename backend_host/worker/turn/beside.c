@@ -50,7 +50,7 @@ static bool takes_turns(const struct fgw_worker *worker)
 static bool should_step_aside(const struct fgw_worker *worker)
 {
     return fgw_grant_others_wait(&worker->grantee) &&
-           (worker->turn->withdrawal.hold || !fgw_grant_next_stays(&worker->grantee));
+           (worker->turn->withdrawal.set_off || !fgw_grant_next_stays(&worker->grantee));
 }
 
 /* What is on the device goes on beside the next one's work. */

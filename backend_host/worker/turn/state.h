@@ -17,10 +17,10 @@ struct fgw_turn_above {
 };
 
 struct fgw_withdrawal {
-    fgv_channels_hold_fn hold; /* NULL: there is no way */
-    uint64_t since_ns;         /* off the device, 0: it is not */
-    uint64_t back_ns;          /* on it again, 0: it never was off */
-    uint64_t took_ns;          /* to take it off, last time; 0: it never was */
+    fgv_channels_set_off_fn set_off; /* NULL: there is no way */
+    uint64_t since_ns;               /* off the device, 0: it is not */
+    uint64_t back_ns;                /* on it again, 0: it never was off */
+    uint64_t took_ns;                /* to take it off, last time; 0: it never was */
 };
 
 struct fgw_copy_credit {

@@ -188,7 +188,7 @@ static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
     uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
-    const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.hold;
+    const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.set_off;
     if (!can_stop || left_ns == 0 || now_ns - worker->turn->newcomer_looked_ns < FGW_NEWCOMER_LOOK_NS) {
         return;
     }

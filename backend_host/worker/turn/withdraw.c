@@ -28,7 +28,7 @@
 void fgw_withdraw_init(struct fgw_worker *worker)
 {
     /* There when the daemon had it loaded before libc. */
-    *(void **)&worker->turn->withdrawal.hold = dlsym(RTLD_DEFAULT, "fgv_channels_hold");
+    *(void **)&worker->turn->withdrawal.set_off = dlsym(RTLD_DEFAULT, "fgv_channels_set_off");
 }
 
 /* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
@@ -49,7 +49,7 @@ static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_
 
 static bool is_in_the_way(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    return worker->turn->withdrawal.hold && fgw_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
+    return worker->turn->withdrawal.set_off && fgw_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
            worker->turn->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) &&
            goes_on_for(worker, BESIDE_NS, now_ns);
 }
@@ -64,10 +64,10 @@ static void log_refusal(const char *what, const struct fgv_channels_answer *answ
 static bool take_off(struct fgw_worker *worker, uint64_t asked_ns)
 {
     struct fgw_withdrawal *withdrawal = &worker->turn->withdrawal;
-    const struct fgv_channels_answer answer = withdrawal->hold(true);
+    const struct fgv_channels_answer answer = withdrawal->set_off(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal("long kernels share the device by the driver's time slices: its channels cannot be held", &answer);
-        withdrawal->hold = NULL;
+        withdrawal->set_off = NULL;
         return false;
     }
     withdrawal->since_ns = fgw_clock_ns();
@@ -108,7 +108,7 @@ bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns)
 bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    return worker->turn->withdrawal.hold && fgw_grant_next_stays(&worker->grantee) &&
+    return worker->turn->withdrawal.set_off && fgw_grant_next_stays(&worker->grantee) &&
            goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
@@ -127,7 +127,7 @@ static void go_on(struct fgw_worker *worker, uint64_t now_ns)
 
 void fgw_withdraw_end(struct fgw_worker *worker)
 {
-    const struct fgv_channels_answer answer = worker->turn->withdrawal.hold(false);
+    const struct fgv_channels_answer answer = worker->turn->withdrawal.set_off(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal("its channels cannot be let go", &answer);
         fgw_worker_end(worker, "the driver does not let its work go on");
