@@ -274,7 +274,7 @@ static CUresult launch(struct fgw_worker *worker, uint64_t stream_number, uint64
         atomic_store(&host->state, FGW_HOST_FINISHED);
         return result;
     }
-    fgw_hold_stream(worker, stream, host->hold->order);
+    fgw_hold_put_behind(worker, stream, host->hold->order);
     return CUDA_SUCCESS;
 }
 

@@ -82,7 +82,7 @@ static bool take_context(struct fgw_worker *worker)
 void fgw_latency_begin(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     struct fgw_latency *latency = &worker->track->latency;
-    if (fgw_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
+    if (fgw_nr_running(worker) != 0 || worker->track->nr_behind_hosts != 0 || worker->track->nr_beside != 0 ||
         worker->nr_captures != 0 || worker->track->kind == FGW_SUBMIT_BESIDE || latency->measuring) {
         return;
     }

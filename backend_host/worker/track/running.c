@@ -11,9 +11,9 @@ static bool is_held_up(const struct fgw_stream *stream)
 /* Without what a host function holds, and what is in no turn: these are not counted among the unfinished. */
 uint32_t fgw_nr_in_stream(const struct fgw_stream *stream)
 {
-    uint32_t nr = stream->held_by == 0 && !stream->is_beside ? stream->nr_unmarked : 0;
+    uint32_t nr = stream->behind_host == 0 && !stream->is_beside ? stream->nr_unmarked : 0;
     for (const struct fgw_mark *mark = stream->first_mark; mark; mark = mark->next) {
-        nr += mark->held_by == 0 && !mark->is_beside ? mark->nr_submissions : 0;
+        nr += mark->behind_host == 0 && !mark->is_beside ? mark->nr_submissions : 0;
     }
     return nr;
 }

@@ -24,7 +24,7 @@ struct fgw_mark {
     struct fgw_mark *next;
     CUevent event;
     uint64_t seq;
-    uint64_t held_by; /* the host function that these submissions wait for, 0: none */
+    uint64_t behind_host; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
     uint32_t nr_copies; /* of them: copies that could go beside others' kernels */
     bool is_gate;       /* stands behind a wait for a value */
@@ -62,7 +62,7 @@ struct fgw_track_listener {
 #define FGW_MAX_HOLDS 256u
 
 struct fgw_hold {
-    uint64_t order;          /* the worker's number, never used again; 0: nothing is held by it any more */
+    uint64_t order;          /* the worker's number, never used again; 0: nothing stands behind it any more */
     atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
 };
 
@@ -101,12 +101,12 @@ struct fgw_track {
     const struct fgw_track_listener *listener;
     uint64_t seq; /* counts submissions */
     struct fgw_stream *busy;
-    uint32_t nr_unfinished; /* submissions that the device may be working on, or that are held up by a gate */
-    uint32_t nr_held;       /* submissions that wait for a host function of the guest: no use of the device */
-    uint32_t nr_beside;     /* on their way beside others' work: not among the unfinished */
-    uint32_t nr_copies;     /* of those that are unfinished or held */
-    uint32_t nr_gates;      /* waits for values that may not be over */
-    uint32_t nr_marks;      /* that are open */
+    uint32_t nr_unfinished;   /* submissions that the device may be working on, or that are held up by a gate */
+    uint32_t nr_behind_hosts; /* submissions that wait for a host function of the guest: no use of the device */
+    uint32_t nr_beside;       /* on their way beside others' work: not among the unfinished */
+    uint32_t nr_copies;       /* of those that are unfinished or behind host functions */
+    uint32_t nr_gates;        /* waits for values that may not be over */
+    uint32_t nr_marks;        /* that are open */
     uint32_t mark_interval;
     enum fgw_submission kind; /* of the submission at hand */
     bool is_last_copy;        /* the newest submission is a copy */
@@ -122,7 +122,7 @@ struct fgw_track {
 static inline uint32_t fgw_track_nr_open(const struct fgw_worker *worker)
 {
     const struct fgw_track *track = worker->track;
-    return track->nr_unfinished + track->nr_held + track->nr_beside;
+    return track->nr_unfinished + track->nr_behind_hosts + track->nr_beside;
 }
 
 /* Whether the guest may be running a function, or one may be under way to it. */
