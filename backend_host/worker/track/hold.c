@@ -12,11 +12,11 @@
 #include "track/sync.h"
 
 /* Something may stand behind this one. */
-static struct fgw_hold *find(struct fgw_worker *worker, uint64_t order)
+static struct fgw_hold *find(struct fgw_worker *worker, uint64_t number)
 {
-    for (uint32_t i = 0; order != 0 && i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; number != 0 && i < FGW_MAX_HOLDS; i++) {
         struct fgw_hold *hold = &worker->track->holds.items[i];
-        if (hold->order == order) {
+        if (hold->number == number) {
             return hold;
         }
     }
@@ -34,28 +34,28 @@ static bool is_blocking(struct fgw_worker *worker, const struct fgw_stream *stre
 static uint64_t host_before(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     const struct fgw_stream *legacy = &stream->context->legacy;
-    uint64_t order = stream->behind_host;
+    uint64_t number = stream->behind_host;
     if (stream != legacy) {
-        return legacy->behind_host > order && is_blocking(worker, stream) ? legacy->behind_host : order;
+        return legacy->behind_host > number && is_blocking(worker, stream) ? legacy->behind_host : number;
     }
     for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->behind_host > order && !other->is_gone && is_blocking(worker, other)) {
-            order = other->behind_host;
+        if (other->behind_host > number && !other->is_gone && is_blocking(worker, other)) {
+            number = other->behind_host;
         }
     }
-    return order;
+    return number;
 }
 
-void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order)
+void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number)
 {
-    if (order == stream->behind_host) {
+    if (number == stream->behind_host) {
         return;
     }
     if (stream->nr_unmarked != 0) {
         fgw_stream_mark(worker, stream); /* what was submitted before is not behind it */
     }
     if (stream->nr_unmarked == 0) {
-        stream->behind_host = order;
+        stream->behind_host = number;
     }
 }
 
@@ -100,21 +100,21 @@ struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index)
 {
     struct fgw_holds *holds = &worker->track->holds;
     struct fgw_hold *hold = &holds->items[index];
-    hold->order = ++holds->last_order;
+    hold->number = ++holds->last_number;
     atomic_store(&hold->is_followed, false);
     holds->nr++;
     return hold;
 }
 
-static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t order)
+static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t number)
 {
     for (struct fgw_mark *mark = stream->first_mark; mark; mark = mark->next) {
-        if (mark->behind_host == order) {
+        if (mark->behind_host == number) {
             mark->behind_host = 0;
             track->nr_behind_hosts -= mark->nr_submissions;
         }
     }
-    if (stream->behind_host == order) {
+    if (stream->behind_host == number) {
         stream->behind_host = 0;
         track->nr_behind_hosts -= stream->nr_unmarked;
     }
@@ -125,13 +125,13 @@ void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
     struct fgw_track *track = worker->track;
     const uint32_t nr_behind_hosts = track->nr_behind_hosts;
     const bool was_empty = track->nr_unfinished == 0;
-    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->order != 0; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->number != 0; i++) {
         struct fgw_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
         for (; stream; stream = stream->next) {
-            let_go(track, stream, hold->order);
+            let_go(track, stream, hold->number);
         }
     }
-    hold->order = 0;
+    hold->number = 0;
     track->nr_unfinished += nr_behind_hosts - track->nr_behind_hosts;
     if (fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, fgw_clock_ns());
@@ -140,7 +140,7 @@ void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
 
 void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold)
 {
-    if (hold->order != 0) {
+    if (hold->number != 0) {
         fgw_hold_release(worker, hold);
     }
     worker->track->holds.nr--;

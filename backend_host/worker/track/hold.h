@@ -1,6 +1,6 @@
 /*
  * What stands behind host functions of the guest (calls/host_function.h). While such a function runs the device is not
- * in use by what stands behind it. They are counted apart, charged to nobody and no reason
+ * in use by what stands behind it. Such submissions are counted apart, charged to nobody and no reason
  * to keep the grant. What is known to stand behind a host function: what follows in its stream, what follows an event
  * recorded there, and the order of the legacy default stream. What depends on two counts as behind the newer one.
  */
@@ -20,7 +20,7 @@ void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service
  * behind it.
  */
 struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index);
-void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order);
+void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number);
 /* What stood behind it goes on: the device may be working on it. */
 void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold);
 /* The function is over; what stands behind it is let go. */

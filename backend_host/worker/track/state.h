@@ -62,14 +62,14 @@ struct fgw_track_listener {
 #define FGW_MAX_HOLDS 256u
 
 struct fgw_hold {
-    uint64_t order;          /* the worker's number, never used again; 0: nothing stands behind it any more */
+    uint64_t number;         /* the worker's number, never used again; 0: nothing stands behind it any more */
     atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
 };
 
 struct fgw_holds {
     struct fgw_hold items[FGW_MAX_HOLDS];
     uint32_t nr; /* that are open */
-    uint64_t last_order;
+    uint64_t last_number;
     bool has_nodes; /* a graph has, or had, a function */
 };
 
