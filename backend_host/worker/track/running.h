@@ -4,7 +4,7 @@
 
 #include "track/state.h"
 
-/* How many submissions may be running: not those in streams that are held up. */
+/* How many submissions may be running: not those in streams that are gated. */
 uint32_t fgw_nr_running(const struct fgw_worker *worker);
 /* Submissions to the stream that have not ended, without what a host function holds. */
 uint32_t fgw_nr_in_stream(const struct fgw_stream *stream);

@@ -2,7 +2,7 @@
  * What was submitted, and what of it has ended: the data of this floor, and whom it tells.
  *
  * Submissions are numbered over all streams. A mark says that its stream is done up to a number. sync.c submits, marks
- * and looks; gate.c knows what a value holds up, hold.c what a host function of the guest does; latency.c and due.c
+ * and looks; gate.c knows what a value gates, hold.c what stands behind a host function; latency.c and due.c
  * know how long things take.
  */
 #ifndef BACKEND_HOST_TRACK_STATE_H
@@ -15,7 +15,7 @@
 
 #define FGW_MAX_UNFINISHED                                                                                             \
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
-#define FGW_MAX_HELD_UP                                                                                                \
+#define FGW_MAX_GATED                                                                                                  \
     256u /* submissions, and marks, while a stream waits for a value: the same queue, and no end in sight */
 #define FGW_MARK_INTERVAL 32u /* submissions to a stream between two marks when nobody asks */
 
@@ -101,7 +101,7 @@ struct fgw_track {
     const struct fgw_track_listener *listener;
     uint64_t seq; /* counts submissions */
     struct fgw_stream *busy;
-    uint32_t nr_unfinished;   /* submissions that the device may be working on, or that are held up by a gate */
+    uint32_t nr_unfinished;   /* submissions that the device may be working on, or that are gated */
     uint32_t nr_behind_hosts; /* submissions that wait for a host function of the guest: no use of the device */
     uint32_t nr_beside;       /* on their way beside others' work: not among the unfinished */
     uint32_t nr_copies;       /* of those that are unfinished or behind host functions */

@@ -343,7 +343,7 @@ bool fgw_sync_poll(struct fgw_worker *worker, uint64_t now_ns)
     }
     track->polled_ns = now_ns;
     if (fgw_nr_running(worker) != 0) {
-        track->listener->started(worker, false, track->begun_ns); /* what was held up goes on */
+        track->listener->started(worker, false, track->begun_ns); /* what was gated goes on */
     }
     return is_progress;
 }
