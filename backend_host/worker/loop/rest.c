@@ -121,13 +121,13 @@ static uint64_t busy_nap_ns(const struct fgw_worker *worker, uint64_t now_ns, ui
 
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
  * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
-static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
 {
     switch (worker->region.wake) {
     case FGV_WAKE_FUTEX:
         return true;
     case FGV_WAKE_BELL:
-        return !is_held_up && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
+        return !is_backlog_full && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
                atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
     default:
         return false;
@@ -135,7 +135,7 @@ static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool
 }
 
 /* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
+static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_backlog_full)
 {
     if (fgw_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
@@ -144,11 +144,11 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         return BELL_NS;
     }
     uint64_t poll_ns = PARK_NS;
-    if (!is_kicked(worker, poll_ns, is_held_up)) {
+    if (!is_kicked(worker, poll_ns, is_backlog_full)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
-        worker->loop->first_waiter || is_held_up || worker->turn->is_gated) {
+        worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;
@@ -161,7 +161,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
     return poll_ns;
 }
 
-static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
 {
     uint32_t bell = fgw_grant_bell(&worker->grantee);
     if (worker->grantee.is_waiting && fgw_grant_enter(&worker->grantee, fgw_clock_ns())) {
@@ -169,7 +169,7 @@ static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up
     }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
     const bool is_parked =
-        !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
+        !is_backlog_full && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_backlog_full));
     if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
         return;
     }
@@ -212,7 +212,7 @@ static bool is_alerted(struct fgw_worker *worker, uint64_t now_ns)
 }
 
 /* One round without news: spin, or sleep. */
-void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up)
+void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full)
 {
     if (worker->loop->quiet_since_ns == 0) {
         worker->loop->quiet_since_ns = now_ns;
@@ -228,14 +228,14 @@ void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up)
         fgw_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
-    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
+    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_backlog_full);
     if (timeout_ns == 0) {
         pass_time(worker, quiet_ns,
-                  is_busy || is_held_up || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
+                  is_busy || is_backlog_full || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
         return;
     }
     uint64_t begun_ns = fgw_clock_ns();
-    park(worker, timeout_ns, is_held_up);
+    park(worker, timeout_ns, is_backlog_full);
     uint64_t slept_ns = fgw_clock_ns() - begun_ns;
     if (slept_ns > timeout_ns) {
         fgv_habit_note(&worker->loop->oversleep, slept_ns - timeout_ns);
