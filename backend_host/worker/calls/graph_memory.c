@@ -25,7 +25,7 @@ struct fgw_graph_need {
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
-static uint64_t held_bytes(struct fgw_worker *worker)
+static uint64_t kept_bytes(struct fgw_worker *worker)
 {
     cuuint64_t value = 0;
     CUresult result =
@@ -35,11 +35,11 @@ static uint64_t held_bytes(struct fgw_worker *worker)
     return result == CUDA_SUCCESS ? value : 0;
 }
 
-/* Charges what graphs hold now; false when it is more than the quota has left: then less is charged. */
+/* Charges what graphs keep now; false when it is more than the quota has left: then less is charged. */
 static bool charge(struct fgw_worker *worker)
 {
     struct fgw_graph_memory *memory = &worker->calls->graph_memory;
-    const uint64_t due_bytes = held_bytes(worker);
+    const uint64_t due_bytes = kept_bytes(worker);
     if (due_bytes <= memory->charged_bytes) {
         fgw_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
     } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->charged_bytes)) {
@@ -119,7 +119,7 @@ static CUresult upload(CUgraphExec exec, CUstream stream)
     return run(real.cuGraphUpload, exec, stream);
 }
 
-/* Its nodes may have held memory. */
+/* Its nodes may have kept memory. */
 static CUresult destroy_graph(CUgraph graph)
 {
     CUresult result = real.cuGraphDestroy(graph);

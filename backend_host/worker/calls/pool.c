@@ -49,8 +49,8 @@ static uint64_t less_a_step(uint64_t reserved_bytes)
 /* Charges what the pool holds now; false when it is more than the quota has left: then less is charged. */
 static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
-    uint64_t held = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
-    uint64_t due_bytes = held > pool->live_bytes ? held : pool->live_bytes;
+    uint64_t kept_bytes = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    uint64_t due_bytes = kept_bytes > pool->live_bytes ? kept_bytes : pool->live_bytes;
     if (due_bytes <= pool->charged_bytes) {
         fgw_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
     } else if (!fgw_quota_take(&worker->grantee, due_bytes - pool->charged_bytes)) {
@@ -144,12 +144,13 @@ static bool take_ahead(struct fgw_worker *worker, struct fgw_memory_pool *pool, 
         return false;
     }
     uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t held = less_a_step(reserved_bytes);
+    uint64_t kept_bytes = less_a_step(reserved_bytes);
     uint64_t used_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    bool has_room = held <= pool->charged_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
+    bool has_room =
+        kept_bytes <= pool->charged_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
     uint64_t wanted_bytes = pool->live_bytes + bytes;
-    if (!has_room && held + bytes > wanted_bytes && held != 0) {
-        wanted_bytes = held + bytes;
+    if (!has_room && kept_bytes + bytes > wanted_bytes && kept_bytes != 0) {
+        wanted_bytes = kept_bytes + bytes;
     }
     if (wanted_bytes > pool->charged_bytes) {
         if (!fgw_quota_take(&worker->grantee, wanted_bytes - pool->charged_bytes)) {
