@@ -353,8 +353,8 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
     }
     const bool is_orphaned = has_ended(atomic_load(&control->daemon_pid));
     for (uint32_t slot = 0; is_orphaned && slot < FGW_MAX_WORKERS; slot++) {
-        bool is_held = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
-        if (is_held && has_ended(atomic_load(&control->workers[slot].pid))) {
+        bool is_used = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
+        if (is_used && has_ended(atomic_load(&control->workers[slot].pid))) {
             fgw_grant_repair(control, slot);
         }
     }
