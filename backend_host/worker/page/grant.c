@@ -224,19 +224,19 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 static void end_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t from_ns = grantee->turn_since_ns + grantee->turn_held_ns;
-    grantee->window_ns += now_ns > from_ns ? now_ns - from_ns : 0;
-    grantee->window_round_trips +=
+    grantee->judged_ns += now_ns > from_ns ? now_ns - from_ns : 0;
+    grantee->judged_round_trips +=
         atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed) - grantee->turn_round_trips;
-    if (grantee->window_ns < FGW_INTERACTIVE_NS) {
+    if (grantee->judged_ns < FGW_INTERACTIVE_NS) {
         return;
     }
-    if (grantee->window_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->window_ns) {
+    if (grantee->judged_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->judged_ns) {
         fgw_set_add(&grantee->control->interactive, grantee->slot_index);
     } else {
         fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
     }
-    grantee->window_ns = 0;
-    grantee->window_round_trips = 0;
+    grantee->judged_ns = 0;
+    grantee->judged_round_trips = 0;
 }
 
 /* Whether its turns take most of their slices is what others may expect of its next one. What begins late in a slice
