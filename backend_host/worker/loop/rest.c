@@ -26,7 +26,7 @@
 
 /* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
  * hundred, while the driver is left alone for most of the time. */
-#define POLL_PART        128
+#define POLL_DIVISOR     128
 #define RING_LOOKS       4u
 #define SPIN_NS          UINT64_C(20000)
 #define SPIN_MIN_NS      UINT64_C(5000)
@@ -39,20 +39,20 @@
 #define OVERSLEEP_NS          UINT64_C(60000) /* until it is known */
 #define WATCH_MOST_NS         UINT64_C(500000)
 #define WATCH_MOST_CROWDED_NS UINT64_C(60000)
-#define EARLY_PART            16
+#define EARLY_DIVISOR         16
 #define BUSY_NAP_MIN_NS       UINT64_C(5000)
 #define BUSY_NAP_MAX_NS       UINT64_C(500000)
 /* Nothing arrived for so long: the end of what was submitted is worth an event. */
 #define MARK_AFTER_NS UINT64_C(5000)
 /* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
-#define POLL_NAP_PART   32
-#define POLL_NAP_MIN_NS UINT64_C(50000)
-#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
-#define POLL_NAP_MAX_NS UINT64_C(5000000)
-#define BELL_WORTH_NS   UINT64_C(100000)
-#define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
-#define PARK_NS         UINT64_C(100000000)
-#define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
+#define POLL_NAP_DIVISOR 32
+#define POLL_NAP_MIN_NS  UINT64_C(50000)
+#define STOP_NAP_NS      UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
+#define POLL_NAP_MAX_NS  UINT64_C(5000000)
+#define BELL_WORTH_NS    UINT64_C(100000)
+#define ALERT_NS         UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
+#define PARK_NS          UINT64_C(100000000)
+#define BELL_NS          UINT64_C(2000000) /* a waiter looks after the holder this often */
 
 void fgw_rest_init(struct fgw_worker *worker)
 {
@@ -83,7 +83,7 @@ uint64_t fgw_rest_next_poll_ns(const struct fgw_worker *worker, uint64_t now_ns)
     if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgw_due_mark_ns(worker), now_ns)) {
         return 0;
     }
-    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_PART;
+    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_DIVISOR;
 }
 
 static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
@@ -113,10 +113,10 @@ static uint64_t busy_nap_ns(const struct fgw_worker *worker, uint64_t now_ns, ui
     most_ns = most_ns < BUSY_NAP_MAX_NS ? most_ns : BUSY_NAP_MAX_NS;
     if (due_ns > now_ns) {
         uint64_t before_ns = due_ns - watch_ns(worker) - now_ns;
-        uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
+        uint64_t early_ns = quiet_ns / EARLY_DIVISOR; /* it may be another one than those before it */
         return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, most_ns);
     }
-    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, most_ns);
+    return bounded(quiet_ns / POLL_DIVISOR, BUSY_NAP_MIN_NS, most_ns);
 }
 
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
@@ -145,7 +145,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
     }
     uint64_t poll_ns = PARK_NS;
     if (!is_kicked(worker, poll_ns, is_backlog_full)) {
-        poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
+        poll_ns = bounded(quiet_ns / POLL_NAP_DIVISOR, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
         worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated) {

@@ -21,9 +21,9 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-#define FGW_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
-#define SLICE_TIME_BITS 48
-#define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
+#define FGW_EARLY_DIVISOR 8u /* of the slice: what runs dry no more than that before its end has used it */
+#define SLICE_TIME_BITS   48
+#define SLICE_TIME_MASK   ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 
 /* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
 static struct fgw_vgpu_slot *vgpu_of(struct fgw_control *control, uint32_t number)
@@ -247,7 +247,7 @@ static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
     const bool is_idle = fgw_grant_has(grantee);
-    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_PART && turn_ns <= slice_ns);
+    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_DIVISOR && turn_ns <= slice_ns);
     if (is_idle || turn_ns >= slice_ns / 2) {
         atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
     }

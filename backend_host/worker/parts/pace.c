@@ -18,7 +18,7 @@
 #include "parts/state.h"
 
 #define FGW_LONG_PART_NS UINT64_C(2000000)
-#define FGW_LONG_PART    4u
+#define FGW_LONG_DIVISOR 4u
 #define FGW_LATE_NS      UINT64_C(50000) /* the end of a part is seen within that, as a rule */
 
 static uint64_t part_ns(const struct fgw_variant *variant, uint64_t nr_blocks)
@@ -69,7 +69,7 @@ bool fgw_pace_has_room(const struct fgw_worker *worker)
         return false;
     }
     uint64_t next_ns = part_ns(parts->variant, fgw_pace_blocks(worker));
-    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_PART);
+    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_DIVISOR);
     return left_ns(parts, fgw_clock_ns()) < lead_ns;
 }
 

@@ -23,7 +23,7 @@
 #define FGW_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
 /* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
 #define FGW_SHARED_NS          UINT64_C(1000000000)
-#define FGW_SHARED_PART        8u                   /* of a slice is queued then, where the hand-over waits for it */
+#define FGW_SHARED_DIVISOR     8u                   /* of a slice is queued then, where the hand-over waits for it */
 #define FGW_ALONE_NS           UINT64_C(100000000)  /* of work is queued by who is alone */
 #define FGW_MIN_QUEUED         2u                   /* so that the device has the next one when it ends one */
 #define FGW_MIN_QUEUED_ALONE   32u                  /* kernels of several streams may run side by side */
@@ -77,7 +77,7 @@ uint32_t fgw_queue_most_unwaited(struct fgw_worker *worker)
 {
     const struct fgw_control *control = worker->grantee.control;
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_PART;
+    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_DIVISOR;
     uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgw_clock_ns())
                       ? fitting(worker, shared_ns, FGW_MIN_QUEUED)
                       : fitting(worker, FGW_ALONE_NS, FGW_MIN_QUEUED_ALONE);

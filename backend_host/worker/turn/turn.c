@@ -44,20 +44,20 @@
 #include "turn/state.h"
 #include "turn/withdraw.h"
 
-#define FGW_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
-#define FGW_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
-#define FGW_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGW_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
-#define FGW_OWED_SLICE_PART   32               /* of it: before that much, nobody is given way to */
-#define FGW_NEWCOMER_LOOK_NS  UINT64_C(50000)
+#define FGW_IDLE_NS             UINT64_C(100000) /* how long an idle holder keeps the grant */
+#define FGW_IDLE_CONTENDED_NS   UINT64_C(20000) /* the same while somebody waits and it is not worth waiting for more */
+#define FGW_PAUSE_SLICE_DIVISOR 4               /* of the slice: a longer pause is sleep */
+#define FGW_MIN_SLICE_DIVISOR   8               /* of the slice: before that much of it, short pauses are waited out */
+#define FGW_OWED_SLICE_DIVISOR  32              /* of it: before that much, nobody is given way to */
+#define FGW_NEWCOMER_LOOK_NS    UINT64_C(50000)
 /* A call of the driver that takes longer did more than submit: it compiled, say. */
-#define FGW_SUBMIT_MAX_NS UINT64_C(1000000)
-#define FGW_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
-#define FGW_LEAD_NS       UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
-#define FGW_OVERRUN_PART  2u /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGW_STOP_NS       UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
-#define FGW_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
-#define FGW_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
+#define FGW_SUBMIT_MAX_NS   UINT64_C(1000000)
+#define FGW_CHARGE_NS       UINT64_C(500000) /* work that goes on is charged this often */
+#define FGW_LEAD_NS         UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
+#define FGW_OVERRUN_DIVISOR 2u /* of the slice: more than that much of it beyond its end is not waited for */
+#define FGW_STOP_NS         UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
+#define FGW_ALERT_NS        UINT64_C(200000)  /* so long before a slice ends the next one is woken */
+#define FGW_ROUSE_NS        UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
 
 void fgw_turn_started(struct fgw_worker *worker, bool was_empty, uint64_t begun_ns)
 {
@@ -147,7 +147,7 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t gap_ns = fgv_habit_mean_ns(&worker->turn->gap);
-    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGW_PAUSE_SLICE_PART) {
+    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
         return FGW_IDLE_CONTENDED_NS;
     }
     uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->turn->gap);
@@ -155,7 +155,7 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
         return FGW_SWITCH_NS; /* that long is never worse than twice the best */
     }
     uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
-    if (slice_ns - left_ns >= slice_ns / FGW_MIN_SLICE_PART && !fgw_grant_is_first(grantee)) {
+    if (slice_ns - left_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && !fgw_grant_is_first(grantee)) {
         return FGW_IDLE_CONTENDED_NS;
     }
     return most_ns;
@@ -177,8 +177,8 @@ static bool is_hurried(const struct fgw_worker *worker)
  */
 static bool has_newcomer(const struct fgw_grantee *grantee, uint64_t had_ns, uint64_t slice_ns)
 {
-    return (had_ns >= slice_ns / FGW_MIN_SLICE_PART && fgw_grant_has_newcomer(grantee, FGW_SWITCH_NS, 0)) ||
-           (had_ns >= slice_ns / FGW_OWED_SLICE_PART && fgw_grant_has_newcomer(grantee, 0, slice_ns));
+    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_grant_has_newcomer(grantee, FGW_SWITCH_NS, 0)) ||
+           (had_ns >= slice_ns / FGW_OWED_SLICE_DIVISOR && fgw_grant_has_newcomer(grantee, 0, slice_ns));
 }
 
 /* A launch that goes in parts can stop at any of them, and other work be withdrawn. */
@@ -343,7 +343,7 @@ static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_OVERRUN_PART && !is_hurried(worker)) {
+    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_OVERRUN_DIVISOR && !is_hurried(worker)) {
         return false;
     }
     if (is_hurried(worker) || !fgw_withdraw_for_next(worker, now_ns)) {

@@ -23,7 +23,8 @@
  * it off and bring it back takes as long. */
 #define BESIDE_NS    UINT64_C(1000000)
 #define TOOK_MOST_NS UINT64_C(1000000) /* what taking it off is expected to take */
-#define LONG_PART    2u /* of the slice: what goes on for longer is not left beside one that will use all of its own */
+#define LONG_DIVISOR 2u /* of the slice: what goes on for longer is not left beside one that will use all of its own   \
+                         */
 
 void fgw_withdraw_init(struct fgw_worker *worker)
 {
@@ -44,7 +45,7 @@ static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t beside_ns = fgw_grant_beside_ns(grantee, now_ns);
     return beside_ns > BESIDE_NS ||
-           (beside_ns != 0 && fgw_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_PART, now_ns));
+           (beside_ns != 0 && fgw_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_DIVISOR, now_ns));
 }
 
 static bool is_in_the_way(const struct fgw_worker *worker, uint64_t now_ns)
@@ -109,7 +110,7 @@ bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     return worker->turn->withdrawal.set_off && fgw_grant_next_stays(&worker->grantee) &&
-           goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
+           goes_on_for(worker, slice_ns / LONG_DIVISOR, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
 /* What was off the device did not run meanwhile, nor while it was brought back. */
