@@ -28,8 +28,8 @@ static uint32_t nr_sharing(const struct fgw_grantee *grantee)
     return nr;
 }
 
-/* Charges one part in `nr_parts` of the time that is not charged yet. */
-static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
+/* Charges one part in `nr_sharers` of the time that is not charged yet. */
+static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_sharers)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
@@ -39,7 +39,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
-    uint64_t used_ns = (to_ns - start_ns) / nr_parts;
+    uint64_t used_ns = (to_ns - start_ns) / nr_sharers;
     atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
 }
