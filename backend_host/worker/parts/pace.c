@@ -4,10 +4,11 @@
  * A part has at least as many blocks as the host's settings say, and as many more as it takes to keep the device busy
  * for `part_ns`, by what the kernel's blocks took so far.
  *
- * One part fills the tail of the other (lane.h), so the next one is to be there when the last blocks of those that are
- * out have begun. Short parts: one more than what runs, and a third in the moment before the first ends, in case that
- * its end is seen late. Long ones: a newcomer would wait for every part that is out, so the next one goes out in the
- * last quarter of the one that runs. A newcomer then waits for two short parts or for one and a quarter of a long one.
+ * One part fills the ragged end of the other (lane.h), so the next one is to be there when the last blocks of those
+ * that are out have begun. Short parts: one more than what runs, and a third in the moment before the first ends, in
+ * case that its end is seen late. Long ones: a newcomer would wait for every part that is out, so the next one goes out
+ * in the last quarter of the one that runs. A newcomer then waits for two short parts or for one and a quarter of a
+ * long one.
  *
  * Wrong when: a single block lasts longer than that quarter, or than a short part: then multiprocessors are idle.
  */
