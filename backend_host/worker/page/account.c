@@ -2,7 +2,7 @@
  * What a vGPU used: GPU time, and device memory against its quota.
  *
  * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
- * GPU time of workers of one vGPU may overlap; a common mark, up to where the vGPU has been charged, keeps the overlap
+ * GPU time of workers of one vGPU may overlap; a common time, up to which the vGPU has been charged, keeps the overlap
  * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
  * parts, which is how such a device gives its time.
  */

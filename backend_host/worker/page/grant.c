@@ -253,7 +253,7 @@ static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
     }
 }
 
-/* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
+/* Sets the bit and looks: it is in when the grant is ours and open. Otherwise the bit is taken back. */
 static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
@@ -273,7 +273,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
         return true;
     }
     fgw_set_remove(&control->users, grantee->slot_index);
-    fgw_grant_pass(control); /* a closer may have seen our mark and left the rest to us */
+    fgw_grant_pass(control); /* a closer may have seen our bit and left the rest to us */
     return false;
 }
 

@@ -25,7 +25,7 @@
 /* Both indices are bounded here; false when one is out of range or the vGPU slot is free. Makes the worker a member of
  * the vGPU. */
 bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot);
-/* Takes every mark back and hands the grant on when this was its last user. */
+/* Takes every bit back and hands the grant on when this was its last user. */
 void fgw_grantee_detach(struct fgw_grantee *grantee);
 /* cffi: end */
 

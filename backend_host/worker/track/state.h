@@ -107,7 +107,7 @@ struct fgw_track {
     uint32_t nr_copies;       /* of those that are unfinished or behind host functions */
     uint32_t nr_gates;        /* waits for values that may not be over */
     uint32_t nr_marks;        /* that are open */
-    uint32_t mark_interval;
+    uint32_t mark_every;
     enum fgw_submission kind; /* of the submission at hand */
     bool is_last_copy;        /* the newest submission is a copy */
     uint64_t begun_ns;        /* the last submission to an idle device began */
@@ -146,7 +146,7 @@ static inline void fgw_track_submits(struct fgw_worker *worker, enum fgw_submiss
 /* How many submissions to a stream share a mark from now on. */
 static inline void fgw_track_mark_every(struct fgw_worker *worker, uint32_t nr_submissions)
 {
-    worker->track->mark_interval = nr_submissions;
+    worker->track->mark_every = nr_submissions;
 }
 
 /* The device has nothing of this worker's that began earlier: from then on the next end is measured. */

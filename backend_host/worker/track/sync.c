@@ -190,7 +190,7 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     if (stream->behind_host == 0 && !stream->is_beside && fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, track->begun_ns);
     }
-    if (stream->nr_unmarked >= worker->track->mark_interval || worker->nr_captures != 0) {
+    if (stream->nr_unmarked >= worker->track->mark_every || worker->nr_captures != 0) {
         fgw_stream_mark(worker, stream);
     }
 }
