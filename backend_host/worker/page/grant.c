@@ -48,7 +48,7 @@ static bool anybody_waits(struct fgw_control *control)
     return fgw_set_has_common(&control->waiting, &control->waiting);
 }
 
-/* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
+/* The start of the turn that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
  * handed over may have died. */
 static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
 {
