@@ -52,7 +52,7 @@
 #define BELL_WORTH_NS    UINT64_C(100000)
 #define ALERT_NS         UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
 #define PARK_NS          UINT64_C(100000000)
-#define BELL_NS          UINT64_C(2000000) /* a waiter looks after the holder this often */
+#define BELL_NS          UINT64_C(2000000) /* a waiting worker looks after the holder this often */
 
 void fgw_rest_init(struct fgw_worker *worker)
 {

@@ -80,7 +80,7 @@ void fgw_grant_close(struct fgw_grantee *grantee);
  * otherwise it has nothing to submit.
  */
 void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_ns);
-/* No more a waiter: what waited was dropped. */
+/* The worker waits no more: what waited was dropped. */
 void fgw_grant_wait_cancel(struct fgw_grantee *grantee);
 /* Whether the worker has work on the device. */
 void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running);
