@@ -6,7 +6,7 @@
  * such call. Before a graph that has never run, or not since a trim, there must be room for the sum of its allocations:
  * more than it takes where some of them follow each other.
  *
- * Wrong when: a graph ran, another got its memory, and it runs again: that is charged a moment after it was taken, and
+ * Wrong when: a graph ran, another got its memory, and it runs again: that is counted a moment after it was taken, and
  * past the quota no graph with allocations runs before what is kept fits.
  */
 #ifndef BACKEND_HOST_GRAPH_MEMORY_H
