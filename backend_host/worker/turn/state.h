@@ -52,7 +52,7 @@ struct fgw_turn {
     uint64_t pause_since_ns; /* nothing to do, with the grant or without */
     uint64_t burst_since_ns; /* work in flight without a pause since then */
     uint64_t burst_ns;       /* mean length of that */
-    struct fgv_habit gap;    /* length of its pauses */
+    struct fgv_habit pause;  /* length of its pauses */
     struct fgw_withdrawal withdrawal;
     struct fgw_beside beside;
 };

@@ -116,10 +116,10 @@ void fgw_turn_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns)
 static void end_pause(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = now_ns - worker->turn->pause_since_ns;
-    gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
+    uint64_t pause_ns = now_ns - worker->turn->pause_since_ns;
+    pause_ns = pause_ns < slice_ns ? pause_ns : slice_ns; /* a long sleep is soon forgotten */
     if (!worker->track->is_last_copy) {
-        fgv_habit_note(&worker->turn->gap, gap_ns);
+        fgv_habit_note(&worker->turn->pause, pause_ns);
     }
     worker->turn->pause_since_ns = 0;
 }
@@ -146,11 +146,11 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
         return FGW_IDLE_NS;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = fgv_habit_mean_ns(&worker->turn->gap);
-    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
+    uint64_t pause_ns = fgv_habit_mean_ns(&worker->turn->pause);
+    if (pause_ns == 0 || pause_ns > worker->turn->burst_ns || pause_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
         return FGW_IDLE_CONTENDED_NS;
     }
-    uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->turn->gap);
+    uint64_t most_ns = pause_ns + fgv_habit_spread_ns(&worker->turn->pause);
     if (most_ns <= FGW_SWITCH_NS) {
         return FGW_SWITCH_NS; /* that long is never worse than twice the best */
     }
@@ -415,7 +415,7 @@ void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
-void fgw_turn_pause(struct fgw_worker *worker)
+void fgw_turn_give_back(struct fgw_worker *worker)
 {
     struct fgw_grantee *grantee = &worker->grantee;
     fgw_grant_wait_cancel(grantee);

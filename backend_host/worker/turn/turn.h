@@ -13,7 +13,7 @@ bool fgw_turn_begin(struct fgw_worker *worker);
 void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns);
 /* Before the loop stands still for long: gives the grant back if nothing is in flight, and waits for none, whatever
  * stands in the backlog. It asks for a turn again when it has the time for one. */
-void fgw_turn_pause(struct fgw_worker *worker);
+void fgw_turn_give_back(struct fgw_worker *worker);
 /* The client has ended, maybe with work in flight whose end nobody will see: from here to `fgw_turn_end`, when the
  * device has let go of it, is charged. */
 void fgw_turn_end_begin(struct fgw_worker *worker);
