@@ -24,35 +24,56 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-/* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
- * hundred, while the driver is left alone for most of the time. */
-#define POLL_DIVISOR     128
-#define RING_LOOKS       4u
-#define SPIN_NS          UINT64_C(20000)
-#define SPIN_MIN_NS      UINT64_C(5000)
-#define SPIN_MAX_NS      UINT64_C(200000)
-#define YIELD_AFTER_NS   UINT64_C(20000)
-#define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
+/* Work is looked at again after this fraction of the time it has taken, so that its end is seen late by less than one
+ * in a hundred, while the driver is left alone for most of the time. */
+#define POLL_DIVISOR 128
+/* A worker with nothing else to watch looks at the ring so often before it looks at the clock, which takes longer. */
+#define RING_LOOKS 4u
+/* It spins for so long until it knows its guest, and then for between the other two. The least bridges the way from one
+ * call to the next. Gaps of more than half of the most are slept through: waking late, by some 50 us, matters less. */
+#define SPIN_NS     UINT64_C(20000)
+#define SPIN_MIN_NS UINT64_C(5000)
+#define SPIN_MAX_NS UINT64_C(200000)
+/* From then on whoever is ready to run on this core goes first, as with the guest's threads (response.c). */
+#define YIELD_AFTER_NS UINT64_C(20000)
+/* Where guest, worker and the device library's threads have no core each, that is sooner: one of them may be what is
+ * waited for. */
+#define YIELD_CROWDED_NS UINT64_C(3000)
 #define CROWDED_CPUS     4
-#define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
-/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain. */
-#define OVERSLEEP_NS          UINT64_C(60000) /* until it is known */
+/* The end of work is watched for this long, as work is short as a rule: a nap would end later. */
+#define BUSY_SPIN_NS UINT64_C(50000)
+/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain.
+ * Until it is known how late naps are it is so much: a thread's timer slack, 50 us, and waking. */
+#define OVERSLEEP_NS UINT64_C(60000)
+/* It is watched for no longer than that, so that ends nobody knows cost no CPU; where cores are shared, no longer than
+ * a nap is late. */
 #define WATCH_MOST_NS         UINT64_C(500000)
 #define WATCH_MOST_CROWDED_NS UINT64_C(60000)
-#define EARLY_DIVISOR         16
-#define BUSY_NAP_MIN_NS       UINT64_C(5000)
-#define BUSY_NAP_MAX_NS       UINT64_C(500000)
-/* Nothing arrived for so long: the end of what was submitted is worth an event. */
+/* Work that should end later may be other work than that before it. So naps last for a sixteenth of the time it has
+ * taken, and an end that comes early is seen late by that at most. */
+#define EARLY_DIVISOR 16
+/* A nap is never shorter than that, since going to sleep takes as long, nor longer than this: so late is heard at worst
+ * that work has ended. */
+#define BUSY_NAP_MIN_NS UINT64_C(5000)
+#define BUSY_NAP_MAX_NS UINT64_C(500000)
+/* Nothing arrived for so long: the end of what was submitted is worth an event. A program that submits in a row, at 3
+ * to 5 us each, does not pay for it. */
 #define MARK_AFTER_NS UINT64_C(5000)
-/* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
+/* A ring that nobody rings a bell for is looked at after this fraction of the time that it has been empty, so that who
+ * comes waits 3 % longer. The least is what a nap of Linux takes anyway. The most keeps an idle worker at 200 looks a
+ * second. */
 #define POLL_NAP_DIVISOR 32
 #define POLL_NAP_MIN_NS  UINT64_C(50000)
-#define STOP_NAP_NS      UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
 #define POLL_NAP_MAX_NS  UINT64_C(5000000)
-#define BELL_WORTH_NS    UINT64_C(100000)
-#define ALERT_NS         UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
-#define PARK_NS          UINT64_C(100000000)
-#define BELL_NS          UINT64_C(2000000) /* a waiting worker looks after the holder this often */
+/* Where a kernel can be told to stop, who wants the GPU is seen so late. */
+#define STOP_NAP_NS UINT64_C(100000)
+/* A sleep that is shorter is not worth a bell: ringing it costs the guest an exit of its VM. */
+#define BELL_WORTH_NS UINT64_C(100000)
+/* A bell means that the grant is there, or as good as there: it rings 200 us before a slice ends, and work may go on a
+ * little beyond that. */
+#define ALERT_NS UINT64_C(500000)
+/* A worker with nothing at all looks up this often: ten times a second cost no CPU time that one would see. */
+#define PARK_NS UINT64_C(100000000)
 
 void fgw_rest_init(struct fgw_worker *worker)
 {
@@ -141,7 +162,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         return 0; /* about to give the grant back */
     }
     if (fgw_turn_is_off(worker)) {
-        return BELL_NS;
+        return FGW_GRANT_UNUSED_NS;
     }
     uint64_t poll_ns = PARK_NS;
     if (!is_kicked(worker, poll_ns, is_backlog_full)) {
@@ -156,7 +177,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {
-        return BELL_NS < poll_ns ? BELL_NS : poll_ns;
+        return FGW_GRANT_UNUSED_NS < poll_ns ? FGW_GRANT_UNUSED_NS : poll_ns;
     }
     return poll_ns;
 }

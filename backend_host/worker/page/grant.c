@@ -21,7 +21,10 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-#define FGW_EARLY_DIVISOR 8u /* of the slice: what runs dry no more than that before its end has used it */
+/* A turn that runs dry no more than an eighth of the slice before its end has used it: as what begins late is left for
+ * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
+ * (docs/lab/withdrawal.md). */
+#define FGW_EARLY_DIVISOR 8u
 #define SLICE_TIME_BITS   48
 #define SLICE_TIME_MASK   ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 

@@ -11,13 +11,16 @@
 #include "page/grantee.h"
 
 /* A holder whose workers submit nothing for this long, while somebody waits, loses the grant: they may be inside a long
- * call. */
+ * call. It is five times as long as any pause that is waited out for being shorter than a switch. Waiting ones look
+ * this often. */
 #define FGW_GRANT_UNUSED_NS UINT64_C(2000000)
 
-/* Of the device's time for a switch to another vGPU and back: who is away for less has not slept. */
+/* A switch to another vGPU and back takes the device so long, twice 150 us and what else a hand-over takes
+ * (docs/lab/hand-overs.md): who is away for less has not slept. */
 #define FGW_SWITCH_NS UINT64_C(400000)
 
-/* A vGPU whose clients wait for more than NR answers within this time of its turns is coscheduled (paper, 3.2.3). */
+/* A vGPU whose clients wait for more than NR answers within this time of its turns is coscheduled: more than one in
+ * each millisecond (paper, 3.2.3). Ten bound how far a few stray ones go. */
 #define FGW_INTERACTIVE_NS UINT64_C(10000000)
 #define FGW_INTERACTIVE_NR UINT64_C(10)
 

@@ -23,9 +23,9 @@
  * already) and hands over in its place. Entering is the Dekker way round: set the bit, then look at the grant; closing:
  * close the grant, then look at the bits; both sequentially consistent.
  *
- * A worker can be taken over by its guest in the worst case. What it can do with this page then is to keep the GPU, or
- * to give wrong charges to its own vGPU; the page holds no pointer, and the daemon reads it as it reads a region: once,
- * bounded.
+ * A worker can be taken over by its guest in the worst case. Every worker maps the page writable, so such a one can
+ * keep the GPU until it is evicted, hand it on wrongly, and write standings and accounts, those of others too. It
+ * learns nothing of others' data: the page has no pointer, and the daemon reads it as it reads a region: once, bounded.
  */
 #ifndef BACKEND_HOST_LAYOUT_H
 #define BACKEND_HOST_LAYOUT_H

@@ -18,9 +18,13 @@
 #include "page/bell.h"
 #include "parts/state.h"
 
+/* A part that lasts longer is long, and the next one goes out so long before its end: as long as a newcomer waits for
+ * the device's own time slice anyway. */
 #define FGW_LONG_PART_NS UINT64_C(2000000)
+/* If that is more, the next one goes out in the last quarter: blocks that began by then end in time, as a rule. */
 #define FGW_LONG_DIVISOR 4u
-#define FGW_LATE_NS      UINT64_C(50000) /* the end of a part is seen within that, as a rule */
+/* The end of a part is seen within that, as a rule: what a nap is late. */
+#define FGW_LATE_NS UINT64_C(50000)
 
 static uint64_t part_ns(const struct fgw_variant *variant, uint64_t nr_blocks)
 {

@@ -13,11 +13,18 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-#define PINNED_MOST   (UINT64_C(256) << 20) /* some 5 ms of an engine's time */
+/* Pinned copies have so many bytes of credit, some 5 ms of an engine's time: a batch of a program goes at once, and
+ * others' copies wait for it no longer than for a part of a slice. */
+#define PINNED_MOST (UINT64_C(256) << 20)
+/* It comes back by so much, less than a tenth of what an engine copies: who copies all the time takes turns. */
 #define PINNED_PER_NS UINT64_C(4)
-#define STAGED_MOST   (UINT64_C(64) << 20)
+/* Staged ones have as much as a CPU stages in some 4 ms. */
+#define STAGED_MOST (UINT64_C(64) << 20)
+/* It comes back by more than a CPU stages, 15 GB/s (docs/lab/copies.md): the credit bounds bursts, and no program runs
+ * out of it for long. */
 #define STAGED_PER_NS UINT64_C(16)
-#define MOST          8u /* copies of one worker on their way */
+/* So many copies of one worker are on their way: an engine always has the next, and others' copies wait for few. */
+#define MOST 8u
 
 void fgw_beside_init(struct fgw_worker *worker)
 {

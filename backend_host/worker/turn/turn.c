@@ -44,20 +44,38 @@
 #include "turn/state.h"
 #include "turn/withdraw.h"
 
-#define FGW_IDLE_NS             UINT64_C(100000) /* how long an idle holder keeps the grant */
-#define FGW_IDLE_CONTENDED_NS   UINT64_C(20000) /* the same while somebody waits and it is not worth waiting for more */
-#define FGW_PAUSE_SLICE_DIVISOR 4               /* of the slice: a longer pause is sleep */
-#define FGW_MIN_SLICE_DIVISOR   8               /* of the slice: before that much of it, short pauses are waited out */
-#define FGW_OWED_SLICE_DIVISOR  32              /* of it: before that much, nobody is given way to */
-#define FGW_NEWCOMER_LOOK_NS    UINT64_C(50000)
-/* A call of the driver that takes longer did more than submit: it compiled, say. */
-#define FGW_SUBMIT_MAX_NS   UINT64_C(1000000)
-#define FGW_CHARGE_NS       UINT64_C(500000) /* work that goes on is charged this often */
-#define FGW_LEAD_NS         UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
-#define FGW_OVERRUN_DIVISOR 2u /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGW_STOP_NS         UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
-#define FGW_ALERT_NS        UINT64_C(200000)  /* so long before a slice ends the next one is woken */
-#define FGW_ROUSE_NS        UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
+/* An idle holder keeps the grant for so long while nobody waits: a program that submits again by then need not ask for
+ * it. Who comes meanwhile makes it the next one. */
+#define FGW_IDLE_NS UINT64_C(100000)
+/* It keeps it for so long while somebody waits and no more would pay: a program's way from one call to its next, and
+ * little beside the 150 us of a hand-over. */
+#define FGW_IDLE_CONTENDED_NS UINT64_C(20000)
+/* A pause of more than a quarter of the slice is sleep: the device would stand still for most of the turn. */
+#define FGW_PAUSE_SLICE_DIVISOR 4
+/* Short pauses are waited out, and a newcomer has to wait, until an eighth of the slice is over: of 30 ms that is 25
+ * times what a hand-over costs. */
+#define FGW_MIN_SLICE_DIVISOR 8
+/* Who is behind by a slice waits for a thirty-second of one: of 30 ms that is six times what a hand-over costs, which
+ * is little beside what it is owed. */
+#define FGW_OWED_SLICE_DIVISOR 32
+/* A look for newcomers compares all who wait, so it is rare; one is seen late by as much as the work that is let go on
+ * at a hand-over. */
+#define FGW_NEWCOMER_LOOK_NS UINT64_C(50000)
+/* A call of the driver that takes longer did more than submit, which takes some 50 us after a rest: it compiled, say.
+ */
+#define FGW_SUBMIT_MAX_NS UINT64_C(1000000)
+/* Work that goes on is charged this often: a standing is late by that at most, a sixtieth of a slice of 30 ms. */
+#define FGW_CHARGE_NS UINT64_C(500000)
+/* So much work may be left when the grant goes on: what handing it on takes. 60 and 75 us did no better
+ * (docs/lab/hand-overs.md). */
+#define FGW_LEAD_NS UINT64_C(50000)
+/* A persistent kernel that was told to stop is waited for so long, which is the device's own time slice: blocks that
+ * last longer are left to those. */
+#define FGW_STOP_NS UINT64_C(2000000)
+/* So long before a slice ends the next one is woken: waking takes less, and it spins for longer (rest.c). */
+#define FGW_ALERT_NS UINT64_C(200000)
+/* Who waited so long for a turn has a client that sleeps: clients spin for no longer at one go. */
+#define FGW_ROUSE_NS UINT64_C(1000000)
 
 void fgw_turn_started(struct fgw_worker *worker, bool was_empty, uint64_t begun_ns)
 {
@@ -343,7 +361,7 @@ static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_OVERRUN_DIVISOR && !is_hurried(worker)) {
+    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_LONG_DIVISOR && !is_hurried(worker)) {
         return false;
     }
     if (is_hurried(worker) || !fgw_withdraw_for_next(worker, now_ns)) {

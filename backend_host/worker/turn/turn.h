@@ -4,8 +4,12 @@
 
 #include "turn/state.h"
 
-/* What is left when the grant goes on may be done late: the device gives the next one a time slice of its own first. */
+/* What is left when the grant goes on may be done late by that: the device gives the next one time slices of its own
+ * first, of 2 ms each. */
 #define FGW_TAIL_NS UINT64_C(5000000)
+/* Work that goes on for more than half a slice is not waited for at the end of one, and not left beside a vGPU that
+ * will use all of its own: to withdraw it takes some 1 ms, to wait for it keeps that one off for half a turn. */
+#define FGW_LONG_DIVISOR 2u
 
 /* Whether one more submission may be made now. */
 bool fgw_turn_begin(struct fgw_worker *worker);

@@ -19,12 +19,12 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-/* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
- * it off and bring it back takes as long. */
-#define BESIDE_NS    UINT64_C(1000000)
-#define TOOK_MOST_NS UINT64_C(1000000) /* what taking it off is expected to take */
-#define LONG_DIVISOR 2u /* of the slice: what goes on for longer is not left beside one that will use all of its own   \
-                         */
+/* Work is left beside that of a next one that may want the device for a moment only, for so long, and is then taken off
+ * the device: to take it off and bring it back takes as long. */
+#define BESIDE_NS UINT64_C(1000000)
+/* Taking it off is expected to take no more, however long it took last time: it takes 0.35 to 0.63 ms, and what the
+ * holder is spared by it stays small (docs/lab/withdrawal.md). */
+#define TOOK_MOST_NS UINT64_C(1000000)
 
 void fgw_withdraw_init(struct fgw_worker *worker)
 {
@@ -44,8 +44,8 @@ static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_
     const struct fgw_grantee *grantee = &worker->grantee;
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t beside_ns = fgw_grant_beside_ns(grantee, now_ns);
-    return beside_ns > BESIDE_NS ||
-           (beside_ns != 0 && fgw_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_DIVISOR, now_ns));
+    return beside_ns > BESIDE_NS || (beside_ns != 0 && fgw_grant_holder_stays(grantee) &&
+                                     goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns));
 }
 
 static bool is_in_the_way(const struct fgw_worker *worker, uint64_t now_ns)
@@ -110,7 +110,7 @@ bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
     return worker->turn->withdrawal.set_off && fgw_grant_next_stays(&worker->grantee) &&
-           goes_on_for(worker, slice_ns / LONG_DIVISOR, now_ns) && take_off(worker, begin_to_take_off(worker));
+           goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
 /* What was off the device did not run meanwhile, nor while it was brought back. */
