@@ -22,7 +22,7 @@
 #define FGW_MAX_HANDLES  (1u << 20)
 
 /* cffi: begin */
-/* Whether kernels of an image may print; without an inspector all may. */
+/* It tells whether kernels of an image may print; without an inspector all may. */
 enum fgw_printing_verdict {
     FGW_PRINTS_NOT = 0,
     FGW_MAY_PRINT = 1,
@@ -51,7 +51,7 @@ struct fgw_track;
 struct fgw_turn;
 struct fgw_worker;
 
-/* What is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
+/* This is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
 struct fgw_stream {
     CUstream native;
     struct fgw_context *context;

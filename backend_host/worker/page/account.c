@@ -11,7 +11,7 @@
 #include "ivshmem/region.h"
 #include "page/sets.h"
 
-/* How many vGPUs have work on the device now, this one included. */
+/* Counts the vGPUs that have work on the device now, this one included. */
 static uint32_t nr_sharing(const struct fgw_grantee *grantee)
 {
     const struct fgw_control *control = grantee->control;

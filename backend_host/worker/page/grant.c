@@ -65,7 +65,7 @@ static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t 
     return passed_ns >> (SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
 }
 
-/* How a vGPU that waits stands now. */
+/* Tells how a vGPU that waits stands now. */
 struct place {
     double standing;
     uint64_t since_ns;
@@ -85,7 +85,7 @@ static bool is_before(const struct place *a, const struct place *b)
     return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
 }
 
-/* Who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
+/* Chooses who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
 static uint32_t choose(struct fgw_control *control, uint32_t other_than)
 {
     uint32_t best = FGW_NOBODY;
@@ -109,7 +109,7 @@ static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next
     }
 }
 
-/* What goes with a hand-over that has just succeeded. */
+/* Does what goes with a hand-over that has just succeeded. */
 static void announce(struct fgw_control *control, uint64_t word, uint32_t next)
 {
     elapsed_ns(control, word, fgw_clock_ns());
@@ -328,8 +328,8 @@ static bool pass_over(struct fgw_control *control, uint64_t word)
     return true;
 }
 
-/* Whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong when: the
- * number has been given to another process since. */
+/* Tells whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong
+ * when: the number has been given to another process since. */
 static bool has_ended(uint32_t pid)
 {
     if (pid == 0 || pid > INT_MAX) {

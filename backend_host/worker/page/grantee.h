@@ -4,7 +4,7 @@
 #include "page/layout.h"
 
 /* cffi: begin */
-/* A worker's private view. */
+/* This is a worker's private view. */
 struct fgv_client;
 struct fgw_grantee {
     struct fgw_control *control;

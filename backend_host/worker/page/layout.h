@@ -50,7 +50,7 @@
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
 
-/* A bit for each worker slot. */
+/* It has a bit for each worker slot. */
 struct fgw_worker_set {
     _Atomic uint64_t words[FGW_WORKER_WORDS];
 };

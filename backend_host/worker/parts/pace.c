@@ -22,7 +22,7 @@
  * the device's own time slice anyway. */
 #define FGW_LONG_PART_NS UINT64_C(2000000)
 /* If that is more, the next one goes out in the last quarter: blocks that began by then end in time, as a rule. */
-#define FGW_LONG_DIVISOR 4u
+#define FGW_LONG_PART_DIVISOR 4u
 /* The end of a part is seen within that, as a rule: what a nap is late. */
 #define FGW_LATE_NS UINT64_C(50000)
 
@@ -74,7 +74,7 @@ bool fgw_pace_has_room(const struct fgw_worker *worker)
         return false;
     }
     uint64_t next_ns = part_ns(parts->variant, fgw_pace_blocks(worker));
-    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_DIVISOR);
+    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_PART_DIVISOR);
     return left_ns(parts, fgw_clock_ns()) < lead_ns;
 }
 

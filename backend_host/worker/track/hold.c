@@ -30,7 +30,7 @@ static bool is_blocking(struct fgw_worker *worker, const struct fgw_stream *stre
            (flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/* What the next thing in the stream will wait for. */
+/* Tells what the next thing in the stream will wait for. */
 static uint64_t host_before(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     const struct fgw_stream *legacy = &stream->context->legacy;

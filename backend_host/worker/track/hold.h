@@ -12,7 +12,7 @@
 
 /* Finds out what the stream will stand behind, before a call that puts something into it. */
 void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream);
-/* After such a call has succeeded: events carry on what a stream stands behind. */
+/* Such a call has succeeded: events carry on what a stream stands behind. */
 void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                     struct fgw_stream *stream);
 

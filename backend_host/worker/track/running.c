@@ -8,7 +8,7 @@ static bool stream_is_gated(const struct fgw_stream *stream)
     return stream->first_mark && stream->first_mark->nr_submissions == 0;
 }
 
-/* Without what stands behind a host function, or is in no turn: these are not counted among the unfinished. */
+/* It leaves out what stands behind a host function, or is in no turn: these are not counted among the unfinished. */
 uint32_t fgw_nr_in_stream(const struct fgw_stream *stream)
 {
     uint32_t nr = stream->behind_host == 0 && !stream->is_beside ? stream->nr_unmarked : 0;

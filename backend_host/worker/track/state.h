@@ -73,7 +73,7 @@ struct fgw_holds {
     bool has_nodes; /* a graph has, or had, a function */
 };
 
-/* Of what an idle device gets: soon after its last work, or after a rest. */
+/* They are of what an idle device gets: soon after its last work, or after a rest. */
 struct fgw_latency_samples {
     uint64_t mean_ns;
     uint32_t nr; /* measured so far */
@@ -118,14 +118,14 @@ struct fgw_track {
     struct fgw_due due;
 };
 
-/* All that has not ended, in a turn or in none. */
+/* Counts all that has not ended, in a turn or in none. */
 static inline uint32_t fgw_track_nr_open(const struct fgw_worker *worker)
 {
     const struct fgw_track *track = worker->track;
     return track->nr_unfinished + track->nr_behind_hosts + track->nr_beside;
 }
 
-/* Whether the guest may be running a function, or one may be under way to it. */
+/* Tells whether the guest may be running a function, or one may be under way to it. */
 static inline bool fgw_hold_may_run(const struct fgw_worker *worker)
 {
     return worker->track->holds.nr != 0 || worker->track->holds.has_nodes;
@@ -137,13 +137,13 @@ static inline void fgw_track_begins(struct fgw_worker *worker, uint64_t now_ns)
     worker->track->begun_ns = now_ns;
 }
 
-/* What is submitted next, until this is called again. */
+/* Says what is submitted next, until this is called again. */
 static inline void fgw_track_submits(struct fgw_worker *worker, enum fgw_submission kind)
 {
     worker->track->kind = kind;
 }
 
-/* How many submissions to a stream share a mark from now on. */
+/* Says how many submissions to a stream share a mark from now on. */
 static inline void fgw_track_mark_every(struct fgw_worker *worker, uint32_t nr_submissions)
 {
     worker->track->mark_every = nr_submissions;

@@ -71,8 +71,8 @@ static void complete_due(struct fgw_worker *worker, struct fgw_stream *stream, u
     }
 }
 
-/* What submissions count among: those that are in no turn, stand behind a host function, or that the device may be
- * working on. */
+/* Finds the count that submissions are in: those that are in no turn, stand behind a host function, or that the device
+ * may be working on. */
 static uint32_t *count_of(struct fgw_track *track, uint64_t behind_host, bool is_beside)
 {
     return is_beside ? &track->nr_beside : behind_host != 0 ? &track->nr_behind_hosts : &track->nr_unfinished;

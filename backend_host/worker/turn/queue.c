@@ -51,7 +51,7 @@ bool fgw_queue_has_room(const struct fgw_worker *worker)
     return fgw_track_nr_open(worker) < FGW_MAX_UNFINISHED;
 }
 
-/* How many submissions last so long. `least` when that is not known. */
+/* Tells how many submissions last so long: `least` when that is not known. */
 static uint32_t fitting(const struct fgw_worker *worker, uint64_t time_ns, uint32_t least)
 {
     uint64_t nr = worker->track->due.mean_ns == 0 ? least : time_ns / worker->track->due.mean_ns;

@@ -1,4 +1,4 @@
-/* When GPU work may be submitted: the data of this floor, and what it asks of floors above. */
+/* This floor says when GPU work may be submitted: here are its data, and what it asks of floors above. */
 #ifndef BACKEND_HOST_TURN_STATE_H
 #define BACKEND_HOST_TURN_STATE_H
 
@@ -6,7 +6,7 @@
 #include "client/state.h"
 #include "ivshmem/habit.h"
 
-/* What a turn asks of the floors above it. */
+/* A turn asks this of the floors above it. */
 struct fgw_turn_above {
     /* A launch goes in parts, and can stop at any of them. */
     bool (*is_in_parts)(const struct fgw_worker *worker);

@@ -156,7 +156,7 @@ void fgw_turn_leave(struct fgw_worker *worker, bool wants_more, uint64_t now_ns)
     fgw_grant_leave(&worker->grantee, wants_more, now_ns);
 }
 
-/* How long an idle holder keeps what others want. */
+/* Tells how long an idle holder keeps what others want. */
 static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
@@ -216,7 +216,7 @@ static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
-/* What is left of the slice, or of the next one when it is its own too. */
+/* Tells what is left of the slice, or of the next one when it is its own too. */
 static uint64_t slice_left_ns(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t left_ns = fgw_grant_left_ns(&worker->grantee, now_ns);
@@ -293,7 +293,7 @@ bool fgw_turn_begin(struct fgw_worker *worker)
     return fgw_nr_running(worker) < fgw_queue_most(worker, left_ns);
 }
 
-/* What a grant is wanted for: not for a backlog that is held up. */
+/* Tells whether a grant is wanted for something: for a backlog that is gated it is not. */
 static bool has_pending(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
@@ -319,8 +319,8 @@ static void rouse_client(struct fgw_worker *worker)
     }
 }
 
-/* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
- * more than a little is not what came before it. */
+/* Tells how much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue
+ * by more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t end_ns = fgw_due_end_ns(worker);
@@ -349,7 +349,7 @@ static bool is_stopping(struct fgw_worker *worker, uint64_t now_ns)
     return stopped_ns != 0 && now_ns < stopped_ns + FGW_STOP_NS;
 }
 
-/* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
+/* Tells whether others may have the device now that the slice is over; if so, what is still to be charged is. */
 static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_control *control = worker->grantee.control;
@@ -370,7 +370,7 @@ static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
     return true;
 }
 
-/* Since when the work that is on the device has kept it without any of it ending; 0: there is none. */
+/* Tells since when the work that is on the device has kept it without any of it ending; 0: there is none. */
 static uint64_t stalled_since_ns(const struct fgw_worker *worker)
 {
     if (fgw_nr_running(worker) == 0 || fgw_turn_is_off(worker)) {

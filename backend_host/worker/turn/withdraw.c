@@ -32,7 +32,8 @@ void fgw_withdraw_init(struct fgw_worker *worker)
     *(void **)&worker->turn->withdrawal.set_off = dlsym(RTLD_DEFAULT, "fgv_channels_set_off");
 }
 
-/* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
+/* This is as far as can be told. What is overdue by no more than a tail may be late by the next one's time slice alone.
+ */
 static bool goes_on_for(const struct fgw_worker *worker, uint64_t time_ns, uint64_t now_ns)
 {
     const uint64_t end_ns = fgw_due_end_ns(worker);
@@ -60,7 +61,7 @@ static void log_refusal(const char *what, const struct fgv_channels_answer *answ
     fgw_log("%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
-/* How much of that time the work still runs differs, and nobody can tell: half is charged. False: the driver refused.
+/* The work still runs for some of that time and nobody can tell how much: half is charged. False: the driver refused.
  */
 static bool take_off(struct fgw_worker *worker, uint64_t asked_ns)
 {
