@@ -54,7 +54,7 @@ class RealTime:
     name = "real-time"
 
     def prepare(self, tid: int) -> Boost:
-        return Boost(self.name, {"policy": _SCHED_RR, "priority": 1, "marks": 1})
+        return Boost(self.name, {"policy": _SCHED_RR, "priority": 1, "sets_reset_on_fork": 1})
 
 
 class ShortSlice:
@@ -76,7 +76,7 @@ class Nice:
     name = "nice"
 
     def prepare(self, tid: int) -> Boost:
-        return Boost(self.name, {"policy": _SCHED_OTHER, "nice": -19, "marks": 1})
+        return Boost(self.name, {"policy": _SCHED_OTHER, "nice": -19, "sets_reset_on_fork": 1})
 
 
 WAYS: tuple[Way, ...] = (RealTime(), ShortSlice(), Nice())

@@ -204,7 +204,7 @@ static const struct object *subdevice_of(const struct object *group)
     return NULL;
 }
 
-/* 0, or an errno: a group of more channels than one request holds would be held in part. */
+/* 0, or an errno: a group of more channels than one request holds would be taken off in part. */
 static int list_channels(const struct object *group, struct parameters_disable *parameters)
 {
     for (unsigned i = 0; i < seen.nr; i++) {
@@ -221,16 +221,16 @@ static int list_channels(const struct object *group, struct parameters_disable *
     return 0;
 }
 
-static struct fgv_channels_answer hold_group(const struct object *group, bool is_held)
+static struct fgv_channels_answer set_group_off(const struct object *group, bool is_off)
 {
-    struct parameters_disable parameters = {.is_disabled = is_held};
+    struct parameters_disable parameters = {.is_disabled = is_off};
     const struct object *subdevice = subdevice_of(group);
     struct fgv_channels_answer answer = {.error = subdevice ? list_channels(group, &parameters) : ENODEV};
     return answer.error == 0 ? control(subdevice, CONTROL_DISABLE, &parameters, sizeof(parameters)) : answer;
 }
 
 /* Of the first `nr` objects. Groups are let go however that of others went; the first failure is told. */
-static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
+static struct fgv_channels_answer set_groups_off(unsigned nr, bool is_off)
 {
     struct fgv_channels_answer all = {0};
     bool is_found = false;
@@ -239,13 +239,13 @@ static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
         if (!group) {
             continue;
         }
-        const struct fgv_channels_answer answer = hold_group(group, is_held);
+        const struct fgv_channels_answer answer = set_group_off(group, is_off);
         is_found = true;
         if (fgv_channels_did(&all)) {
             all = answer;
         }
-        if (is_held && !fgv_channels_did(&answer)) {
-            hold_groups(i + 1, false);
+        if (is_off && !fgv_channels_did(&answer)) {
+            set_groups_off(i + 1, false);
             break;
         }
     }
@@ -255,12 +255,12 @@ static struct fgv_channels_answer hold_groups(unsigned nr, bool is_held)
     return all;
 }
 
-struct fgv_channels_answer fgv_channels_hold(bool is_held)
+struct fgv_channels_answer fgv_channels_set_off(bool is_off)
 {
     pthread_mutex_lock(&seen.lock);
     struct fgv_channels_answer answer = {.error = ENOBUFS};
-    if (!is_held || !seen.is_incomplete) {
-        answer = hold_groups(seen.nr, is_held);
+    if (!is_off || !seen.is_incomplete) {
+        answer = set_groups_off(seen.nr, is_off);
     }
     pthread_mutex_unlock(&seen.lock);
     return answer;

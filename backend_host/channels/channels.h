@@ -30,8 +30,8 @@ static inline bool fgv_channels_did(const struct fgv_channels_answer *answer)
 }
 
 /* Takes all groups that compute off the device and keeps them off, or lets them on again. ENODEV without one,
- * ENOBUFS where there are more objects than are remembered. When one cannot be held none is. */
-struct fgv_channels_answer fgv_channels_hold(bool is_held);
-typedef struct fgv_channels_answer (*fgv_channels_hold_fn)(bool is_held);
+ * ENOBUFS where there are more objects than are remembered. When one cannot be taken off none is. */
+struct fgv_channels_answer fgv_channels_set_off(bool is_off);
+typedef struct fgv_channels_answer (*fgv_channels_set_off_fn)(bool is_off);
 
 #endif

@@ -85,7 +85,7 @@ static struct attributes boosted(const struct attributes *usual, const struct fg
     attributes.priority = way->priority;
     attributes.nice = way->policy == SCHED_OTHER ? way->nice : 0;
     attributes.runtime_ns = way->policy != SCHED_OTHER ? 0 : way->slice_ns ? way->slice_ns : usual->runtime_ns;
-    attributes.flags = way->marks ? FLAG_RESET_ON_FORK : 0;
+    attributes.flags = way->sets_reset_on_fork ? FLAG_RESET_ON_FORK : 0;
     return attributes;
 }
 

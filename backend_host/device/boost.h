@@ -11,7 +11,7 @@
  * threads. One thread of the daemon sleeps on a bell that only hand-overs to such vGPUs ring, so nobody else pays.
  *
  * Threads must not stay boosted: each boost ends in this thread, at the next hand-over or when its time is over. A
- * daemon that is killed within that time leaves the mark RESET_ON_FORK on the thread, by which the next one knows it.
+ * daemon that is killed within that time leaves RESET_ON_FORK set on the thread, by which the next one knows it.
  */
 #ifndef BACKEND_HOST_BOOST_H
 #define BACKEND_HOST_BOOST_H
@@ -26,8 +26,8 @@ struct fgw_boost_way {
     uint32_t policy;
     int32_t nice;
     uint32_t priority;
-    uint32_t marks;    /* RESET_ON_FORK is set meanwhile */
-    uint64_t slice_ns; /* 0: as it is */
+    uint32_t sets_reset_on_fork; /* meanwhile */
+    uint64_t slice_ns;           /* 0: as it is */
 };
 
 /* 0 or an errno: whether this way works on this thread; it is as it was afterwards. */

@@ -205,8 +205,9 @@ class ControlPage:
         lib.fgw_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
 
     def repair(self, slot: int) -> None:
-        """Takes back what a dead worker held: its marks as user and as waiter, its part of the vGPU's memory count, and hands the grant on when
-        it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until `worker_free`."""
+        """Takes back what a dead worker held: its bits as a user and as one that waits, its part of the vGPU's memory count, and hands the
+        grant on when it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until
+        `worker_free`."""
         lib.fgw_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
 
     def set_patient(self, slot: int, is_patient: bool) -> None:

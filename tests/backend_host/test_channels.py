@@ -13,7 +13,7 @@ C_FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror")
 FILE, CLIENT, OTHER_CLIENT = 5, 0xC1D00001, 0xC1D00002
 DEVICE, SUBDEVICE, GROUP, COPIES = 0x80, 0x2080, 0xA06C, 0xA06C
 CHANNEL, COMPUTE, COPY = 0xC86F, 0xCBC0, 0xC8B5
-HOLD = 0x2080110B
+DISABLE = 0x2080110B
 
 
 class Answer(ctypes.Structure):
@@ -57,7 +57,7 @@ class Process:
 
     def __init__(self, library: Path) -> None:
         self.c = ctypes.CDLL(str(library))
-        self.c.fgv_channels_hold.restype = Answer
+        self.c.fgv_channels_set_off.restype = Answer
 
     def request(self, number: int, argument: ctypes.Structure) -> None:
         code = 3 << 30 | ctypes.sizeof(argument) << 16 | ord("F") << 8 | number
@@ -66,8 +66,8 @@ class Process:
     def alloc(self, parent: int, handle: int, kind: int, *, client: int = CLIENT, status: int = 0) -> None:
         self.request(0x2B, Alloc(client=client, parent=parent, object=handle, kind=kind, status=status))
 
-    def hold(self, is_held: bool) -> Answer:
-        answer: Answer = self.c.fgv_channels_hold(is_held)
+    def set_off(self, is_off: bool) -> Answer:
+        answer: Answer = self.c.fgv_channels_set_off(is_off)
         return answer
 
     def controls(self) -> list[tuple[Control, list[int]]]:
@@ -110,14 +110,14 @@ def computing(process: Process) -> Process:
 
 
 def test_without_channels_every_control_says_so(process: Process) -> None:
-    assert [process.hold(True).error, process.hold(False).error] == [errno.ENODEV] * 2
+    assert [process.set_off(True).error, process.set_off(False).error] == [errno.ENODEV] * 2
     assert process.controls() == []
 
 
 def test_the_computing_group_alone_is_held(computing: Process) -> None:
-    assert computing.hold(True).error == computing.hold(False).error == 0
-    (hold, words), (_, released) = computing.controls()
-    assert (hold.client, hold.object, hold.command) == (CLIENT, 7, HOLD)
+    assert computing.set_off(True).error == computing.set_off(False).error == 0
+    (disable, words), (_, released) = computing.controls()
+    assert (disable.client, disable.object, disable.command) == (CLIENT, 7, DISABLE)
     assert words[:6] == [1, 2, 0, 0, 0, 0]
     assert words[6:9] == [CLIENT, CLIENT, 0]
     assert words[70:73] == [11, 12, 0]
@@ -126,7 +126,7 @@ def test_the_computing_group_alone_is_held(computing: Process) -> None:
 
 def test_a_refusal_is_told(computing: Process) -> None:
     computing.refuse(0)
-    assert computing.hold(True).status == 0x1B
+    assert computing.set_off(True).status == 0x1B
 
 
 def test_what_the_driver_refused_to_make_is_not_there(process: Process) -> None:
@@ -134,9 +134,9 @@ def test_what_the_driver_refused_to_make_is_not_there(process: Process) -> None:
     process.alloc(DEVICE, 10, GROUP, status=0x1B)
     process.alloc(10, 11, CHANNEL)
     process.alloc(11, 13, COMPUTE)
-    assert process.hold(True).error == errno.ENODEV
+    assert process.set_off(True).error == errno.ENODEV
     process.alloc(DEVICE, 10, GROUP)
-    assert process.hold(True).error == 0
+    assert process.set_off(True).error == 0
 
 
 def test_other_sizes_and_wrappings_of_a_request(process: Process) -> None:
@@ -145,7 +145,7 @@ def test_other_sizes_and_wrappings_of_a_request(process: Process) -> None:
     process.request(211, Wrapped(number=0x2B, bytes=ctypes.sizeof(channel), place=ctypes.addressof(channel)))
     process.alloc(DEVICE, 7, SUBDEVICE)
     process.alloc(11, 13, COMPUTE)
-    assert process.hold(True).error == 0
+    assert process.set_off(True).error == 0
     ((_, words),) = process.controls()
     assert words[:2] == [1, 1]
     assert (words[6], words[70]) == (CLIENT, 11)
@@ -154,9 +154,9 @@ def test_other_sizes_and_wrappings_of_a_request(process: Process) -> None:
 def test_freed_objects_are_forgotten(computing: Process) -> None:
     for handle in (13, 14):
         computing.request(0x29, Free(client=CLIENT, object=handle))
-    assert computing.hold(True).error == errno.ENODEV
+    assert computing.set_off(True).error == errno.ENODEV
     computing.alloc(11, 13, COMPUTE)
-    assert computing.hold(True).error == 0, "nothing else was forgotten"
+    assert computing.set_off(True).error == 0, "nothing else was forgotten"
     ((_, words),) = computing.controls()
     assert words[70:73] == [11, 12, 0]
 
@@ -177,33 +177,33 @@ def two_groups(computing: Process) -> Process:
 
 
 def test_every_group_that_computes_is_held(two_groups: Process) -> None:
-    assert two_groups.hold(True).error == 0
+    assert two_groups.set_off(True).error == 0
     held = [(control.client, control.object, words[0], words[1]) for control, words in two_groups.controls()]
     assert held == [(CLIENT, 7, 1, 2), (OTHER_CLIENT, 8, 1, 1)]
 
 
 def test_what_was_held_is_let_go_when_the_next_cannot_be_held(two_groups: Process) -> None:
     two_groups.refuse(1)
-    assert two_groups.hold(True).status == 0x1B
+    assert two_groups.set_off(True).status == 0x1B
     told = [(control.object, words[0]) for control, words in two_groups.controls()]
     assert told == [(7, 1), (8, 1), (7, 0), (8, 0)]
 
 
 def test_every_group_is_let_go_however_that_of_the_first_went(two_groups: Process) -> None:
     two_groups.refuse(0)
-    assert two_groups.hold(False).status == 0x1B
+    assert two_groups.set_off(False).status == 0x1B
     assert [(control.object, words[0]) for control, words in two_groups.controls()] == [(7, 0), (8, 0)]
 
 
 def test_a_group_is_held_whole_or_not_at_all(computing: Process) -> None:
     for handle in range(100, 162):
         computing.alloc(10, handle, CHANNEL)
-    assert computing.hold(True).error == 0
+    assert computing.set_off(True).error == 0
     computing.alloc(10, 162, CHANNEL)
-    assert computing.hold(True).error == errno.E2BIG
+    assert computing.set_off(True).error == errno.E2BIG
 
 
 def test_nothing_is_held_where_something_was_not_remembered(computing: Process) -> None:
     for handle in range(1000, 1000 + 4096):
         computing.alloc(10, handle, CHANNEL)
-    assert computing.hold(True).error == errno.ENOBUFS
+    assert computing.set_off(True).error == errno.ENOBUFS

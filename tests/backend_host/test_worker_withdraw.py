@@ -36,7 +36,7 @@ ENDLESS_NS = 600 * NS_PER_S
 LOOK_NS = KERNEL_NS // 4
 NS_PER_MS, TAKES_NS = 1_000_000, 1_000_000_000
 SLICE_NS, SHORT_NS = 1_500_000_000, 10_000_000
-REFUSES_TO_HOLD = {"FAIRGV_HOLD_REFUSED": "h"}
+REFUSES = {"FAIRGV_OFF_REFUSED": "h"}
 HELD_MODULE, HELD = MODULE + 1, FUNCTION + 2
 HELD_PTX = """
 .version 7.0
@@ -63,8 +63,8 @@ FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fP
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("hold") / "hold_log.so"
-    source = Path(__file__).with_name("hold_log.c")
+    built = tmp_path_factory.mktemp("off") / "off_log.so"
+    source = Path(__file__).with_name("off_log.c")
     subprocess.run(["gcc", *FLAGS, "-I", str(SOURCE.parent), str(source), "-o", str(built)], check=True)
     return built
 
@@ -141,10 +141,10 @@ class Two:
 
 @pytest.fixture
 def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterator[Two]:
-    """Its parameter: how the driver behaves; see hold_log.c."""
+    """Its parameter: how the driver behaves; see off_log.c."""
     environment = {
         "LD_PRELOAD": str(library),
-        "FAIRGV_HOLD_LOG": str(tmp_path / "log"),
+        "FAIRGV_OFF_LOG": str(tmp_path / "log"),
         **getattr(request, "param", {}),
     }
     with (
@@ -173,7 +173,7 @@ def test_it_is_withdrawn_for_others_and_goes_on_in_its_turn(two: Two) -> None:
     assert two.reading().nr_withdrawn == 1
 
 
-@pytest.mark.parametrize("two", [{"FAIRGV_HOLD_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
+@pytest.mark.parametrize("two", [{"FAIRGV_OFF_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
 def test_beside_a_holder_half_of_what_it_takes_to_go_is_paid_and_nothing_of_what_to_come_back(two: Two) -> None:
     """While it goes, each keeps the other off the device. Here the kernel runs on, and has ended when it is brought back."""
     began_ns = time.monotonic_ns()
@@ -186,7 +186,7 @@ def test_beside_a_holder_half_of_what_it_takes_to_go_is_paid_and_nothing_of_what
     assert TAKES_NS // 2 <= two.served.gpu_ns() <= passed_ns - TAKES_NS * 3 // 2
 
 
-@pytest.mark.parametrize("two", [{"FAIRGV_HOLD_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
+@pytest.mark.parametrize("two", [{"FAIRGV_OFF_TAKES_MS": str(TAKES_NS // NS_PER_MS)}], indirect=True)
 def test_for_a_neighbour_that_takes_whole_slices_it_goes_before_the_grant_does(two: Two) -> None:
     """Which is known from its last turn. Half of what that takes is paid."""
     two.host.control.set_standing(1, 0.0, per_ns=1.0, charged_ns=0)
@@ -214,7 +214,7 @@ def test_turns_are_taken_for_as_long_as_both_want_the_device(two: Two) -> None:
     assert sum(reading.nr_withdrawn for reading in two.host.control.workers()) == len(two.asked()) // 2
 
 
-@pytest.mark.parametrize(("two", "gives_way"), [({}, True), (REFUSES_TO_HOLD, False)], indirect=["two"])
+@pytest.mark.parametrize(("two", "gives_way"), [({}, True), (REFUSES, False)], indirect=["two"])
 def test_a_queue_of_kernels_gives_way_to_who_slept(two: Two, *, gives_way: bool) -> None:
     """Once a part of the slice is over, where it can be withdrawn; where that was refused, not before its end."""
     if not gives_way:  # found out with the first that is in the way
@@ -251,7 +251,7 @@ def test_a_lone_kernel_stays_where_it_is(two: Two) -> None:
     assert two.asked() == ""
 
 
-@pytest.mark.parametrize("two", [REFUSES_TO_HOLD], indirect=True)
+@pytest.mark.parametrize("two", [REFUSES], indirect=True)
 def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
     for _ in range(2):
         two.overlap()
@@ -263,7 +263,7 @@ def test_where_the_driver_refuses_to_hold_it_is_asked_once(two: Two) -> None:
     assert two.long.guest.ok("cuMemGetInfo_v2")
 
 
-@pytest.mark.parametrize("two", [{"FAIRGV_HOLD_REFUSED": "l"}], indirect=True)
+@pytest.mark.parametrize("two", [{"FAIRGV_OFF_REFUSED": "l"}], indirect=True)
 def test_where_the_driver_refuses_to_let_go_the_program_is_told_and_others_go_on(two: Two) -> None:
     two.overlap()
     wait_until(lambda: two.asked() == "h", "it is off the device")
@@ -313,7 +313,7 @@ def test_a_driver_without_channels(tmp_path: Path) -> None:
 
 
 def test_no_device_that_does_not_preempt_is_asked(library: Path, tmp_path: Path) -> None:
-    environment = {"LD_PRELOAD": str(library), "FAIRGV_HOLD_LOG": str(tmp_path / "log")}
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_OFF_LOG": str(tmp_path / "log")}
     with contextlib.closing(Host(SOFTGPU, environment)) as host, make_region() as first, make_region() as second:
         two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
         two.overlap()

@@ -276,7 +276,7 @@ def test_what_takes_work_off_a_gpu_is_loaded_before_libc(
 def test_it_is_there_and_stands_before_libcs_ioctl() -> None:
     symbols = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in symbols.splitlines() if " T " in line}
-    assert {"ioctl", "fgv_channels_hold"} <= names
+    assert {"ioctl", "fgv_channels_set_off"} <= names
 
 
 def test_the_package_is_found() -> None:

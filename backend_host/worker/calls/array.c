@@ -143,28 +143,28 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
 {
     const struct fgv_request_cuMipmappedArrayGetLevel *fixed = request->fixed;
     (void)reply;
-    struct fgw_handle *mipmap = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
-    if (!mipmap || !worker->driver.cuMipmappedArrayGetLevel) {
-        return mipmap ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    if (!handle || !worker->driver.cuMipmappedArrayGetLevel) {
+        return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct fgw_array *whole = mipmap->object;
-    if (fixed->level >= whole->nr_levels) {
+    const struct fgw_array *mipmap = handle->object;
+    if (fixed->level >= mipmap->nr_levels) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUarray native;
     struct fgw_array *level = calloc(1, sizeof(*level));
     CUresult result = level ? fgw_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        mipmap = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
-        result = worker->driver.cuMipmappedArrayGetLevel(&native, mipmap->native, fixed->level);
+        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
+        result = worker->driver.cuMipmappedArrayGetLevel(&native, handle->native, fixed->level);
     }
     if (result != CUDA_SUCCESS) {
         free(level);
         return result;
     }
-    level->descriptor = whole->descriptor;
+    level->descriptor = mipmap->descriptor;
     level->is_level = true;
-    fgv_array_box_of(&whole->descriptor, fixed->level, &level->box);
+    fgv_array_box_of(&mipmap->descriptor, fixed->level, &level->box);
     fgw_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
     attach(worker, FGV_HANDLE_ARRAY, fixed->handle, level);
     return CUDA_SUCCESS;

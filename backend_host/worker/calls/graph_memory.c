@@ -25,7 +25,7 @@ struct fgw_graph_need {
 
 static struct fgv_driver real; /* the wrapped calls of the one device library of this process */
 
-static uint64_t held_bytes(struct fgw_worker *worker)
+static uint64_t kept_bytes(struct fgw_worker *worker)
 {
     cuuint64_t value = 0;
     CUresult result =
@@ -35,28 +35,28 @@ static uint64_t held_bytes(struct fgw_worker *worker)
     return result == CUDA_SUCCESS ? value : 0;
 }
 
-/* Charges what graphs hold now; false when it is more than the quota has left: then less is charged. */
-static bool charge(struct fgw_worker *worker)
+/* Counts what graphs keep now; false when it is more than the quota has left: then less is charged. */
+static bool count(struct fgw_worker *worker)
 {
     struct fgw_graph_memory *memory = &worker->calls->graph_memory;
-    const uint64_t due_bytes = held_bytes(worker);
-    if (due_bytes <= memory->charged_bytes) {
-        fgw_quota_give(&worker->grantee, memory->charged_bytes - due_bytes);
-    } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->charged_bytes)) {
+    const uint64_t due_bytes = kept_bytes(worker);
+    if (due_bytes <= memory->counted_bytes) {
+        fgw_quota_give(&worker->grantee, memory->counted_bytes - due_bytes);
+    } else if (!fgw_quota_take(&worker->grantee, due_bytes - memory->counted_bytes)) {
         return false;
     }
-    memory->charged_bytes = due_bytes;
+    memory->counted_bytes = due_bytes;
     return true;
 }
 
 void fgw_graph_memory_trim(struct fgw_worker *worker)
 {
-    if (worker->calls->graph_memory.charged_bytes == 0 || !real.cuDeviceGraphMemTrim) {
+    if (worker->calls->graph_memory.counted_bytes == 0 || !real.cuDeviceGraphMemTrim) {
         return;
     }
     real.cuDeviceGraphMemTrim(worker->device);
     worker->calls->graph_memory.nr_trims++;
-    charge(worker);
+    count(worker);
 }
 
 static struct fgw_graph_need **find(struct fgw_worker *worker, CUgraphExec exec)
@@ -80,7 +80,7 @@ static bool fits(struct fgw_worker *worker, uint64_t bytes)
 
 static bool may_run(struct fgw_worker *worker, const struct fgw_graph_need *need)
 {
-    if (charge(worker) && need->nr_trims == worker->calls->graph_memory.nr_trims + 1) {
+    if (count(worker) && need->nr_trims == worker->calls->graph_memory.nr_trims + 1) {
         return true;
     }
     if (fits(worker, need->bytes)) {
@@ -88,7 +88,7 @@ static bool may_run(struct fgw_worker *worker, const struct fgw_graph_need *need
     }
     fgw_pools_trim(worker);
     fgw_graph_memory_trim(worker);
-    return charge(worker) && fits(worker, need->bytes);
+    return count(worker) && fits(worker, need->bytes);
 }
 
 static CUresult run(CUresult (*call)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream)
@@ -102,7 +102,7 @@ static CUresult run(CUresult (*call)(CUgraphExec, CUstream), CUgraphExec exec, C
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = call(exec, stream);
-    charge(worker);
+    count(worker);
     if (result == CUDA_SUCCESS) {
         need->nr_trims = worker->calls->graph_memory.nr_trims + 1;
     }
@@ -119,12 +119,12 @@ static CUresult upload(CUgraphExec exec, CUstream stream)
     return run(real.cuGraphUpload, exec, stream);
 }
 
-/* Its nodes may have held memory. */
+/* Its nodes may have kept memory. */
 static CUresult destroy_graph(CUgraph graph)
 {
     CUresult result = real.cuGraphDestroy(graph);
-    if (fgw_the_worker->calls->graph_memory.charged_bytes != 0) {
-        charge(fgw_the_worker);
+    if (fgw_the_worker->calls->graph_memory.counted_bytes != 0) {
+        count(fgw_the_worker);
     }
     return result;
 }
@@ -137,7 +137,7 @@ static CUresult destroy(CUgraphExec exec)
     if (result == CUDA_SUCCESS && need) {
         *link = need->next;
         free(need);
-        charge(worker);
+        count(worker);
     }
     return result;
 }
@@ -146,7 +146,7 @@ static CUresult trim(CUdevice device)
 {
     CUresult result = real.cuDeviceGraphMemTrim(device);
     fgw_the_worker->calls->graph_memory.nr_trims++;
-    charge(fgw_the_worker);
+    count(fgw_the_worker);
     return result;
 }
 
@@ -169,15 +169,15 @@ CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uin
     if (!handle->object && !(handle->object = calloc(1, sizeof(struct sum)))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return charge(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return count(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
     struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
-    const uint64_t before_bytes = worker->calls->graph_memory.charged_bytes;
-    charge(worker);
-    const uint64_t taken_bytes = worker->calls->graph_memory.charged_bytes - before_bytes;
+    const uint64_t before_bytes = worker->calls->graph_memory.counted_bytes;
+    count(worker);
+    const uint64_t taken_bytes = worker->calls->graph_memory.counted_bytes - before_bytes;
     const uint64_t left_bytes = bytes > taken_bytes ? bytes - taken_bytes : 0;
     sum->nr_allocations++;
     sum->bytes = left_bytes > UINT64_MAX - sum->bytes ? UINT64_MAX : sum->bytes + left_bytes;
@@ -217,6 +217,6 @@ void fgw_graph_memory_drop(struct fgw_worker *worker)
         memory->needs = need->next;
         free(need);
     }
-    fgw_quota_give(&worker->grantee, memory->charged_bytes);
-    memory->charged_bytes = 0;
+    fgw_quota_give(&worker->grantee, memory->counted_bytes);
+    memory->counted_bytes = 0;
 }

@@ -2,12 +2,12 @@
  * Memory that graphs allocate, under the vGPU's quota.
  *
  * The driver takes it when a graph is first launched, or uploaded, keeps it for later launches and other graphs, and
- * gives it back when it is told to trim. So what counts is what the driver says that graphs hold, looked at after each
+ * gives it back when it is told to trim. So what counts is what the driver says that graphs keep, looked at after each
  * such call. Before a graph that has never run, or not since a trim, there must be room for the sum of its allocations:
  * more than it takes where some of them follow each other.
  *
- * Wrong when: a graph ran, another got its memory, and it runs again: that is charged a moment after it was taken, and
- * past the quota no graph with allocations runs before what is held fits.
+ * Wrong when: a graph ran, another got its memory, and it runs again: that is counted a moment after it was taken, and
+ * past the quota no graph with allocations runs before what is kept fits.
  */
 #ifndef BACKEND_HOST_GRAPH_MEMORY_H
 #define BACKEND_HOST_GRAPH_MEMORY_H

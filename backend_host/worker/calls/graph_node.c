@@ -199,22 +199,22 @@ static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *se
     }
 }
 
-/* A payload's tail: CUgraphNodeParams and packed parameters, both copied before they are looked at. */
-struct tail {
+/* The rest of a payload is CUgraphNodeParams and packed parameters, both copied before they are looked at. */
+struct rest_of_payload {
     CUgraphNodeParams sent;
     _Alignas(16) uint8_t parameters[FGW_MAX_PARAMETER_BYTES];
 };
 
-static bool tail_read(struct fgw_worker *worker, const struct fgw_request *request, uint64_t used_bytes,
-                      uint32_t parameter_bytes, struct tail *tail)
+static bool rest_read(struct fgw_worker *worker, const struct fgw_request *request, uint64_t used_bytes,
+                      uint32_t parameter_bytes, struct rest_of_payload *rest)
 {
-    if (parameter_bytes > sizeof(tail->parameters) ||
-        request->payload_bytes != used_bytes + sizeof(tail->sent) + parameter_bytes) {
+    if (parameter_bytes > sizeof(rest->parameters) ||
+        request->payload_bytes != used_bytes + sizeof(rest->sent) + parameter_bytes) {
         fgw_count(&worker->slot->nr_refused, 1);
         return false;
     }
-    memcpy(&tail->sent, request->payload + used_bytes, sizeof(tail->sent));
-    memcpy(tail->parameters, request->payload + used_bytes + sizeof(tail->sent), parameter_bytes);
+    memcpy(&rest->sent, request->payload + used_bytes, sizeof(rest->sent));
+    memcpy(rest->parameters, request->payload + used_bytes + sizeof(rest->sent), parameter_bytes);
     return true;
 }
 
@@ -248,13 +248,13 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     struct fgv_reply_graph_add_node *answer = reply;
     struct fgw_edges edges;
     uint64_t used_bytes;
-    struct tail tail;
+    struct rest_of_payload rest;
     struct node_params params;
     void *graph;
     CUgraphNode node = NULL;
     CUresult result =
         fgw_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
-    if (result == CUDA_SUCCESS && !tail_read(worker, request, used_bytes, fixed->nr_parameter_bytes, &tail)) {
+    if (result == CUDA_SUCCESS && !rest_read(worker, request, used_bytes, fixed->nr_parameter_bytes, &rest)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
@@ -262,19 +262,19 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     }
     if (result == CUDA_SUCCESS) {
         result =
-            params_in(worker, &tail.sent, fixed->is_kernel != 0, tail.parameters, fixed->nr_parameter_bytes, &params);
+            params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes, &params);
     }
-    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        result = fgw_graph_memory_may_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+    if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        result = fgw_graph_memory_may_add(worker, fixed->graph, rest.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS) {
         result = add(worker, graph, &edges, fixed->nr_nodes, &params, &node);
     }
-    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         answer->address = params.native.alloc.dptr;
-        fgw_graph_memory_add(worker, fixed->graph, tail.sent.alloc.bytesize);
+        fgw_graph_memory_add(worker, fixed->graph, rest.sent.alloc.bytesize);
     }
-    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         fgw_graph_memory_add_free(worker, fixed->graph);
     }
     if (result == CUDA_SUCCESS) {
@@ -283,7 +283,7 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     if (result == CUDA_SUCCESS) {
         answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, answer->node);
     }
-    if (result == CUDA_SUCCESS && tail.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
         result = tell_bodies(worker, &params.native.conditional, answer->node, answer->bodies);
     }
     fgw_edges_free(&edges);
@@ -295,11 +295,11 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
     const struct fgv_request_graph_set_node *fixed = request->fixed;
     const struct fgv_driver *driver = &worker->driver;
     struct fgv_reply_graph_set_node *answer = reply;
-    struct tail tail;
+    struct rest_of_payload rest;
     struct node_params params;
     void *exec = NULL;
     void *node;
-    if (!tail_read(worker, request, 0, fixed->nr_parameter_bytes, &tail)) {
+    if (!rest_read(worker, request, 0, fixed->nr_parameter_bytes, &rest)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
@@ -308,12 +308,12 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
     }
     if (result == CUDA_SUCCESS) {
         result =
-            params_in(worker, &tail.sent, fixed->is_kernel != 0, tail.parameters, fixed->nr_parameter_bytes, &params);
+            params_in(worker, &rest.sent, fixed->is_kernel != 0, rest.parameters, fixed->nr_parameter_bytes, &params);
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || tail.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    if (rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);

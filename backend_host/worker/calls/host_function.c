@@ -155,7 +155,7 @@ bool fgw_host_has_room(const struct fgw_worker *worker)
 static bool poll_one(struct fgw_worker *worker, struct fgw_host *host, bool *wants_turn)
 {
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
-    if (state == FGW_HOST_RETURNED && host->hold->order != 0) {
+    if (state == FGW_HOST_RETURNED && host->hold->number != 0) {
         if (atomic_load(&host->hold->is_followed) && !fgw_turn_begin(worker)) {
             *wants_turn = true;
             return false;
@@ -274,7 +274,7 @@ static CUresult launch(struct fgw_worker *worker, uint64_t stream_number, uint64
         atomic_store(&host->state, FGW_HOST_FINISHED);
         return result;
     }
-    fgw_hold_stream(worker, stream, host->hold->order);
+    fgw_hold_put_behind(worker, stream, host->hold->number);
     return CUDA_SUCCESS;
 }
 

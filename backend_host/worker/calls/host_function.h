@@ -6,10 +6,11 @@
  * library waits at, and waits until the guest has set the slot to WAITING again. The worker's own thread is not needed
  * for that: it may be in a call of the driver that waits for the device, and so for the function.
  *
- * What stands behind the function is held (hold.h). It begins when the function has returned, so the driver's thread
+ * What stands behind the function (hold.h) begins when the function has returned, so the driver's thread
  * then waits until the worker has the grant.
  *
- * Wrong when: the worker's thread is in a long call of the driver. What was held then begins without the grant.
+ * Wrong when: the worker's thread is in a long call of the driver. What stood behind the function then begins without
+ * the grant.
  */
 #ifndef BACKEND_HOST_HOST_FUNCTION_H
 #define BACKEND_HOST_HOST_FUNCTION_H

@@ -98,7 +98,7 @@ CUresult fgw_serve_blob_append(struct fgw_worker *worker, const struct fgw_reque
     return CUDA_SUCCESS;
 }
 
-struct fgw_blob *fgw_blob_whole(struct fgw_worker *worker, uint64_t number)
+struct fgw_blob *fgw_blob_complete(struct fgw_worker *worker, uint64_t number)
 {
     struct fgw_blob *blob = find_blob(worker, number);
     return blob && blob->filled_bytes == blob->size_bytes ? blob : NULL;
@@ -183,7 +183,7 @@ void fgw_blob_drop(struct fgw_worker *worker, uint64_t number)
 static void keep_image(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
                        uint32_t nr_prelinked)
 {
-    const struct fgw_blob *blob = fgw_blob_whole(worker, number);
+    const struct fgw_blob *blob = fgw_blob_complete(worker, number);
     fgw_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
 }
 
@@ -228,7 +228,7 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
         free(jit);
         return jit ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = image_of(worker, fgw_blob_whole(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    CUresult result = image_of(worker, fgw_blob_complete(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
     if (result == CUDA_SUCCESS) {
         result = call(worker, fixed->handle, image, &jit->options);
     }

@@ -108,7 +108,7 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
 {
     const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
     struct fgv_reply_cuLinkAddData_v2 *answer = reply;
-    const struct fgw_blob *blob = fgw_blob_whole(worker, fixed->blob);
+    const struct fgw_blob *blob = fgw_blob_complete(worker, fixed->blob);
     struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     struct fgw_jit_options options = {0};
     char name[FGV_MAX_LINK_NAME_BYTES + 1] = {0};

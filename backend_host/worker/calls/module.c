@@ -174,10 +174,10 @@ static CUresult read_variable(struct fgw_worker *worker, CUdeviceptr address, ui
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint64_t left = bytes - offset;
-    const uint64_t part = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
+    const uint64_t some_bytes = left < worker->layout.chunk_bytes ? left : worker->layout.chunk_bytes;
     CUresult result = driver->cuMemcpyDtoHAsync_v2 ? fgw_kernel_lend_context(worker) : CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS && part > 0) {
-        result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, part, NULL);
+    if (result == CUDA_SUCCESS && some_bytes > 0) {
+        result = driver->cuMemcpyDtoHAsync_v2(to, address + offset, some_bytes, NULL);
     }
     return result == CUDA_SUCCESS ? driver->cuStreamSynchronize(NULL) : result;
 }

@@ -46,17 +46,17 @@ static uint64_t less_a_step(uint64_t reserved_bytes)
     return reserved_bytes > FGW_POOL_STEP_BYTES ? reserved_bytes - FGW_POOL_STEP_BYTES : 0;
 }
 
-/* Charges what the pool holds now; false when it is more than the quota has left: then less is charged. */
-static bool charge(struct fgw_worker *worker, struct fgw_memory_pool *pool)
+/* Counts what the pool holds now; false when it is more than the quota has left: then less is charged. */
+static bool count(struct fgw_worker *worker, struct fgw_memory_pool *pool)
 {
-    uint64_t held = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
-    uint64_t due_bytes = held > pool->live_bytes ? held : pool->live_bytes;
-    if (due_bytes <= pool->charged_bytes) {
-        fgw_quota_give(&worker->grantee, pool->charged_bytes - due_bytes);
-    } else if (!fgw_quota_take(&worker->grantee, due_bytes - pool->charged_bytes)) {
+    uint64_t kept_bytes = less_a_step(attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    uint64_t due_bytes = kept_bytes > pool->live_bytes ? kept_bytes : pool->live_bytes;
+    if (due_bytes <= pool->counted_bytes) {
+        fgw_quota_give(&worker->grantee, pool->counted_bytes - due_bytes);
+    } else if (!fgw_quota_take(&worker->grantee, due_bytes - pool->counted_bytes)) {
         return false;
     }
-    pool->charged_bytes = due_bytes;
+    pool->counted_bytes = due_bytes;
     return true;
 }
 
@@ -68,7 +68,7 @@ static void free_pool(struct fgw_worker *worker, struct fgw_memory_pool *pool)
     }
     *link = pool->next;
     worker->calls->pools.nr--;
-    fgw_quota_give(&worker->grantee, pool->charged_bytes);
+    fgw_quota_give(&worker->grantee, pool->counted_bytes);
     free(pool);
 }
 
@@ -91,7 +91,7 @@ void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uin
     if (pool->is_destroyed && pool->nr_live == 0) {
         free_pool(worker, pool);
     } else if (!pool->is_destroyed) {
-        charge(worker, pool);
+        count(worker, pool);
     }
 }
 
@@ -100,7 +100,7 @@ void fgw_pools_trim(struct fgw_worker *worker)
     for (struct fgw_memory_pool *pool = worker->calls->pools.first; pool; pool = pool->next) {
         if (!pool->is_destroyed && worker->driver.cuMemPoolTrimTo) {
             worker->driver.cuMemPoolTrimTo(pool->native, 0);
-            charge(worker, pool);
+            count(worker, pool);
         }
     }
 }
@@ -144,18 +144,19 @@ static bool take_ahead(struct fgw_worker *worker, struct fgw_memory_pool *pool, 
         return false;
     }
     uint64_t reserved_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t held = less_a_step(reserved_bytes);
+    uint64_t kept_bytes = less_a_step(reserved_bytes);
     uint64_t used_bytes = attribute(worker, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    bool has_room = held <= pool->charged_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
+    bool has_room =
+        kept_bytes <= pool->counted_bytes && reserved_bytes > used_bytes && reserved_bytes - used_bytes >= bytes;
     uint64_t wanted_bytes = pool->live_bytes + bytes;
-    if (!has_room && held + bytes > wanted_bytes && held != 0) {
-        wanted_bytes = held + bytes;
+    if (!has_room && kept_bytes + bytes > wanted_bytes && kept_bytes != 0) {
+        wanted_bytes = kept_bytes + bytes;
     }
-    if (wanted_bytes > pool->charged_bytes) {
-        if (!fgw_quota_take(&worker->grantee, wanted_bytes - pool->charged_bytes)) {
+    if (wanted_bytes > pool->counted_bytes) {
+        if (!fgw_quota_take(&worker->grantee, wanted_bytes - pool->counted_bytes)) {
             return false;
         }
-        pool->charged_bytes = wanted_bytes;
+        pool->counted_bytes = wanted_bytes;
     }
     return true;
 }
@@ -166,7 +167,7 @@ static CUresult undo(struct fgw_worker *worker, struct fgw_memory_pool *pool, CU
     worker->driver.cuMemFreeAsync(address, stream);
     pool->live_bytes -= bytes;
     pool->nr_live--;
-    charge(worker, pool);
+    count(worker, pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -192,7 +193,7 @@ static CUresult allocate(struct fgw_worker *worker, struct fgw_memory_pool *pool
         pool->live_bytes += bytes;
         pool->nr_live++;
     }
-    if (!charge(worker, pool) && result == CUDA_SUCCESS) {
+    if (!count(worker, pool) && result == CUDA_SUCCESS) {
         return undo(worker, pool, made, bytes, stream);
     }
     if (result == CUDA_SUCCESS) {
@@ -332,7 +333,7 @@ CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_
     result = worker->driver.cuMemPoolDestroy(pool->native);
     if (result == CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
-        pool->is_destroyed = true; /* and from now on counts for what it was charged last */
+        pool->is_destroyed = true; /* and from now on counts for what was counted last */
         if (pool->nr_live == 0) {
             free_pool(worker, pool);
         }
@@ -371,7 +372,7 @@ CUresult fgw_serve_cuMemPoolTrimTo(struct fgw_worker *worker, const struct fgw_r
                                                 : CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
-        charge(worker, pool);
+        count(worker, pool);
     }
     return result;
 }

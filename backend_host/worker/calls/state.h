@@ -30,7 +30,7 @@ struct fgw_blob {
 struct fgw_graph_need;
 struct fgw_graph_memory {
     struct fgw_graph_need *needs; /* of instantiated graphs that allocate */
-    uint64_t charged_bytes;       /* to the quota */
+    uint64_t counted_bytes;       /* to the quota */
     uint64_t nr_trims;
 };
 
@@ -64,7 +64,7 @@ struct fgw_memory_pool {
     struct fgw_memory_pool *next;
     CUmemoryPool native;
     uint64_t live_bytes;    /* that the client has allocated and not freed */
-    uint64_t charged_bytes; /* to the quota */
+    uint64_t counted_bytes; /* to the quota */
     uint32_t nr_live;
     bool is_destroyed; /* by the client; goes with its last allocation */
 };

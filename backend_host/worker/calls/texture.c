@@ -23,13 +23,13 @@
 static bool may_read(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
 {
     CUdeviceptr start = 0;
-    size_t whole_bytes = 0;
+    size_t allocation_bytes = 0;
     if (bytes == 0 || fgw_memory_is_own_heap(worker, address, bytes)) {
         return bytes != 0;
     }
     return worker->driver.cuMemGetAddressRange_v2 &&
-           worker->driver.cuMemGetAddressRange_v2(&start, &whole_bytes, address) == CUDA_SUCCESS && address >= start &&
-           address - start <= whole_bytes && bytes <= whole_bytes - (address - start);
+           worker->driver.cuMemGetAddressRange_v2(&start, &allocation_bytes, address) == CUDA_SUCCESS &&
+           address >= start && address - start <= allocation_bytes && bytes <= allocation_bytes - (address - start);
 }
 
 static CUresult native_array(struct fgw_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)

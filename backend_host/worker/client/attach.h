@@ -6,7 +6,7 @@
 #include "client/state.h"
 
 /* cffi: begin */
-/* What a worker is to serve; descriptors are the caller's, and may be closed afterwards. */
+/* It says what a worker is to serve; descriptors are the caller's, and may be closed afterwards. */
 struct fgw_assignment {
     int region_fd;
     uint64_t region_bytes;

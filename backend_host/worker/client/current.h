@@ -7,16 +7,17 @@
 /* Makes the context with these low 32 bits current; CUDA_ERROR_INVALID_CONTEXT when there is none. */
 CUresult fgw_context_enter(struct fgw_worker *worker, uint32_t number);
 void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context);
-/* After calls that leave another one current, or one that is gone. */
+/* It is for after calls that leave another one current, or one that is gone. */
 void fgw_context_none_is_current(struct fgw_worker *worker);
 struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle);
-/* One of them, to be current while another is made or unmade, so that pinned memory has a home; NULL: there is none. */
+/* Finds one of them, to be current while another is made or unmade, so that pinned memory has a home; NULL: there is
+ * none. */
 struct fgw_context *fgw_context_any(struct fgw_worker *worker);
-/* False: there are as many as may be. */
+/* It returns false when there are as many as may be. */
 bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context);
 void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *context);
 
-/* Whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
+/* Tells whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
 bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number);
 
 /* Retains the device's primary context for the worker itself, if it is not, and lets it go. */

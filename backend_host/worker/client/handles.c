@@ -193,18 +193,18 @@ void fgw_worker_unbind(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
     if (above) {
         above->nr_children--;
     }
-    struct fgw_handle *twin =
+    struct fgw_handle *by_native =
         is_of_graphs(kind) ? fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : NULL;
-    if (twin) {
-        remove_place(&worker->handles, twin);
+    if (by_native) {
+        remove_place(&worker->handles, by_native);
     }
     release(worker, &gone);
 }
 
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
-    struct fgw_handle *twin = fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
-    return twin ? (uint64_t)(uintptr_t)twin->native : 0;
+    struct fgw_handle *by_native = fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
+    return by_native ? (uint64_t)(uintptr_t)by_native->native : 0;
 }
 
 bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)

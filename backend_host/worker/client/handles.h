@@ -14,7 +14,7 @@ bool fgw_handles_init(struct fgw_worker *worker, const fgw_release *releases);
 /* The client has ended, and its streams went with their contexts: whatever is left is released, in no order. */
 void fgw_handles_end(struct fgw_worker *worker);
 struct fgw_handle *fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number);
-/* What the driver's object is known as, 0: it has no number. Only for kinds that the worker numbers. */
+/* Tells what the driver's object is known as, 0: it has no number. Only for kinds that the worker numbers. */
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native);
 /* Makes fgw_handle_number find it. False: no memory. */
 bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number);

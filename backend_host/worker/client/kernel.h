@@ -1,4 +1,4 @@
-/* What is known of a kernel, on its handle: how its parameters lie, and its variant for parts of a grid. */
+/* A kernel's handle knows this of it: how its parameters lie, and its variant for parts of a grid. */
 #ifndef BACKEND_HOST_KERNEL_H
 #define BACKEND_HOST_KERNEL_H
 
@@ -17,14 +17,14 @@ struct fgw_kernel {
     enum fgv_whole why_whole;
 };
 
-/* What hangs on the handle of a kernel or function, made when it is first asked for. */
+/* Finds what hangs on the handle of a kernel or function, made when it is first asked for. */
 CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout);
 /* Walks the parameters, which go to `told` as struct fgv_parameter, at most `room` of them. */
 CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel,
                          uint8_t *told, uint32_t room);
-/* Before a question about a kernel: some context is current afterwards. */
+/* It is for before a question about a kernel: some context is current afterwards. */
 CUresult fgw_kernel_lend_context(struct fgw_worker *worker);
-/* A variable of a module or a library, in the current context. */
+/* Finds a variable of a module or a library, in the current context. */
 CUresult fgw_variable_find(struct fgw_worker *worker, enum fgv_handle_kind owner_kind, void *owner, const char *name,
                            CUdeviceptr *address, size_t *bytes);
 

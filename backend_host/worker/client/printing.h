@@ -1,4 +1,4 @@
-/* What kernels print, and whether they may: see printing.c. */
+/* Kernels may print, or not, and what they print is passed on: see printing.c. */
 #ifndef BACKEND_HOST_PRINTING_H
 #define BACKEND_HOST_PRINTING_H
 
@@ -6,16 +6,16 @@
 
 /* cffi: begin */
 void fgw_worker_set_inspector(struct fgw_worker *worker, fgw_inspector_fn inspector);
-/* By any thread, once for an image that was FGW_PRINTS_UNKNOWN. */
+/* Any thread may call it, once for an image that was FGW_PRINTS_UNKNOWN. */
 void fgw_image_is_silent(void);
 /* cffi: end */
 
 bool fgw_printing_open(struct fgw_worker *worker);
-/* After a synchronisation: tells the guest when kernels have printed. */
+/* It is for after a synchronisation: it tells the guest when kernels have printed. */
 void fgw_printing_check(struct fgw_worker *worker);
 /* The guest has got so many bytes more; `is_all`: and nothing is left. */
 void fgw_printing_fetched(struct fgw_worker *worker, uint64_t bytes, bool is_all);
-/* Before an image is loaded: whether its kernels may print. */
+/* Says, before an image is loaded, whether its kernels may print. */
 void fgw_printing_note_image(struct fgw_worker *worker, const uint8_t *image, size_t bytes);
 /* Images of which it is not known that their kernels do not print. */
 extern _Atomic uint32_t fgw_nr_printing;

@@ -21,18 +21,18 @@ struct fgw_ranges {
     uint32_t nr, room;
 };
 
-/* Index of the first range that begins after `address`. */
+/* Finds the index of the first range that begins after `address`. */
 uint32_t fgw_ranges_after(const struct fgw_ranges *ranges, uint64_t address);
-/* The one that begins there. */
+/* Finds the one that begins there. */
 struct fgw_range *fgw_ranges_find(struct fgw_ranges *ranges, uint64_t address);
-/* The one that holds all of these bytes. */
+/* Finds the one that has all of these bytes in it. */
 struct fgw_range *fgw_ranges_around(struct fgw_ranges *ranges, uint64_t address, uint64_t bytes);
 bool fgw_ranges_overlap(const struct fgw_ranges *ranges, uint64_t address, uint64_t bytes);
-/* Whether whole ranges, side by side, make up these bytes. */
+/* Tells whether whole ranges, side by side, make up these bytes. */
 bool fgw_ranges_fill(const struct fgw_ranges *ranges, uint64_t address, uint64_t bytes);
-/* Room for one more; false: no memory, or there are `limit`. */
+/* Makes room for one more; false: no memory, or there are `limit`. */
 bool fgw_ranges_make_room(struct fgw_ranges *ranges, uint32_t limit);
-/* After fgw_ranges_make_room. */
+/* It is for after fgw_ranges_make_room. */
 void fgw_ranges_insert(struct fgw_ranges *ranges, struct fgw_range range);
 void fgw_ranges_erase(struct fgw_ranges *ranges, struct fgw_range *range);
 

@@ -55,7 +55,7 @@ extern const unsigned int fgw_nr_services;
 /* NULL for a number that is never requested. */
 const struct fgw_service *fgw_service_find(uint16_t number);
 
-/* What the handlers need of the worker. */
+/* The handlers need this of the worker. */
 
 const struct fgv_driver *fgw_worker_driver(struct fgw_worker *worker);
 
@@ -68,7 +68,8 @@ CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, u
 /* The device library's device that the guest knows as `device`, or CUDA_ERROR_INVALID_DEVICE. */
 CUresult fgw_worker_device(struct fgw_worker *worker, int32_t device, CUdevice *native);
 
-/* Whether a number is free and one more fits: asked before the driver makes the object, so that no bind fails after. */
+/* Tells whether a number is free and one more fits: asked before the driver makes the object, so that no bind fails
+ * after. */
 CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle);
 CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, void *native);
 

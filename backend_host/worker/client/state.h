@@ -22,7 +22,7 @@
 #define FGW_MAX_HANDLES  (1u << 20)
 
 /* cffi: begin */
-/* Whether kernels of an image may print; without an inspector all may. */
+/* It tells whether kernels of an image may print; without an inspector all may. */
 enum fgw_printing_verdict {
     FGW_PRINTS_NOT = 0,
     FGW_MAY_PRINT = 1,
@@ -51,7 +51,7 @@ struct fgw_track;
 struct fgw_turn;
 struct fgw_worker;
 
-/* What is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
+/* This is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
 struct fgw_stream {
     CUstream native;
     struct fgw_context *context;
@@ -60,7 +60,7 @@ struct fgw_stream {
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
-    uint64_t held_by;             /* the host function that what is not marked yet waits for, 0: none */
+    uint64_t behind_host;         /* the host function that what is not marked yet waits for, 0: none */
     struct fgw_mark *first_mark, *last_mark;
     struct fgw_chunk_due *first_due, *last_due;
     uint32_t nr_unmarked; /* submissions since the newest mark */
@@ -91,7 +91,7 @@ struct fgw_handle {
     void *native;
     void *object;
     uint64_t parent;
-    uint64_t held_by; /* of an event: the host function that what it was recorded behind waits for */
+    uint64_t behind_host; /* of an event: the host function that what it was recorded behind waits for */
     struct fgw_context *context;
     uint32_t nr_children;
     uint8_t kind;

@@ -24,35 +24,56 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-/* Work is looked at again after this part of the time it has taken, so that its end is seen late by less than one in a
- * hundred, while the driver is left alone for most of the time. */
-#define POLL_PART        128
-#define RING_LOOKS       4u
-#define SPIN_NS          UINT64_C(20000)
-#define SPIN_MIN_NS      UINT64_C(5000)
-#define SPIN_MAX_NS      UINT64_C(200000)
-#define YIELD_AFTER_NS   UINT64_C(20000)
-#define YIELD_CROWDED_NS UINT64_C(3000) /* where guest, worker and the device library's threads have no core each */
+/* Work is looked at again after this fraction of the time it has taken, so that its end is seen late by less than one
+ * in a hundred, while the driver is left alone for most of the time. */
+#define POLL_DIVISOR 128
+/* A worker with nothing else to watch looks at the ring so often before it looks at the clock, which takes longer. */
+#define RING_LOOKS 4u
+/* It spins for so long until it knows its guest, and then for between the other two. The least bridges the way from one
+ * call to the next. Gaps of more than half of the most are slept through: waking late, by some 50 us, matters less. */
+#define SPIN_NS     UINT64_C(20000)
+#define SPIN_MIN_NS UINT64_C(5000)
+#define SPIN_MAX_NS UINT64_C(200000)
+/* From then on whoever is ready to run on this core goes first, as with the guest's threads (response.c). */
+#define YIELD_AFTER_NS UINT64_C(20000)
+/* Where guest, worker and the device library's threads have no core each, that is sooner: one of them may be what is
+ * waited for. */
+#define YIELD_CROWDED_NS UINT64_C(3000)
 #define CROWDED_CPUS     4
-#define BUSY_SPIN_NS     UINT64_C(50000) /* work is short as a rule: its end is watched for this long */
-/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain. */
-#define OVERSLEEP_NS          UINT64_C(60000) /* until it is known */
+/* The end of work is watched for this long, as work is short as a rule: a nap would end later. */
+#define BUSY_SPIN_NS UINT64_C(50000)
+/* Around the time that work should end it is watched without a nap, for as long as naps are late and ends uncertain.
+ * Until it is known how late naps are it is so much: a thread's timer slack, 50 us, and waking. */
+#define OVERSLEEP_NS UINT64_C(60000)
+/* It is watched for no longer than that, so that ends nobody knows cost no CPU; where cores are shared, no longer than
+ * a nap is late. */
 #define WATCH_MOST_NS         UINT64_C(500000)
 #define WATCH_MOST_CROWDED_NS UINT64_C(60000)
-#define EARLY_PART            16
-#define BUSY_NAP_MIN_NS       UINT64_C(5000)
-#define BUSY_NAP_MAX_NS       UINT64_C(500000)
-/* Nothing arrived for so long: the end of what was submitted is worth an event. */
+/* Work that should end later may be other work than that before it. So naps last for a sixteenth of the time it has
+ * taken, and an end that comes early is seen late by that at most. */
+#define EARLY_DIVISOR 16
+/* A nap is never shorter than that, since going to sleep takes as long, nor longer than this: so late is heard at worst
+ * that work has ended. */
+#define BUSY_NAP_MIN_NS UINT64_C(5000)
+#define BUSY_NAP_MAX_NS UINT64_C(500000)
+/* Nothing arrived for so long: the end of what was submitted is worth an event. A program that submits in a row, at 3
+ * to 5 us each, does not pay for it. */
 #define MARK_AFTER_NS UINT64_C(5000)
-/* A ring that nobody rings a bell for is looked at after this part of the time that it has been empty. */
-#define POLL_NAP_PART   32
-#define POLL_NAP_MIN_NS UINT64_C(50000)
-#define STOP_NAP_NS     UINT64_C(100000) /* a kernel that can be told to stop: who wants the GPU is seen so late */
-#define POLL_NAP_MAX_NS UINT64_C(5000000)
-#define BELL_WORTH_NS   UINT64_C(100000)
-#define ALERT_NS        UINT64_C(500000) /* a bell means that the grant is there, or as good as there */
-#define PARK_NS         UINT64_C(100000000)
-#define BELL_NS         UINT64_C(2000000) /* a waiter looks after the holder this often */
+/* A ring that nobody rings a bell for is looked at after this fraction of the time that it has been empty, so that who
+ * comes waits 3 % longer. The least is what a nap of Linux takes anyway. The most keeps an idle worker at 200 looks a
+ * second. */
+#define POLL_NAP_DIVISOR 32
+#define POLL_NAP_MIN_NS  UINT64_C(50000)
+#define POLL_NAP_MAX_NS  UINT64_C(5000000)
+/* Where a kernel can be told to stop, who wants the GPU is seen so late. */
+#define STOP_NAP_NS UINT64_C(100000)
+/* A sleep that is shorter is not worth a bell: ringing it costs the guest an exit of its VM. */
+#define BELL_WORTH_NS UINT64_C(100000)
+/* A bell means that the grant is there, or as good as there: it rings 200 us before a slice ends, and work may go on a
+ * little beyond that. */
+#define ALERT_NS UINT64_C(500000)
+/* A worker with nothing at all looks up this often: ten times a second cost no CPU time that one would see. */
+#define PARK_NS UINT64_C(100000000)
 
 void fgw_rest_init(struct fgw_worker *worker)
 {
@@ -83,7 +104,7 @@ uint64_t fgw_rest_next_poll_ns(const struct fgw_worker *worker, uint64_t now_ns)
     if (worker->loop->quiet_since_ns == 0 || is_due(worker, fgw_due_mark_ns(worker), now_ns)) {
         return 0;
     }
-    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_PART;
+    return now_ns + (now_ns - worker->loop->quiet_since_ns) / POLL_DIVISOR;
 }
 
 static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
@@ -113,21 +134,21 @@ static uint64_t busy_nap_ns(const struct fgw_worker *worker, uint64_t now_ns, ui
     most_ns = most_ns < BUSY_NAP_MAX_NS ? most_ns : BUSY_NAP_MAX_NS;
     if (due_ns > now_ns) {
         uint64_t before_ns = due_ns - watch_ns(worker) - now_ns;
-        uint64_t early_ns = quiet_ns / EARLY_PART; /* it may be another one than those before it */
+        uint64_t early_ns = quiet_ns / EARLY_DIVISOR; /* it may be another one than those before it */
         return bounded(before_ns < early_ns ? before_ns : early_ns, BUSY_NAP_MIN_NS, most_ns);
     }
-    return bounded(quiet_ns / POLL_PART, BUSY_NAP_MIN_NS, most_ns);
+    return bounded(quiet_ns / POLL_DIVISOR, BUSY_NAP_MIN_NS, most_ns);
 }
 
 /* Whether a record that arrives can end the sleep. A bell cannot while the sleep is on the grant's futex, and is not
  * worth what it costs the guest where the sleep is short; the guest may take its word for it back at any time. */
-static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
 {
     switch (worker->region.wake) {
     case FGV_WAKE_FUTEX:
         return true;
     case FGV_WAKE_BELL:
-        return !is_held_up && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
+        return !is_backlog_full && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
                atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
     default:
         return false;
@@ -135,20 +156,20 @@ static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool
 }
 
 /* How long to sleep when spinning is over; 0: not now. */
-static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_held_up)
+static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t quiet_ns, bool is_backlog_full)
 {
     if (fgw_turn_may_change(worker)) {
         return 0; /* about to give the grant back */
     }
     if (fgw_turn_is_off(worker)) {
-        return BELL_NS;
+        return FGW_GRANT_UNUSED_NS;
     }
     uint64_t poll_ns = PARK_NS;
-    if (!is_kicked(worker, poll_ns, is_held_up)) {
-        poll_ns = bounded(quiet_ns / POLL_NAP_PART, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
+    if (!is_kicked(worker, poll_ns, is_backlog_full)) {
+        poll_ns = bounded(quiet_ns / POLL_NAP_DIVISOR, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
     if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
-        worker->loop->first_waiter || is_held_up || worker->turn->is_gated) {
+        worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
             busy_ns = STOP_NAP_NS;
@@ -156,12 +177,12 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
     if (worker->grantee.is_waiting) {
-        return BELL_NS < poll_ns ? BELL_NS : poll_ns;
+        return FGW_GRANT_UNUSED_NS < poll_ns ? FGW_GRANT_UNUSED_NS : poll_ns;
     }
     return poll_ns;
 }
 
-static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up)
+static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
 {
     uint32_t bell = fgw_grant_bell(&worker->grantee);
     if (worker->grantee.is_waiting && fgw_grant_enter(&worker->grantee, fgw_clock_ns())) {
@@ -169,7 +190,7 @@ static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_held_up
     }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
     const bool is_parked =
-        !is_held_up && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_held_up));
+        !is_backlog_full && (worker->region.wake != FGV_WAKE_BELL || is_kicked(worker, timeout_ns, is_backlog_full));
     if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
         return;
     }
@@ -212,7 +233,7 @@ static bool is_alerted(struct fgw_worker *worker, uint64_t now_ns)
 }
 
 /* One round without news: spin, or sleep. */
-void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up)
+void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full)
 {
     if (worker->loop->quiet_since_ns == 0) {
         worker->loop->quiet_since_ns = now_ns;
@@ -228,14 +249,14 @@ void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up)
         fgw_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
-    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_held_up);
+    uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_backlog_full);
     if (timeout_ns == 0) {
         pass_time(worker, quiet_ns,
-                  is_busy || is_held_up || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
+                  is_busy || is_backlog_full || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
         return;
     }
     uint64_t begun_ns = fgw_clock_ns();
-    park(worker, timeout_ns, is_held_up);
+    park(worker, timeout_ns, is_backlog_full);
     uint64_t slept_ns = fgw_clock_ns() - begun_ns;
     if (slept_ns > timeout_ns) {
         fgv_habit_note(&worker->loop->oversleep, slept_ns - timeout_ns);

@@ -5,8 +5,8 @@
 #include "loop/state.h"
 
 void fgw_rest_init(struct fgw_worker *worker);
-/* One round without news: spin, or sleep. `is_held_up`: the ring holds a record that there is no room for. */
-void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_held_up);
+/* One round without news: spin, or sleep. `is_backlog_full`: the ring holds a record that there is no room for. */
+void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full);
 /* There was news. */
 void fgw_rest_end(struct fgw_worker *worker);
 /* When the device is looked at again. */

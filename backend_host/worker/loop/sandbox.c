@@ -116,7 +116,7 @@ static bool filter_calls(void)
         program[nr++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denied_calls[i], 0, 1);
         program[nr++] = (struct sock_filter)FAIL(EPERM);
     }
-    const struct sock_filter tail[] = {
+    const struct sock_filter ending[] = {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 4), /* abort() and thread cancellation: of our own */
         LOAD(args[0]),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)getpid(), 1, 0),
@@ -134,11 +134,11 @@ static bool filter_calls(void)
         FAIL(EPERM),
         RETURN(SECCOMP_RET_ALLOW),
     };
-    for (size_t i = 0; i < sizeof(tail) / sizeof(*tail); i++) {
-        program[nr++] = tail[i];
+    for (size_t i = 0; i < sizeof(ending) / sizeof(*ending); i++) {
+        program[nr++] = ending[i];
     }
-    struct sock_fprog whole = {.len = nr, .filter = program};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole, 0, 0) == 0;
+    struct sock_fprog filter = {.len = nr, .filter = program};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
 }
 
 int fgw_sandbox_early(int kept)

@@ -310,7 +310,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     }
     if (service->number == FGV_CALL_cuLibraryLoadData || service->number == FGV_CALL_cuModuleLoadDataEx) {
         fgw_sync_settle(worker, FGW_SETTLE_NS);
-        fgw_turn_pause(worker);
+        fgw_turn_give_back(worker);
     }
     CUresult result = fgw_context_enter(worker, parsed->header.context);
     if (result != CUDA_SUCCESS && (service->needs_context || parsed->header.context != 0)) {

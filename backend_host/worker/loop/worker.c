@@ -172,8 +172,8 @@ static void look_after_client(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
-/* Takes records off the ring. True when there were any; `is_held_up`: the backlog has no room for the next. */
-static bool serve_ring(struct fgw_worker *worker, bool *is_held_up)
+/* Takes records off the ring. True when there were any; `is_backlog_full`: the backlog has no room for the next. */
+static bool serve_ring(struct fgw_worker *worker, bool *is_backlog_full)
 {
     for (int i = 0; i < RECORDS_PER_ROUND; i++) {
         struct fgv_consumed record;
@@ -187,7 +187,7 @@ static bool serve_ring(struct fgw_worker *worker, bool *is_held_up)
             return false;
         }
         if (fgw_serve_record(worker, &record) == FGW_SERVE_LATER) {
-            *is_held_up = true;
+            *is_backlog_full = true;
             return i != 0;
         }
         fgv_consumer_release(&worker->loop->consumer);
@@ -225,9 +225,9 @@ static void loop(struct fgw_worker *worker)
             stand_by(worker);
             continue;
         }
-        bool is_held_up = false;
+        bool is_backlog_full = false;
         bool is_news = fgw_loop_has_backlog(worker) && fgw_serve_backlog(worker);
-        bool is_record = serve_ring(worker, &is_held_up);
+        bool is_record = serve_ring(worker, &is_backlog_full);
         is_news |= is_record;
         fgw_host_round(worker);
         if (is_record && !worker->track->busy && !worker->loop->first_waiter && !worker->grantee.is_waiting &&
@@ -251,7 +251,7 @@ static void loop(struct fgw_worker *worker)
         if (is_news) {
             fgw_rest_end(worker);
         } else if (!worker->ended) {
-            fgw_rest(worker, now_ns, is_held_up);
+            fgw_rest(worker, now_ns, is_backlog_full);
         }
     }
 }

@@ -2,7 +2,7 @@
  * What a vGPU used: GPU time, and device memory against its quota.
  *
  * Memory is counted in each worker's slot alone and the vGPU's is the sum, so that a death leaves nothing to correct.
- * GPU time of workers of one vGPU may overlap; a common mark, up to where the vGPU has been charged, keeps the overlap
+ * GPU time of workers of one vGPU may overlap; a common time, up to which the vGPU has been charged, keeps the overlap
  * from being charged twice. Time in which several vGPUs have work on a device that preempts is charged to each in equal
  * parts, which is how such a device gives its time.
  */
@@ -11,7 +11,7 @@
 #include "ivshmem/region.h"
 #include "page/sets.h"
 
-/* How many vGPUs have work on the device now, this one included. */
+/* Counts the vGPUs that have work on the device now, this one included. */
 static uint32_t nr_sharing(const struct fgw_grantee *grantee)
 {
     const struct fgw_control *control = grantee->control;
@@ -28,8 +28,8 @@ static uint32_t nr_sharing(const struct fgw_grantee *grantee)
     return nr;
 }
 
-/* Charges one part in `nr_parts` of the time that is not charged yet. */
-static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_parts)
+/* Charges one part in `nr_sharers` of the time that is not charged yet. */
+static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_sharers)
 {
     uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
@@ -39,7 +39,7 @@ static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns
             return;
         }
     } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
-    uint64_t used_ns = (to_ns - start_ns) / nr_parts;
+    uint64_t used_ns = (to_ns - start_ns) / nr_sharers;
     atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
 }

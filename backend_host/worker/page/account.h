@@ -1,4 +1,4 @@
-/* What a vGPU used: GPU time, and device memory against its quota; see account.c. */
+/* Accounts for what a vGPU used: GPU time, and device memory against its quota; see account.c. */
 #ifndef BACKEND_HOST_ACCOUNT_H
 #define BACKEND_HOST_ACCOUNT_H
 
@@ -8,7 +8,7 @@
 /* The GPU worked for this worker in [from_ns, to_ns]. What another worker of the vGPU was charged for the same time is
  * not charged again; where other vGPUs have work on the device too, it is charged in part. */
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
-/* The same, half of it, whoever else has work on the device. */
+/* Charges half of it, whoever else has work on the device. */
 void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* The holder, of another vGPU, is not charged for the time until then: it is kept off the device. */
 void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns);
@@ -18,7 +18,7 @@ void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns);
 /* Memory against the vGPU's quota: false, and nothing counted, when it would not fit. */
 bool fgw_quota_take(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_quota_give(struct fgw_grantee *grantee, uint64_t bytes);
-/* What the vGPU's workers hold together, and the quota (0: none). */
+/* Tells what the vGPU's workers have together, and the quota (0: none). */
 uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes);
 /* cffi: end */
 

@@ -1,4 +1,5 @@
-/* How processes that share the control page wake each other: the daemon's bell, and one for each vGPU's workers. */
+/* Processes that share the control page wake each other by bells: the daemon's bell, and one for each vGPU's workers.
+ */
 #ifndef BACKEND_HOST_BELL_H
 #define BACKEND_HOST_BELL_H
 

@@ -19,7 +19,8 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-/* After a ring: at a hand-over the cores of a small host belong to who hands over and who is handed to. */
+/* The daemon waits so long after a ring: at a hand-over the cores of a small host belong to who hands over and who is
+ * handed to. */
 #define FGW_SETTLING_NS UINT64_C(1000000)
 /* While the same vGPUs have or want the GPU a hand-over is no news: how they stand with each ns that they are charged
  * is known. What the daemon is to hear of it, it hears so often. */

@@ -1,11 +1,11 @@
-/* What the daemon does with the control page besides moving the grant; see control.c. Indices are the caller's to
+/* The daemon does this with the control page besides moving the grant; see control.c. Indices are the caller's to
  * bound. */
 #ifndef BACKEND_HOST_CONTROL_H
 #define BACKEND_HOST_CONTROL_H
 
 #include "page/grant.h"
 
-/* A multiple of the page, as mmap and memfd want it. */
+/* It is a multiple of the page, as mmap and memfd want it. */
 #define FGW_CONTROL_BYTES ((sizeof(struct fgw_control) + 4095u) / 4096u * 4096u)
 
 /* cffi: begin */
@@ -49,13 +49,13 @@ int fgw_control_worker_take(struct fgw_control *control);
 void fgw_control_worker_free(struct fgw_control *control, uint32_t slot);
 void fgw_control_worker_order(struct fgw_control *control, uint32_t slot, uint32_t order);
 
-/* False when the slot is free. */
+/* It returns false when the slot is free. */
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading);
 bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading);
 
-/* How the vGPU stands when it waits; see layout.h. */
+/* Sets how the vGPU stands when it waits; see layout.h. */
 void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns);
-/* Its standing now, with what it has used. */
+/* Tells its standing now, with what it has used. */
 double fgw_control_standing(struct fgw_control *control, uint32_t index);
 uint64_t fgw_control_slice_ns(struct fgw_control *control);
 void fgw_control_set_slice_ns(struct fgw_control *control, uint64_t slice_ns);

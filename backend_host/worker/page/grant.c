@@ -21,9 +21,12 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-#define FGW_EARLY_PART  8u /* of the slice: what runs dry no more than that before its end has used it */
-#define SLICE_TIME_BITS 48
-#define SLICE_TIME_MASK ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
+/* A turn that runs dry no more than an eighth of the slice before its end has used it: as what begins late is left for
+ * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
+ * (docs/lab/withdrawal.md). */
+#define FGW_EARLY_DIVISOR 8u
+#define SLICE_TIME_BITS   48
+#define SLICE_TIME_MASK   ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
 
 /* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
 static struct fgw_vgpu_slot *vgpu_of(struct fgw_control *control, uint32_t number)
@@ -48,7 +51,7 @@ static bool anybody_waits(struct fgw_control *control)
     return fgw_set_has_common(&control->waiting, &control->waiting);
 }
 
-/* The start of the tenure that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
+/* The start of the turn that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
  * handed over may have died. */
 static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
 {
@@ -62,7 +65,7 @@ static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t 
     return passed_ns >> (SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
 }
 
-/* How a vGPU that waits stands now. */
+/* Tells how a vGPU that waits stands now. */
 struct place {
     double standing;
     uint64_t since_ns;
@@ -82,7 +85,7 @@ static bool is_before(const struct place *a, const struct place *b)
     return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
 }
 
-/* Who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
+/* Chooses who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
 static uint32_t choose(struct fgw_control *control, uint32_t other_than)
 {
     uint32_t best = FGW_NOBODY;
@@ -106,7 +109,7 @@ static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next
     }
 }
 
-/* What goes with a hand-over that has just succeeded. */
+/* Does what goes with a hand-over that has just succeeded. */
 static void announce(struct fgw_control *control, uint64_t word, uint32_t next)
 {
     elapsed_ns(control, word, fgw_clock_ns());
@@ -234,19 +237,19 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 static void end_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     const uint64_t from_ns = grantee->turn_since_ns + grantee->turn_held_ns;
-    grantee->window_ns += now_ns > from_ns ? now_ns - from_ns : 0;
-    grantee->window_round_trips +=
+    grantee->judged_ns += now_ns > from_ns ? now_ns - from_ns : 0;
+    grantee->judged_round_trips +=
         atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed) - grantee->turn_round_trips;
-    if (grantee->window_ns < FGW_INTERACTIVE_NS) {
+    if (grantee->judged_ns < FGW_INTERACTIVE_NS) {
         return;
     }
-    if (grantee->window_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->window_ns) {
+    if (grantee->judged_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->judged_ns) {
         fgw_set_add(&grantee->control->interactive, grantee->slot_index);
     } else {
         fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
     }
-    grantee->window_ns = 0;
-    grantee->window_round_trips = 0;
+    grantee->judged_ns = 0;
+    grantee->judged_round_trips = 0;
 }
 
 /* Whether its turns take most of their slices is what others may expect of its next one. What begins late in a slice
@@ -257,13 +260,13 @@ static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
     const bool is_idle = fgw_grant_has(grantee);
-    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_PART && turn_ns <= slice_ns);
+    const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_DIVISOR && turn_ns <= slice_ns);
     if (is_idle || turn_ns >= slice_ns / 2) {
         atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
     }
 }
 
-/* Sets the mark and looks: in, when the grant is ours and open. Otherwise the mark is taken back. */
+/* Sets the bit and looks: it is in when the grant is ours and open. Otherwise the bit is taken back. */
 static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
@@ -283,7 +286,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
         return true;
     }
     fgw_set_remove(&control->users, grantee->slot_index);
-    fgw_grant_pass(control); /* a closer may have seen our mark and left the rest to us */
+    fgw_grant_pass(control); /* a closer may have seen our bit and left the rest to us */
     return false;
 }
 
@@ -335,8 +338,8 @@ static bool pass_over(struct fgw_control *control, uint64_t word)
     return true;
 }
 
-/* Whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong when: the
- * number has been given to another process since. */
+/* Tells whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong
+ * when: the number has been given to another process since. */
 static bool has_ended(uint32_t pid)
 {
     if (pid == 0 || pid > INT_MAX) {
@@ -363,8 +366,8 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
     }
     const bool is_orphaned = has_ended(atomic_load(&control->daemon_pid));
     for (uint32_t slot = 0; is_orphaned && slot < FGW_MAX_WORKERS; slot++) {
-        bool is_held = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
-        if (is_held && has_ended(atomic_load(&control->workers[slot].pid))) {
+        bool is_used = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
+        if (is_used && has_ended(atomic_load(&control->workers[slot].pid))) {
             fgw_grant_repair(control, slot);
         }
     }

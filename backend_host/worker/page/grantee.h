@@ -4,7 +4,7 @@
 #include "page/layout.h"
 
 /* cffi: begin */
-/* A worker's private view. */
+/* This is a worker's private view. */
 struct fgv_client;
 struct fgw_grantee {
     struct fgw_control *control;
@@ -23,8 +23,8 @@ struct fgw_grantee {
     uint64_t turn_since_ns;
     uint64_t turn_held_ns;
     uint64_t turn_round_trips;
-    uint64_t window_ns;
-    uint64_t window_round_trips;
+    uint64_t judged_ns;
+    uint64_t judged_round_trips;
 };
 /* cffi: end */
 

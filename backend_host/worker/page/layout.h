@@ -18,14 +18,14 @@
  * choice is made with the last slice's charge in it, and a daemon that is late, or dead, makes it stale only by what a
  * policy does besides.
  *
- * Marks are bits of named owners and never counts, so that a death between any two instructions leaves nothing
- * ambiguous: the daemon, which learns of every death, clears the dead one's bits (which may be clear already) and hands
- * over in its place. Entering is the Dekker way round: set the bit, then look at the grant; closing: close the grant,
- * then look at the bits; both sequentially consistent.
+ * Workers tell of themselves by bits with a named owner, never by counts, so that a death between any two instructions
+ * leaves nothing ambiguous: the daemon, which learns of every death, clears the dead one's bits (which may be clear
+ * already) and hands over in its place. Entering is the Dekker way round: set the bit, then look at the grant; closing:
+ * close the grant, then look at the bits; both sequentially consistent.
  *
- * A worker can be taken over by its guest in the worst case. What it can do with this page then is to keep the GPU, or
- * to give wrong charges to its own vGPU; the page holds no pointer, and the daemon reads it as it reads a region: once,
- * bounded.
+ * A worker can be taken over by its guest in the worst case. Every worker maps the page writable, so such a one can
+ * keep the GPU until it is evicted, hand it on wrongly, and write standings and accounts, those of others too. It
+ * learns nothing of others' data: the page has no pointer, and the daemon reads it as it reads a region: once, bounded.
  */
 #ifndef BACKEND_HOST_LAYOUT_H
 #define BACKEND_HOST_LAYOUT_H
@@ -50,7 +50,7 @@
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
 
-/* A bit for each worker slot. */
+/* It has a bit for each worker slot. */
 struct fgw_worker_set {
     _Atomic uint64_t words[FGW_WORKER_WORDS];
 };

@@ -30,7 +30,7 @@ static inline bool fgw_set_has_common(const struct fgw_worker_set *a, const stru
     return false;
 }
 
-/* How many are in both. */
+/* Counts those that are in both. */
 static inline uint32_t fgw_set_nr_common(const struct fgw_worker_set *a, const struct fgw_worker_set *b)
 {
     uint32_t nr = 0;

@@ -1,7 +1,7 @@
 /*
  * A second stream for the parts of a launch in boxes. The last blocks of a kernel leave multiprocessors idle, and what
  * follows in its stream waits for all of them; blocks of one grid owe each other no order, so every other part goes on
- * a stream of the worker's own, a lane, and the device fills one part's tail with the next one's first blocks.
+ * a stream of the worker's own, a lane, and the device fills one part's ragged end with the next one's first blocks.
  *
  * The lane begins behind all that stands in front of the launch, and its last part is waited for by the guest's stream
  * before anything else comes there: seen from anywhere else the launch is one piece of work of the guest's stream. That

@@ -4,10 +4,11 @@
  * A part has at least as many blocks as the host's settings say, and as many more as it takes to keep the device busy
  * for `part_ns`, by what the kernel's blocks took so far.
  *
- * One part fills the tail of the other (lane.h), so the next one is to be there when the last blocks of those that are
- * out have begun. Short parts: one more than what runs, and a third in the moment before the first ends, in case that
- * its end is seen late. Long ones: a newcomer would wait for every part that is out, so the next one goes out in the
- * last quarter of the one that runs. A newcomer then waits for two short parts or for one and a quarter of a long one.
+ * One part fills the ragged end of the other (lane.h), so the next one is to be there when the last blocks of those
+ * that are out have begun. Short parts: one more than what runs, and a third in the moment before the first ends, in
+ * case that its end is seen late. Long ones: a newcomer would wait for every part that is out, so the next one goes out
+ * in the last quarter of the one that runs. A newcomer then waits for two short parts or for one and a quarter of a
+ * long one.
  *
  * Wrong when: a single block lasts longer than that quarter, or than a short part: then multiprocessors are idle.
  */
@@ -17,9 +18,13 @@
 #include "page/bell.h"
 #include "parts/state.h"
 
+/* A part that lasts longer is long, and the next one goes out so long before its end: as long as a newcomer waits for
+ * the device's own time slice anyway. */
 #define FGW_LONG_PART_NS UINT64_C(2000000)
-#define FGW_LONG_PART    4u
-#define FGW_LATE_NS      UINT64_C(50000) /* the end of a part is seen within that, as a rule */
+/* If that is more, the next one goes out in the last quarter: blocks that began by then end in time, as a rule. */
+#define FGW_LONG_PART_DIVISOR 4u
+/* The end of a part is seen within that, as a rule: what a nap is late. */
+#define FGW_LATE_NS UINT64_C(50000)
 
 static uint64_t part_ns(const struct fgw_variant *variant, uint64_t nr_blocks)
 {
@@ -69,7 +74,7 @@ bool fgw_pace_has_room(const struct fgw_worker *worker)
         return false;
     }
     uint64_t next_ns = part_ns(parts->variant, fgw_pace_blocks(worker));
-    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_PART);
+    uint64_t lead_ns = most(least(next_ns + FGW_LATE_NS, FGW_LONG_PART_NS), next_ns / FGW_LONG_PART_DIVISOR);
     return left_ns(parts, fgw_clock_ns()) < lead_ns;
 }
 

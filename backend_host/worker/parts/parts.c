@@ -11,10 +11,10 @@
  * Persistently: one launch of as many blocks as fit the device. When the turn is over it is told to stop; when it has
  * ended its counter says whether it is to go on.
  *
- * A stream may be held up (by a value that it waits for, by a host function of the guest), maybe until something comes
- * that stands behind this launch in the backlog. Then it goes whole. A kernel before it may wait for the guest as well,
- * which nobody can see: when nothing has ended for a second and something else is on the device, all that is left is
- * let go at once.
+ * A stream may be stuck (behind a value that it waits for, by a host function of the guest), maybe until something
+ * comes that stands behind this launch in the backlog. Then it goes whole. A kernel before it may wait for the guest as
+ * well, which nobody can see: when nothing has ended for a second and something else is on the device, all that is left
+ * is let go at once.
  *
  * Wrong when: the program has other streams with work that would run beside this kernel. It waits until the last part
  * is out.
@@ -328,7 +328,7 @@ static CUresult submit_part(struct fgw_worker *worker, const struct fgw_service 
 }
 
 /* As of the last look at the device: a worker that did not run for a second knows nothing of it. */
-bool fgw_parts_are_held_up(const struct fgw_worker *worker)
+bool fgw_parts_are_stuck(const struct fgw_worker *worker)
 {
     return worker->track->nr_unfinished > worker->slicing->parts.nr_in_flight &&
            worker->track->polled_ns > worker->track->last_finish_ns + FGW_LET_GO_NS;
@@ -355,7 +355,7 @@ enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fg
     struct fgw_stream *stream = fgw_stream_find(worker, fixed->stream);
     struct fgw_launch launch;
     *result = stream ? collect(worker, stream, fgw_grid_nr_blocks(fixed->grid)) : CUDA_ERROR_INVALID_HANDLE;
-    parts->is_let_go |= fgw_parts_are_held_up(worker);
+    parts->is_let_go |= fgw_parts_are_stuck(worker);
     while (*result == CUDA_SUCCESS && !is_out(parts)) {
         if (!has_room(worker) || !fgw_queue_has_room(worker) || !fgw_turn_begin(worker) ||
             (fgw_queue_is_deep(worker) && !fgw_queue_fits_stream(worker, stream))) {

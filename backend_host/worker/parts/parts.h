@@ -9,7 +9,7 @@
 enum fgw_parts_state fgw_parts_submit(struct fgw_worker *worker, const struct fgw_service *service,
                                       const struct fgw_request *request, CUresult *result);
 /* What is on the device beside the parts does not end. */
-bool fgw_parts_are_held_up(const struct fgw_worker *worker);
+bool fgw_parts_are_stuck(const struct fgw_worker *worker);
 /* Whether this is a look at the stream of the launch that goes in parts, or will: its work is not done. */
 bool fgw_parts_answers(const struct fgw_worker *worker, const struct fgw_request *request);
 /* Whether a persistent kernel is on the device. */

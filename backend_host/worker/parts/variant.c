@@ -177,7 +177,7 @@ static struct fgw_variant *make_in_mode(struct fgw_worker *worker, struct fgw_ha
 static struct fgw_variant *make(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why)
 {
     uint64_t begun_ns = fgw_clock_ns();
-    fgw_turn_pause(worker);
+    fgw_turn_give_back(worker);
     struct fgw_variant *variant = make_in_mode(worker, handle, worker->slicing->settings.mode, why);
     if (!variant && worker->slicing->settings.mode == FGW_SLICING_PERSISTENT) {
         variant = make_in_mode(worker, handle, FGW_SLICING_BOXES, why);

@@ -10,7 +10,7 @@ static uint32_t at_most(uint32_t nr, uint32_t most)
     return nr < most ? nr : most;
 }
 
-/* What so many submissions take, `nr_copies` of them copies; 0: not known. */
+/* Tells what so many submissions take, `nr_copies` of them copies; 0: not known. */
 static uint64_t expected_ns(const struct fgw_due *due, uint32_t nr, uint32_t nr_copies)
 {
     const uint32_t nr_others = nr - nr_copies;

@@ -20,7 +20,7 @@ static inline uint64_t fgw_mean_with(uint64_t mean_ns, uint64_t sample_ns)
 
 /* So many submissions have ended since `last_finish_ns`, `nr_copies` of them copies. */
 void fgw_due_note(struct fgw_worker *worker, uint32_t nr, uint32_t nr_copies, uint64_t now_ns);
-/* When the next mark should be done, and all that runs; 0: unknown. */
+/* They tell when the next mark should be done, and all that runs; 0: unknown. */
 uint64_t fgw_due_mark_ns(const struct fgw_worker *worker);
 uint64_t fgw_due_end_ns(const struct fgw_worker *worker);
 

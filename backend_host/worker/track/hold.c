@@ -11,12 +11,12 @@
 #include "track/state.h"
 #include "track/sync.h"
 
-/* Whether something may be held by this one. */
-static struct fgw_hold *find(struct fgw_worker *worker, uint64_t order)
+/* Something may stand behind this one. */
+static struct fgw_hold *find(struct fgw_worker *worker, uint64_t number)
 {
-    for (uint32_t i = 0; order != 0 && i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; number != 0 && i < FGW_MAX_HOLDS; i++) {
         struct fgw_hold *hold = &worker->track->holds.items[i];
-        if (hold->order == order) {
+        if (hold->number == number) {
             return hold;
         }
     }
@@ -30,32 +30,32 @@ static bool is_blocking(struct fgw_worker *worker, const struct fgw_stream *stre
            (flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/* What the next thing in the stream will wait for. */
-static uint64_t holder(struct fgw_worker *worker, const struct fgw_stream *stream)
+/* Tells what the next thing in the stream will wait for. */
+static uint64_t host_before(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     const struct fgw_stream *legacy = &stream->context->legacy;
-    uint64_t order = stream->held_by;
+    uint64_t number = stream->behind_host;
     if (stream != legacy) {
-        return legacy->held_by > order && is_blocking(worker, stream) ? legacy->held_by : order;
+        return legacy->behind_host > number && is_blocking(worker, stream) ? legacy->behind_host : number;
     }
     for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->held_by > order && !other->is_gone && is_blocking(worker, other)) {
-            order = other->held_by;
+        if (other->behind_host > number && !other->is_gone && is_blocking(worker, other)) {
+            number = other->behind_host;
         }
     }
-    return order;
+    return number;
 }
 
-void fgw_hold_stream(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order)
+void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number)
 {
-    if (order == stream->held_by) {
+    if (number == stream->behind_host) {
         return;
     }
     if (stream->nr_unmarked != 0) {
-        fgw_stream_mark(worker, stream); /* what was submitted before is not held */
+        fgw_stream_mark(worker, stream); /* what was submitted before is not behind it */
     }
     if (stream->nr_unmarked == 0) {
-        stream->held_by = order;
+        stream->behind_host = number;
     }
 }
 
@@ -70,8 +70,8 @@ void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *servic
         }
         return;
     }
-    fgw_hold_stream(worker, stream, holder(worker, stream));
-    struct fgw_hold *hold = find(worker, stream->held_by);
+    fgw_hold_put_behind(worker, stream, host_before(worker, stream));
+    struct fgw_hold *hold = find(worker, stream->behind_host);
     if (hold) {
         atomic_store(&hold->is_followed, true);
     }
@@ -90,9 +90,9 @@ void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service
         return;
     }
     if (service->number != FGV_CALL_cuStreamWaitEvent) {
-        event->held_by = holder(worker, stream);
-    } else if (event->held_by > stream->held_by && find(worker, event->held_by)) {
-        fgw_hold_stream(worker, stream, event->held_by);
+        event->behind_host = host_before(worker, stream);
+    } else if (event->behind_host > stream->behind_host && find(worker, event->behind_host)) {
+        fgw_hold_put_behind(worker, stream, event->behind_host);
     }
 }
 
@@ -100,39 +100,39 @@ struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index)
 {
     struct fgw_holds *holds = &worker->track->holds;
     struct fgw_hold *hold = &holds->items[index];
-    hold->order = ++holds->last_order;
+    hold->number = ++holds->last_number;
     atomic_store(&hold->is_followed, false);
     holds->nr++;
     return hold;
 }
 
-static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t order)
+static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t number)
 {
     for (struct fgw_mark *mark = stream->first_mark; mark; mark = mark->next) {
-        if (mark->held_by == order) {
-            mark->held_by = 0;
-            track->nr_held -= mark->nr_submissions;
+        if (mark->behind_host == number) {
+            mark->behind_host = 0;
+            track->nr_behind_hosts -= mark->nr_submissions;
         }
     }
-    if (stream->held_by == order) {
-        stream->held_by = 0;
-        track->nr_held -= stream->nr_unmarked;
+    if (stream->behind_host == number) {
+        stream->behind_host = 0;
+        track->nr_behind_hosts -= stream->nr_unmarked;
     }
 }
 
 void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
 {
     struct fgw_track *track = worker->track;
-    const uint32_t nr_held = track->nr_held;
+    const uint32_t nr_behind_hosts = track->nr_behind_hosts;
     const bool was_empty = track->nr_unfinished == 0;
-    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->order != 0; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->number != 0; i++) {
         struct fgw_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
         for (; stream; stream = stream->next) {
-            let_go(track, stream, hold->order);
+            let_go(track, stream, hold->number);
         }
     }
-    hold->order = 0;
-    track->nr_unfinished += nr_held - track->nr_held;
+    hold->number = 0;
+    track->nr_unfinished += nr_behind_hosts - track->nr_behind_hosts;
     if (fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, fgw_clock_ns());
     }
@@ -140,7 +140,7 @@ void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
 
 void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold)
 {
-    if (hold->order != 0) {
+    if (hold->number != 0) {
         fgw_hold_release(worker, hold);
     }
     worker->track->holds.nr--;

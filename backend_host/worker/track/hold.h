@@ -1,8 +1,8 @@
 /*
  * What stands behind host functions of the guest (calls/host_function.h). While such a function runs the device is not
- * in use by what stands behind it. Such submissions are held: they are counted apart, charged to nobody and no reason
+ * in use by what stands behind it. Such submissions are counted apart, charged to nobody and no reason
  * to keep the grant. What is known to stand behind a host function: what follows in its stream, what follows an event
- * recorded there, and the order of the legacy default stream. What depends on two is held by the newer one.
+ * recorded there, and the order of the legacy default stream. What depends on two counts as behind the newer one.
  */
 #ifndef BACKEND_HOST_HOLD_H
 #define BACKEND_HOST_HOLD_H
@@ -10,19 +10,20 @@
 #include "client/service.h"
 #include "track/state.h"
 
-/* Before a call that puts something into the stream: what it will be held by. */
+/* Finds out what the stream will stand behind, before a call that puts something into it. */
 void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream);
-/* After such a call has succeeded: events carry on what holds a stream. */
+/* Such a call has succeeded: events carry on what a stream stands behind. */
 void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                     struct fgw_stream *stream);
 
-/* A function is about to be put into a stream, under a number of its own; it was; what follows in the stream is held.
+/* A function is about to be put into a stream, under a number of its own; it was; what follows in the stream stands
+ * behind it.
  */
 struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index);
-void fgw_hold_stream(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t order);
-/* What was held goes on: the device may be working on it. */
+void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number);
+/* What stood behind it goes on: the device may be working on it. */
 void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold);
-/* The function is over; what it holds is let go. */
+/* The function is over; what stands behind it is let go. */
 void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold);
 /* A graph has a function of the guest's in it. */
 void fgw_hold_note_node(struct fgw_worker *worker);

@@ -6,10 +6,15 @@
 #include "track/running.h"
 #include "track/state.h"
 
-#define FGW_LATENCY_FIRST   5u  /* so many are measured at once */
-#define FGW_LATENCY_TRIES   16u /* in so many tries */
-#define FGW_LATENCY_WEIGHT  8u  /* of all that is known; of few samples each counts as much */
-#define FGW_LATENCY_MARKS   64u /* what has more of them is long beside any latency */
+/* So many are measured at once, as many as the paper times in a turn (3.3.1): then the mean is good. */
+#define FGW_LATENCY_FIRST 5u
+/* They are given up after so many tries: a program of which nothing can be measured pays for no more events. */
+#define FGW_LATENCY_TRIES 16u
+/* A sample counts for an eighth of the mean, so that a stray one does little; of few samples each counts as much. */
+#define FGW_LATENCY_WEIGHT 8u
+/* What has more marks is long beside any latency, and each costs an event. */
+#define FGW_LATENCY_MARKS 64u
+/* After so long without work caches are cold and threads asleep: a sample of its own kind (docs/lab/charges.md). */
 #define FGW_LATENCY_REST_NS UINT64_C(1000000)
 
 /* One of so many is measured when the first ones have been. What takes longer than the most is something else, the
@@ -82,7 +87,7 @@ static bool take_context(struct fgw_worker *worker)
 void fgw_latency_begin(struct fgw_worker *worker, const struct fgw_stream *stream)
 {
     struct fgw_latency *latency = &worker->track->latency;
-    if (fgw_nr_running(worker) != 0 || worker->track->nr_held != 0 || worker->track->nr_beside != 0 ||
+    if (fgw_nr_running(worker) != 0 || worker->track->nr_behind_hosts != 0 || worker->track->nr_beside != 0 ||
         worker->nr_captures != 0 || worker->track->kind == FGW_SUBMIT_BESIDE || latency->measuring) {
         return;
     }

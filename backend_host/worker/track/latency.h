@@ -25,10 +25,10 @@
 
 #include "track/state.h"
 
-/* Right before something is submitted, and right behind; most of the time they do nothing. */
+/* They are called right before something is submitted, and right behind; most of the time they do nothing. */
 void fgw_latency_begin(struct fgw_worker *worker, const struct fgw_stream *stream);
 void fgw_latency_submitted(struct fgw_worker *worker, CUresult result);
-/* Of what an idle device gets at this moment; 0 while nothing is known. */
+/* Tells the latency of what an idle device gets at this moment; 0 while nothing is known. */
 uint64_t fgw_latency_ns(const struct fgw_worker *worker, uint64_t now_ns);
 /* The stream is about to be marked, in its context. */
 void fgw_latency_mark(struct fgw_worker *worker, const struct fgw_stream *stream);

@@ -2,7 +2,7 @@
  * What was submitted, and what of it has ended: the data of this floor, and whom it tells.
  *
  * Submissions are numbered over all streams. A mark says that its stream is done up to a number. sync.c submits, marks
- * and looks; gate.c knows what a value holds up, hold.c what a host function of the guest does; latency.c and due.c
+ * and looks; gate.c knows what a value gates, hold.c what stands behind a host function; latency.c and due.c
  * know how long things take.
  */
 #ifndef BACKEND_HOST_TRACK_STATE_H
@@ -15,7 +15,7 @@
 
 #define FGW_MAX_UNFINISHED                                                                                             \
     512u /* submissions the device has not finished: a driver's queue holds 1,024, then it blocks */
-#define FGW_MAX_HELD_UP                                                                                                \
+#define FGW_MAX_GATED                                                                                                  \
     256u /* submissions, and marks, while a stream waits for a value: the same queue, and no end in sight */
 #define FGW_MARK_INTERVAL 32u /* submissions to a stream between two marks when nobody asks */
 
@@ -24,7 +24,7 @@ struct fgw_mark {
     struct fgw_mark *next;
     CUevent event;
     uint64_t seq;
-    uint64_t held_by; /* the host function that these submissions wait for, 0: none */
+    uint64_t behind_host; /* the host function that these submissions wait for, 0: none */
     uint32_t nr_submissions;
     uint32_t nr_copies; /* of them: copies that could go beside others' kernels */
     bool is_gate;       /* stands behind a wait for a value */
@@ -62,18 +62,18 @@ struct fgw_track_listener {
 #define FGW_MAX_HOLDS 256u
 
 struct fgw_hold {
-    uint64_t order;          /* the worker's number, never used again; 0: nothing is held by it any more */
+    uint64_t number;         /* the worker's number, never used again; 0: nothing stands behind it any more */
     atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
 };
 
 struct fgw_holds {
     struct fgw_hold items[FGW_MAX_HOLDS];
     uint32_t nr; /* that are open */
-    uint64_t last_order;
+    uint64_t last_number;
     bool has_nodes; /* a graph has, or had, a function */
 };
 
-/* Of what an idle device gets: soon after its last work, or after a rest. */
+/* They are of what an idle device gets: soon after its last work, or after a rest. */
 struct fgw_latency_samples {
     uint64_t mean_ns;
     uint32_t nr; /* measured so far */
@@ -101,13 +101,13 @@ struct fgw_track {
     const struct fgw_track_listener *listener;
     uint64_t seq; /* counts submissions */
     struct fgw_stream *busy;
-    uint32_t nr_unfinished; /* submissions that the device may be working on, or that are held up by a gate */
-    uint32_t nr_held;       /* submissions that wait for a host function of the guest: no use of the device */
-    uint32_t nr_beside;     /* on their way beside others' work: not among the unfinished */
-    uint32_t nr_copies;     /* of those that are unfinished or held */
-    uint32_t nr_gates;      /* waits for values that may not be over */
-    uint32_t nr_marks;      /* that are open */
-    uint32_t mark_interval;
+    uint32_t nr_unfinished;   /* submissions that the device may be working on, or that are gated */
+    uint32_t nr_behind_hosts; /* submissions that wait for a host function of the guest: no use of the device */
+    uint32_t nr_beside;       /* on their way beside others' work: not among the unfinished */
+    uint32_t nr_copies;       /* of those that are unfinished or behind host functions */
+    uint32_t nr_gates;        /* waits for values that may not be over */
+    uint32_t nr_marks;        /* that are open */
+    uint32_t mark_every;
     enum fgw_submission kind; /* of the submission at hand */
     bool is_last_copy;        /* the newest submission is a copy */
     uint64_t begun_ns;        /* the last submission to an idle device began */
@@ -118,14 +118,14 @@ struct fgw_track {
     struct fgw_due due;
 };
 
-/* All that has not ended, in a turn or in none. */
+/* Counts all that has not ended, in a turn or in none. */
 static inline uint32_t fgw_track_nr_open(const struct fgw_worker *worker)
 {
     const struct fgw_track *track = worker->track;
-    return track->nr_unfinished + track->nr_held + track->nr_beside;
+    return track->nr_unfinished + track->nr_behind_hosts + track->nr_beside;
 }
 
-/* Whether the guest may be running a function, or one may be under way to it. */
+/* Tells whether the guest may be running a function, or one may be under way to it. */
 static inline bool fgw_hold_may_run(const struct fgw_worker *worker)
 {
     return worker->track->holds.nr != 0 || worker->track->holds.has_nodes;
@@ -137,16 +137,16 @@ static inline void fgw_track_begins(struct fgw_worker *worker, uint64_t now_ns)
     worker->track->begun_ns = now_ns;
 }
 
-/* What is submitted next, until this is called again. */
+/* Says what is submitted next, until this is called again. */
 static inline void fgw_track_submits(struct fgw_worker *worker, enum fgw_submission kind)
 {
     worker->track->kind = kind;
 }
 
-/* How many submissions to a stream share a mark from now on. */
+/* Says how many submissions to a stream share a mark from now on. */
 static inline void fgw_track_mark_every(struct fgw_worker *worker, uint32_t nr_submissions)
 {
-    worker->track->mark_interval = nr_submissions;
+    worker->track->mark_every = nr_submissions;
 }
 
 /* The device has nothing of this worker's that began earlier: from then on the next end is measured. */

@@ -71,15 +71,16 @@ static void complete_due(struct fgw_worker *worker, struct fgw_stream *stream, u
     }
 }
 
-/* What submissions count among: those that are in no turn, are held, or that the device may be working on. */
-static uint32_t *count_of(struct fgw_track *track, uint64_t held_by, bool is_beside)
+/* Finds the count that submissions are in: those that are in no turn, stand behind a host function, or that the device
+ * may be working on. */
+static uint32_t *count_of(struct fgw_track *track, uint64_t behind_host, bool is_beside)
 {
-    return is_beside ? &track->nr_beside : held_by != 0 ? &track->nr_held : &track->nr_unfinished;
+    return is_beside ? &track->nr_beside : behind_host != 0 ? &track->nr_behind_hosts : &track->nr_unfinished;
 }
 
 static void forget_unmarked(struct fgw_worker *worker, struct fgw_stream *stream)
 {
-    *count_of(worker->track, stream->held_by, stream->is_beside) -= stream->nr_unmarked;
+    *count_of(worker->track, stream->behind_host, stream->is_beside) -= stream->nr_unmarked;
     worker->track->nr_copies -= stream->is_beside ? 0 : stream->nr_unmarked_copies;
     stream->nr_unmarked = stream->nr_unmarked_copies = 0;
 }
@@ -130,7 +131,7 @@ static bool mark_in_its_context(struct fgw_worker *worker, struct fgw_stream *st
     }
     mark->next = NULL;
     mark->seq = worker->track->seq;
-    mark->held_by = stream->held_by;
+    mark->behind_host = stream->behind_host;
     mark->nr_submissions = stream->nr_unmarked;
     mark->nr_copies = stream->nr_unmarked_copies;
     mark->is_gate = false;
@@ -177,7 +178,7 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     stream->last_seq = ++worker->track->seq;
     stream->nr_unmarked++;
     const bool was_empty = track->nr_unfinished == 0;
-    (*count_of(track, stream->held_by, stream->is_beside))++;
+    (*count_of(track, stream->behind_host, stream->is_beside))++;
     if (track->kind != FGW_SUBMIT_WORK) {
         stream->nr_unmarked_copies++;
         track->nr_copies += !stream->is_beside;
@@ -186,10 +187,10 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     fgw_count(&worker->slot->nr_copies_beside, track->kind == FGW_SUBMIT_BESIDE);
     track->is_last_copy = track->kind != FGW_SUBMIT_WORK;
     set_busy(worker, stream);
-    if (stream->held_by == 0 && !stream->is_beside && fgw_nr_running(worker) != 0) {
+    if (stream->behind_host == 0 && !stream->is_beside && fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, track->begun_ns);
     }
-    if (stream->nr_unmarked >= worker->track->mark_interval || worker->nr_captures != 0) {
+    if (stream->nr_unmarked >= worker->track->mark_every || worker->nr_captures != 0) {
         fgw_stream_mark(worker, stream);
     }
 }
@@ -230,7 +231,7 @@ static void pop_mark(struct fgw_worker *worker, struct fgw_stream *stream, CUres
         stream->last_mark = NULL;
     }
     stream->done_seq = mark->seq;
-    *count_of(worker->track, mark->held_by, mark->is_beside) -= mark->nr_submissions;
+    *count_of(worker->track, mark->behind_host, mark->is_beside) -= mark->nr_submissions;
     worker->track->nr_copies -= mark->is_beside ? 0 : mark->nr_copies;
     worker->track->nr_gates -= mark->is_gate;
     worker->track->nr_marks--;
@@ -342,7 +343,7 @@ bool fgw_sync_poll(struct fgw_worker *worker, uint64_t now_ns)
     }
     track->polled_ns = now_ns;
     if (fgw_nr_running(worker) != 0) {
-        track->listener->started(worker, false, track->begun_ns); /* what was held up goes on */
+        track->listener->started(worker, false, track->begun_ns); /* what was gated goes on */
     }
     return is_progress;
 }

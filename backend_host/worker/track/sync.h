@@ -1,4 +1,4 @@
-/* What of the submitted work is done: see sync.c. */
+/* Tells what of the submitted work is done: see sync.c. */
 #ifndef BACKEND_HOST_SYNC_H
 #define BACKEND_HOST_SYNC_H
 
@@ -13,13 +13,14 @@ void fgw_sync_mark_all(struct fgw_worker *worker);
 bool fgw_sync_poll(struct fgw_worker *worker, uint64_t now_ns);
 /* Waits until all submitted work is done, for a moment at most. */
 void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns);
-/* All that is unfinished, and what comes in its streams until they are prepared anew, is in no turn. How many. */
+/* All that is unfinished, and what comes in its streams until they are prepared anew, is in no turn. Returns how many.
+ */
 uint32_t fgw_sync_set_beside(struct fgw_worker *worker);
 /* A destroyed stream's work goes on: it is marked while that is still possible. */
 void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request);
 void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUresult result);
-/* Everything about streams of a context that is about to be destroyed; waiters and chunks are answered. */
+/* Forgets everything about streams of a context that is about to be destroyed; waiters and chunks are answered. */
 void fgw_sync_drop_context(struct fgw_worker *worker, struct fgw_context *context);
 
 /* Everything so far in the stream is marked afterwards, or the context has failed; false: nothing can be recorded here.

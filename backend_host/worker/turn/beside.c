@@ -13,11 +13,18 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-#define PINNED_MOST   (UINT64_C(256) << 20) /* some 5 ms of an engine's time */
+/* Pinned copies have so many bytes of credit, some 5 ms of an engine's time: a batch of a program goes at once, and
+ * others' copies wait for it no longer than for a part of a slice. */
+#define PINNED_MOST (UINT64_C(256) << 20)
+/* It comes back by so much, less than a tenth of what an engine copies: who copies all the time takes turns. */
 #define PINNED_PER_NS UINT64_C(4)
-#define STAGED_MOST   (UINT64_C(64) << 20)
+/* Staged ones have as much as a CPU stages in some 4 ms. */
+#define STAGED_MOST (UINT64_C(64) << 20)
+/* It comes back by more than a CPU stages, 15 GB/s (docs/lab/copies.md): the credit bounds bursts, and no program runs
+ * out of it for long. */
 #define STAGED_PER_NS UINT64_C(16)
-#define MOST          8u /* copies of one worker on their way */
+/* So many copies of one worker are on their way: an engine always has the next, and others' copies wait for few. */
+#define MOST 8u
 
 void fgw_beside_init(struct fgw_worker *worker)
 {
@@ -35,7 +42,7 @@ void fgw_beside_init(struct fgw_worker *worker)
 /* Nothing of this worker is on the device, or on its way there, that a copy would come behind. */
 static bool has_only_copies(const struct fgw_worker *worker)
 {
-    return worker->track->nr_unfinished == worker->track->nr_copies && worker->track->nr_held == 0 &&
+    return worker->track->nr_unfinished == worker->track->nr_copies && worker->track->nr_behind_hosts == 0 &&
            worker->track->nr_gates == 0 && worker->track->holds.nr == 0 && worker->nr_captures == 0 &&
            !worker->turn->above->is_in_parts(worker);
 }
@@ -50,7 +57,7 @@ static bool takes_turns(const struct fgw_worker *worker)
 static bool should_step_aside(const struct fgw_worker *worker)
 {
     return fgw_grant_others_wait(&worker->grantee) &&
-           (worker->turn->withdrawal.hold || !fgw_grant_next_stays(&worker->grantee));
+           (worker->turn->withdrawal.set_off || !fgw_grant_next_stays(&worker->grantee));
 }
 
 /* What is on the device goes on beside the next one's work. */

@@ -21,7 +21,7 @@
 #include "turn/state.h"
 
 void fgw_beside_init(struct fgw_worker *worker);
-/* Whether this copy may be submitted now without a turn. One that holds the grant may lose it. */
+/* Tells whether this copy may be submitted now without a turn. One that holds the grant may lose it. */
 bool fgw_beside_begin(struct fgw_worker *worker, const struct fgw_request *request);
 /* So many are on their way that the next one has to wait for them. */
 bool fgw_beside_is_full(const struct fgw_worker *worker);
@@ -29,9 +29,9 @@ bool fgw_beside_is_full(const struct fgw_worker *worker);
 void fgw_beside_submitted(struct fgw_worker *worker);
 /* Something of the kind at hand is about to be submitted to the stream. */
 void fgw_beside_prepare(struct fgw_worker *worker, struct fgw_stream *stream);
-/* Whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
+/* Tells whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
 bool fgw_beside_is_before(const struct fgw_stream *stream);
-/* After each round of the loop. */
+/* The loop calls it after each round. */
 void fgw_beside_poll(struct fgw_worker *worker, uint64_t now_ns);
 
 #endif

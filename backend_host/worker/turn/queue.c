@@ -20,24 +20,38 @@
 #include "track/state.h"
 #include "turn/state.h"
 
-#define FGW_MARK_NS UINT64_C(100000) /* while somebody waits, finished work is noticed this often */
-/* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. */
-#define FGW_SHARED_NS          UINT64_C(1000000000)
-#define FGW_SHARED_PART        8u                   /* of a slice is queued then, where the hand-over waits for it */
-#define FGW_ALONE_NS           UINT64_C(100000000)  /* of work is queued by who is alone */
-#define FGW_MIN_QUEUED         2u                   /* so that the device has the next one when it ends one */
-#define FGW_MIN_QUEUED_ALONE   32u                  /* kernels of several streams may run side by side */
-#define FGW_MIN_QUEUED_UNKNOWN 8u                   /* of a stream, before any has ended */
-#define FGW_STALLED_NS         UINT64_C(1000000000) /* nothing ended for so long: it may wait for what comes next */
-#define FGW_MAX_STALLS         10u
-#define FGW_MARKS_IN_QUEUE     4u
+/* While somebody waits an event is recorded this often, so finished work is noticed that late at most. Each takes less
+ * than half a us of the device's time (docs/lab/hand-overs.md). */
+#define FGW_MARK_NS UINT64_C(100000)
+/* Who waited a moment ago may be back in the next: one that waits for each of its kernels is away after each. A second
+ * has the turns of thirty others in it. */
+#define FGW_SHARED_NS UINT64_C(1000000000)
+/* An eighth of a slice is queued then, where the hand-over waits for it: with a whole one, programs that wait for each
+ * kernel got done 4 % less (docs/lab/hand-overs.md). */
+#define FGW_SHARED_DIVISOR 8u
+/* Who is alone queues 100 ms of work: the device stays busy while the worker naps, and a newcomer does not wait for
+ * seconds. */
+#define FGW_ALONE_NS UINT64_C(100000000)
+/* Two at least are queued, so that the device has the next one when it ends one. */
+#define FGW_MIN_QUEUED 2u
+/* Alone it is 32 at least, as kernels of several streams may run side by side, small ones by the dozen. */
+#define FGW_MIN_QUEUED_ALONE 32u
+/* Before any of a stream has ended it is eight: enough to keep a device busy with short ones, few if they are long. */
+#define FGW_MIN_QUEUED_UNKNOWN 8u
+/* Nothing ended for so long: what runs may wait for what comes next. Longer than most kernels last, short for who waits
+ * in front of a program. */
+#define FGW_STALLED_NS UINT64_C(1000000000)
+/* After so many of those it does not grow: 2 << 10 are more than may be unfinished. */
+#define FGW_MAX_STALLS 10u
+/* A queue has so many marks in it: it is refilled when a quarter of it has ended. */
+#define FGW_MARKS_IN_QUEUE 4u
 
 bool fgw_queue_has_room(const struct fgw_worker *worker)
 {
     return fgw_track_nr_open(worker) < FGW_MAX_UNFINISHED;
 }
 
-/* How many submissions last so long. `least` when that is not known. */
+/* Tells how many submissions last so long: `least` when that is not known. */
 static uint32_t fitting(const struct fgw_worker *worker, uint64_t time_ns, uint32_t least)
 {
     uint64_t nr = worker->track->due.mean_ns == 0 ? least : time_ns / worker->track->due.mean_ns;
@@ -77,7 +91,7 @@ uint32_t fgw_queue_most_unwaited(struct fgw_worker *worker)
 {
     const struct fgw_control *control = worker->grantee.control;
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_PART;
+    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_DIVISOR;
     uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgw_clock_ns())
                       ? fitting(worker, shared_ns, FGW_MIN_QUEUED)
                       : fitting(worker, FGW_ALONE_NS, FGW_MIN_QUEUED_ALONE);

@@ -1,4 +1,4 @@
-/* When GPU work may be submitted: the data of this floor, and what it asks of floors above. */
+/* This floor says when GPU work may be submitted: here are its data, and what it asks of floors above. */
 #ifndef BACKEND_HOST_TURN_STATE_H
 #define BACKEND_HOST_TURN_STATE_H
 
@@ -6,7 +6,7 @@
 #include "client/state.h"
 #include "ivshmem/habit.h"
 
-/* What a turn asks of the floors above it. */
+/* A turn asks this of the floors above it. */
 struct fgw_turn_above {
     /* A launch goes in parts, and can stop at any of them. */
     bool (*is_in_parts)(const struct fgw_worker *worker);
@@ -17,10 +17,10 @@ struct fgw_turn_above {
 };
 
 struct fgw_withdrawal {
-    fgv_channels_hold_fn hold; /* NULL: there is no way */
-    uint64_t since_ns;         /* off the device, 0: it is not */
-    uint64_t back_ns;          /* on it again, 0: it never was off */
-    uint64_t took_ns;          /* to take it off, last time; 0: it never was */
+    fgv_channels_set_off_fn set_off; /* NULL: there is no way */
+    uint64_t since_ns;               /* off the device, 0: it is not */
+    uint64_t back_ns;                /* on it again, 0: it never was off */
+    uint64_t took_ns;                /* to take it off, last time; 0: it never was */
 };
 
 struct fgw_copy_credit {
@@ -52,7 +52,7 @@ struct fgw_turn {
     uint64_t pause_since_ns; /* nothing to do, with the grant or without */
     uint64_t burst_since_ns; /* work in flight without a pause since then */
     uint64_t burst_ns;       /* mean length of that */
-    struct fgv_habit gap;    /* length of its pauses */
+    struct fgv_habit pause;  /* length of its pauses */
     struct fgw_withdrawal withdrawal;
     struct fgw_beside beside;
 };

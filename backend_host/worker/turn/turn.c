@@ -44,20 +44,38 @@
 #include "turn/state.h"
 #include "turn/withdraw.h"
 
-#define FGW_IDLE_NS           UINT64_C(100000) /* how long an idle holder keeps the grant */
-#define FGW_IDLE_CONTENDED_NS UINT64_C(20000)  /* the same while somebody waits and it is not worth waiting for more */
-#define FGW_PAUSE_SLICE_PART  4                /* of the slice: a longer pause is sleep */
-#define FGW_MIN_SLICE_PART    8                /* of the slice: before that much of it, short pauses are waited out */
-#define FGW_OWED_SLICE_PART   32               /* of it: before that much, nobody is given way to */
-#define FGW_NEWCOMER_LOOK_NS  UINT64_C(50000)
-/* A call of the driver that takes longer did more than submit: it compiled, say. */
+/* An idle holder keeps the grant for so long while nobody waits: a program that submits again by then need not ask for
+ * it. Who comes meanwhile makes it the next one. */
+#define FGW_IDLE_NS UINT64_C(100000)
+/* It keeps it for so long while somebody waits and no more would pay: a program's way from one call to its next, and
+ * little beside the 150 us of a hand-over. */
+#define FGW_IDLE_CONTENDED_NS UINT64_C(20000)
+/* A pause of more than a quarter of the slice is sleep: the device would stand still for most of the turn. */
+#define FGW_PAUSE_SLICE_DIVISOR 4
+/* Short pauses are waited out, and a newcomer has to wait, until an eighth of the slice is over: of 30 ms that is 25
+ * times what a hand-over costs. */
+#define FGW_MIN_SLICE_DIVISOR 8
+/* Who is behind by a slice waits for a thirty-second of one: of 30 ms that is six times what a hand-over costs, which
+ * is little beside what it is owed. */
+#define FGW_OWED_SLICE_DIVISOR 32
+/* A look for newcomers compares all who wait, so it is rare; one is seen late by as much as the work that is let go on
+ * at a hand-over. */
+#define FGW_NEWCOMER_LOOK_NS UINT64_C(50000)
+/* A call of the driver that takes longer did more than submit, which takes some 50 us after a rest: it compiled, say.
+ */
 #define FGW_SUBMIT_MAX_NS UINT64_C(1000000)
-#define FGW_CHARGE_NS     UINT64_C(500000) /* work that goes on is charged this often */
-#define FGW_LEAD_NS       UINT64_C(50000)  /* of work may be left when the grant goes on: what handing it on takes */
-#define FGW_OVERRUN_PART  2u /* of the slice: more than that much of it beyond its end is not waited for */
-#define FGW_STOP_NS       UINT64_C(2000000) /* so long a persistent kernel that was told to stop is waited for */
-#define FGW_ALERT_NS      UINT64_C(200000)  /* so long before a slice ends the next one is woken */
-#define FGW_ROUSE_NS      UINT64_C(1000000) /* who waited so long for a turn has a client that sleeps */
+/* Work that goes on is charged this often: a standing is late by that at most, a sixtieth of a slice of 30 ms. */
+#define FGW_CHARGE_NS UINT64_C(500000)
+/* So much work may be left when the grant goes on: what handing it on takes. 60 and 75 us did no better
+ * (docs/lab/hand-overs.md). */
+#define FGW_LEAD_NS UINT64_C(50000)
+/* A persistent kernel that was told to stop is waited for so long, which is the device's own time slice: blocks that
+ * last longer are left to those. */
+#define FGW_STOP_NS UINT64_C(2000000)
+/* So long before a slice ends the next one is woken: waking takes less, and it spins for longer (rest.c). */
+#define FGW_ALERT_NS UINT64_C(200000)
+/* Who waited so long for a turn has a client that sleeps: clients spin for no longer at one go. */
+#define FGW_ROUSE_NS UINT64_C(1000000)
 
 void fgw_turn_started(struct fgw_worker *worker, bool was_empty, uint64_t begun_ns)
 {
@@ -116,10 +134,10 @@ void fgw_turn_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns)
 static void end_pause(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = now_ns - worker->turn->pause_since_ns;
-    gap_ns = gap_ns < slice_ns ? gap_ns : slice_ns; /* a long sleep is soon forgotten */
+    uint64_t pause_ns = now_ns - worker->turn->pause_since_ns;
+    pause_ns = pause_ns < slice_ns ? pause_ns : slice_ns; /* a long sleep is soon forgotten */
     if (!worker->track->is_last_copy) {
-        fgv_habit_note(&worker->turn->gap, gap_ns);
+        fgv_habit_note(&worker->turn->pause, pause_ns);
     }
     worker->turn->pause_since_ns = 0;
 }
@@ -138,7 +156,7 @@ void fgw_turn_leave(struct fgw_worker *worker, bool wants_more, uint64_t now_ns)
     fgw_grant_leave(&worker->grantee, wants_more, now_ns);
 }
 
-/* How long an idle holder keeps what others want. */
+/* Tells how long an idle holder keeps what others want. */
 static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
@@ -146,16 +164,16 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
         return FGW_IDLE_NS;
     }
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    uint64_t gap_ns = fgv_habit_mean_ns(&worker->turn->gap);
-    if (gap_ns == 0 || gap_ns > worker->turn->burst_ns || gap_ns > slice_ns / FGW_PAUSE_SLICE_PART) {
+    uint64_t pause_ns = fgv_habit_mean_ns(&worker->turn->pause);
+    if (pause_ns == 0 || pause_ns > worker->turn->burst_ns || pause_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
         return FGW_IDLE_CONTENDED_NS;
     }
-    uint64_t most_ns = gap_ns + fgv_habit_spread_ns(&worker->turn->gap);
+    uint64_t most_ns = pause_ns + fgv_habit_spread_ns(&worker->turn->pause);
     if (most_ns <= FGW_SWITCH_NS) {
         return FGW_SWITCH_NS; /* that long is never worse than twice the best */
     }
     uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
-    if (slice_ns - left_ns >= slice_ns / FGW_MIN_SLICE_PART && !fgw_grant_is_first(grantee)) {
+    if (slice_ns - left_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && !fgw_grant_is_first(grantee)) {
         return FGW_IDLE_CONTENDED_NS;
     }
     return most_ns;
@@ -177,8 +195,8 @@ static bool is_hurried(const struct fgw_worker *worker)
  */
 static bool has_newcomer(const struct fgw_grantee *grantee, uint64_t had_ns, uint64_t slice_ns)
 {
-    return (had_ns >= slice_ns / FGW_MIN_SLICE_PART && fgw_grant_has_newcomer(grantee, FGW_SWITCH_NS, 0)) ||
-           (had_ns >= slice_ns / FGW_OWED_SLICE_PART && fgw_grant_has_newcomer(grantee, 0, slice_ns));
+    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_grant_has_newcomer(grantee, FGW_SWITCH_NS, 0)) ||
+           (had_ns >= slice_ns / FGW_OWED_SLICE_DIVISOR && fgw_grant_has_newcomer(grantee, 0, slice_ns));
 }
 
 /* A launch that goes in parts can stop at any of them, and other work be withdrawn. */
@@ -188,7 +206,7 @@ static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
     uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
     uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
-    const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.hold;
+    const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.set_off;
     if (!can_stop || left_ns == 0 || now_ns - worker->turn->newcomer_looked_ns < FGW_NEWCOMER_LOOK_NS) {
         return;
     }
@@ -198,7 +216,7 @@ static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
-/* What is left of the slice, or of the next one when it is its own too. */
+/* Tells what is left of the slice, or of the next one when it is its own too. */
 static uint64_t slice_left_ns(struct fgw_worker *worker, uint64_t now_ns)
 {
     uint64_t left_ns = fgw_grant_left_ns(&worker->grantee, now_ns);
@@ -275,7 +293,7 @@ bool fgw_turn_begin(struct fgw_worker *worker)
     return fgw_nr_running(worker) < fgw_queue_most(worker, left_ns);
 }
 
-/* What a grant is wanted for: not for a backlog that is held up. */
+/* Tells whether a grant is wanted for something: for a backlog that is gated it is not. */
 static bool has_pending(const struct fgw_worker *worker)
 {
     const struct fgw_turn *turn = worker->turn;
@@ -301,8 +319,8 @@ static void rouse_client(struct fgw_worker *worker)
     }
 }
 
-/* How much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue by
- * more than a little is not what came before it. */
+/* Tells how much longer the device will be at it, by what it took so far; UINT64_MAX: nobody knows, as what is overdue
+ * by more than a little is not what came before it. */
 static uint64_t work_left_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t end_ns = fgw_due_end_ns(worker);
@@ -331,7 +349,7 @@ static bool is_stopping(struct fgw_worker *worker, uint64_t now_ns)
     return stopped_ns != 0 && now_ns < stopped_ns + FGW_STOP_NS;
 }
 
-/* Whether others may have the device now that the slice is over; if so, what is still to be charged is. */
+/* Tells whether others may have the device now that the slice is over; if so, what is still to be charged is. */
 static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_control *control = worker->grantee.control;
@@ -343,7 +361,7 @@ static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
     uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_OVERRUN_PART && !is_hurried(worker)) {
+    if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_LONG_DIVISOR && !is_hurried(worker)) {
         return false;
     }
     if (is_hurried(worker) || !fgw_withdraw_for_next(worker, now_ns)) {
@@ -352,7 +370,7 @@ static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
     return true;
 }
 
-/* Since when the work that is on the device has kept it without any of it ending; 0: there is none. */
+/* Tells since when the work that is on the device has kept it without any of it ending; 0: there is none. */
 static uint64_t stalled_since_ns(const struct fgw_worker *worker)
 {
     if (fgw_nr_running(worker) == 0 || fgw_turn_is_off(worker)) {
@@ -415,7 +433,7 @@ void fgw_turn_poll(struct fgw_worker *worker, uint64_t now_ns)
     }
 }
 
-void fgw_turn_pause(struct fgw_worker *worker)
+void fgw_turn_give_back(struct fgw_worker *worker)
 {
     struct fgw_grantee *grantee = &worker->grantee;
     fgw_grant_wait_cancel(grantee);

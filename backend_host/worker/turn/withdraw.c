@@ -19,19 +19,21 @@
 #include "turn/state.h"
 #include "turn/turn.h"
 
-/* Beside the work of a next one that may want the device for a moment only, for so long, then off the device: to take
- * it off and bring it back takes as long. */
-#define BESIDE_NS    UINT64_C(1000000)
-#define TOOK_MOST_NS UINT64_C(1000000) /* what taking it off is expected to take */
-#define LONG_PART    2u /* of the slice: what goes on for longer is not left beside one that will use all of its own */
+/* Work is left beside that of a next one that may want the device for a moment only, for so long, and is then taken off
+ * the device: to take it off and bring it back takes as long. */
+#define BESIDE_NS UINT64_C(1000000)
+/* Taking it off is expected to take no more, however long it took last time: it takes 0.35 to 0.63 ms, and what the
+ * holder is spared by it stays small (docs/lab/withdrawal.md). */
+#define TOOK_MOST_NS UINT64_C(1000000)
 
 void fgw_withdraw_init(struct fgw_worker *worker)
 {
     /* There when the daemon had it loaded before libc. */
-    *(void **)&worker->turn->withdrawal.hold = dlsym(RTLD_DEFAULT, "fgv_channels_hold");
+    *(void **)&worker->turn->withdrawal.set_off = dlsym(RTLD_DEFAULT, "fgv_channels_set_off");
 }
 
-/* As far as can be told. What is overdue by no more than a tail may be held up by the next one's time slice alone. */
+/* This is as far as can be told. What is overdue by no more than a tail may be late by the next one's time slice alone.
+ */
 static bool goes_on_for(const struct fgw_worker *worker, uint64_t time_ns, uint64_t now_ns)
 {
     const uint64_t end_ns = fgw_due_end_ns(worker);
@@ -43,13 +45,13 @@ static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_
     const struct fgw_grantee *grantee = &worker->grantee;
     const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
     const uint64_t beside_ns = fgw_grant_beside_ns(grantee, now_ns);
-    return beside_ns > BESIDE_NS ||
-           (beside_ns != 0 && fgw_grant_holder_stays(grantee) && goes_on_for(worker, slice_ns / LONG_PART, now_ns));
+    return beside_ns > BESIDE_NS || (beside_ns != 0 && fgw_grant_holder_stays(grantee) &&
+                                     goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns));
 }
 
 static bool is_in_the_way(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    return worker->turn->withdrawal.hold && fgw_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
+    return worker->turn->withdrawal.set_off && fgw_nr_running(worker) != 0 && worker->turn->busy_since_ns != 0 &&
            worker->turn->busy_since_ns <= now_ns && is_long_enough_beside(worker, now_ns) &&
            goes_on_for(worker, BESIDE_NS, now_ns);
 }
@@ -59,15 +61,15 @@ static void log_refusal(const char *what, const struct fgv_channels_answer *answ
     fgw_log("%s: %s, status 0x%x of the driver", what, strerror(answer->error), answer->status);
 }
 
-/* How much of that time the work still runs differs, and nobody can tell: half is charged. False: the driver refused.
+/* The work still runs for some of that time and nobody can tell how much: half is charged. False: the driver refused.
  */
 static bool take_off(struct fgw_worker *worker, uint64_t asked_ns)
 {
     struct fgw_withdrawal *withdrawal = &worker->turn->withdrawal;
-    const struct fgv_channels_answer answer = withdrawal->hold(true);
+    const struct fgv_channels_answer answer = withdrawal->set_off(true);
     if (!fgv_channels_did(&answer)) {
         log_refusal("long kernels share the device by the driver's time slices: its channels cannot be held", &answer);
-        withdrawal->hold = NULL;
+        withdrawal->set_off = NULL;
         return false;
     }
     withdrawal->since_ns = fgw_clock_ns();
@@ -108,8 +110,8 @@ bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns)
 bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
     const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
-    return worker->turn->withdrawal.hold && fgw_grant_next_stays(&worker->grantee) &&
-           goes_on_for(worker, slice_ns / LONG_PART, now_ns) && take_off(worker, begin_to_take_off(worker));
+    return worker->turn->withdrawal.set_off && fgw_grant_next_stays(&worker->grantee) &&
+           goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
 
 /* What was off the device did not run meanwhile, nor while it was brought back. */
@@ -127,7 +129,7 @@ static void go_on(struct fgw_worker *worker, uint64_t now_ns)
 
 void fgw_withdraw_end(struct fgw_worker *worker)
 {
-    const struct fgv_channels_answer answer = worker->turn->withdrawal.hold(false);
+    const struct fgv_channels_answer answer = worker->turn->withdrawal.set_off(false);
     if (!fgv_channels_did(&answer)) {
         log_refusal("its channels cannot be let go", &answer);
         fgw_worker_end(worker, "the driver does not let its work go on");

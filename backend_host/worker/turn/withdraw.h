@@ -19,10 +19,10 @@
 
 /* Finds out whether there is a way. */
 void fgw_withdraw_init(struct fgw_worker *worker);
-/* With the grant, at the end of a turn: withdraws what would be in the way of the next one, if that is known to want
- * the device for long. False: nothing is, or cannot be. */
+/* A worker with the grant, at the end of a turn, withdraws what would be in the way of the next one, if that is known
+ * to want the device for long. False: nothing is, or cannot be. */
 bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns);
-/* Without the grant: withdraws what is in the way of its holder. False: nothing is. */
+/* A worker without the grant withdraws what is in the way of its holder. False: nothing is. */
 bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns);
 /* While it is off: brings it back when its turn has come. */
 void fgw_withdrawn_poll(struct fgw_worker *worker, uint64_t now_ns);
