@@ -31,7 +31,7 @@ from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks.build import NAMES
 from benchmarks.devices import choose_device, private_device
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiments.sharing import EDGE_PART, weights_of
+from benchmarks.experiments.sharing import EDGE_FRACTION, weights_of
 from benchmarks.guests import Guests, Pinning, Setting, open_guests
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.ratios import min_max_ratio
@@ -70,7 +70,7 @@ def measure(
     """One round under a daemon of its own. ProgramFailedError when nothing was done."""
     load = os.getloadavg()[0]
     with guests.session(coscheduling=way) as session, burning(pinning, nr_hogs):
-        outcomes = run_together(session, [workload] * nr_guests, window_s, window_s * EDGE_PART)
+        outcomes = run_together(session, [workload] * nr_guests, window_s, window_s * EDGE_FRACTION)
         boosts = tuple(account.nr_boosts for account in session.accounts())
     found = Round(
         tuple(outcome.throughput for outcome in outcomes),

@@ -20,7 +20,7 @@ START_LIMIT_S = 180.0
 """A program that has not ended its first round by then, with its compilation, will not."""
 END_LIMIT_S = 120.0
 
-SETTLE_PART = 1 / 8
+SETTLE_FRACTION = 1 / 8
 """Of the window: so long all run before it begins."""
 
 NR_LOOKS = 20
@@ -59,7 +59,7 @@ def run_together(
             if (line := child.read_line(deadline_s)) != "ready":
                 raise ProgramFailedError(f"{workload.program} said: {line}")
         # What a program used before the others came is made up for before the window, not in it.
-        begin_s = time.monotonic() + session.lead_s + window_s * SETTLE_PART
+        begin_s = time.monotonic() + session.lead_s + window_s * SETTLE_FRACTION
         for child in running:
             child.tell(f"{left_s(begin_s):.6f} {window_s:.6f} {edge_s:.6f}")
         before = _looks(session, begin_s, edge_s)

@@ -28,7 +28,7 @@ from benchmarks.ratios import estimate, geometric_mean
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
-PARTS = ("programs", "sizes", "operations", "profile")
+GROUPS = ("programs", "sizes", "operations", "profile")
 QUEUES = (1, 300)
 """Waited for one by one, and as matrixMul of the CUDA SDK queues them."""
 REGION_BYTES = 1 << 30
@@ -58,9 +58,14 @@ class Overhead(Experiment):
     subjects: ClassVar[Subjects] = {"program": ("program",), "size": ("kernel_us", "queue"), "profile": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Which parts, and how much of each."""
+        """Which groups, and how much of each."""
         parser.add_argument(
-            "--parts", type=names_of(PARTS), default=list(PARTS), metavar="NAME,...", help=f"of {', '.join(PARTS)}"
+            "--parts",
+            dest="groups",
+            type=names_of(GROUPS),
+            default=list(GROUPS),
+            metavar="NAME,...",
+            help=f"of {', '.join(GROUPS)}",
         )
         parser.add_argument(
             "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
@@ -77,21 +82,21 @@ class Overhead(Experiment):
 
     def check(self, options: argparse.Namespace) -> None:
         """A virtual machine has a small region here."""
-        options.has_profile = "profile" in options.parts and options.guests == "process"
+        options.has_profile = "profile" in options.groups and options.guests == "process"
         if options.guests == "vm":
             options.mib = min(options.mib, 16)
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """Operations count as one."""
         nr = {"programs": len(options.programs), "sizes": len(options.kernel_us) * len(QUEUES), "operations": 1}
-        pairs = options.repetitions * sum(nr.get(part, 0) for part in options.parts)
+        pairs = options.repetitions * sum(nr.get(group, 0) for group in options.groups)
         return int(pairs + options.has_profile * len(options.programs))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """One guest serves for all of it."""
         pairs = _pairs(options)
         files = [workload.path() for _, workload in pairs]
-        if "operations" in options.parts:
+        if "operations" in options.groups:
             files.append(build("overhead"))
         region_bytes = (256 << 20) if options.device == "soft" and options.mib <= 64 else REGION_BYTES
         with (
@@ -99,16 +104,16 @@ class Overhead(Experiment):
             open_session(DEFAULT_POLICY, setting(options, region_bytes), (1,), files) as guest,
         ):
             both = Both(native, guest)
-            if "profile" in options.parts and not options.has_profile:
+            if "profile" in options.groups and not options.has_profile:
                 reporter.refused("profile: what the guest's library counts does not get out of a virtual machine")
-            if "programs" in options.parts:
+            if "programs" in options.groups:
                 self._warm_up(both, options, reporter)
             for repetition in range(options.repetitions):
                 for what, workload in pairs:
                     reporter.doing(workload.label)
                     with reporter.tolerating(workload.label):
                         yield {**what, **both.timed(workload, options.seconds, repetition), "repetition": repetition}
-                if "operations" in options.parts:
+                if "operations" in options.groups:
                     reporter.doing("single operations")
                     with reporter.tolerating("single operations"):
                         yield {"kind": "operations", "repetition": repetition, "values": both.operations(options)}
@@ -124,7 +129,7 @@ class Overhead(Experiment):
                     run(session, 0, build(name), ["--json", "--rounds", "1"]).checked(name)
 
     def grids(self, document: Document) -> list[Grid]:
-        """One for each part that was measured."""
+        """One for each group that was measured."""
         made = (_programs(document), _sizes(document), _operations(document), _profile(document))
         return [grid for grid in made if grid is not None]
 
@@ -209,9 +214,9 @@ class Both:
 def _pairs(options: argparse.Namespace) -> list[tuple[Record, Workload]]:
     """What is run in pairs, with what tells it from others."""
     found: list[tuple[Record, Workload]] = []
-    if "programs" in options.parts:
+    if "programs" in options.groups:
         found += [({"kind": "program", "program": name}, sized(name, options.device)) for name in options.programs]
-    if "sizes" in options.parts:
+    if "sizes" in options.groups:
         for queue in QUEUES:
             found += [({"kind": "size", "kernel_us": us, "queue": queue}, spin(us, queue)) for us in options.kernel_us]
     return found

@@ -17,7 +17,7 @@ from benchmarks.devices import compute_capability
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
-from benchmarks.experiments.sharing import ALONE_PART, Mixture, Shared, alone, share, together
+from benchmarks.experiments.sharing import ALONE_FRACTION, Mixture, Shared, alone, share, together
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.plots import limits, spread
@@ -117,7 +117,7 @@ class _Tenants:
 
     def measure_alone(self, name: str, way: Way, workload: Workload) -> Record:
         """`name` is the way's for the long program, the system's for the short one, to which ways are the same. ProgramFailedError."""
-        outcome = alone(workload, way.system, self.setting_of(way), self.options.seconds * ALONE_PART)
+        outcome = alone(workload, way.system, self.setting_of(way), self.options.seconds * ALONE_FRACTION)
         if workload != SHORT:
             _check_parts(way, outcome)
         self.reached[name, workload] = outcome.throughput

@@ -15,10 +15,10 @@ from benchmarks.window import Outcome, run_together
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
-ALONE_PART = 0.5
+ALONE_FRACTION = 0.5
 """Of the window, for each program alone."""
 
-EDGE_PART = 0.25
+EDGE_FRACTION = 0.25
 """Of the window, for each of its edges."""
 
 IDLE_TOGETHER = 1.1
@@ -74,7 +74,7 @@ def mixture(program: str, options: argparse.Namespace) -> Mixture:
 def alone(workload: Workload, system: str, setting: Setting, window_s: float) -> Outcome:
     """The program with the device to itself. ProgramFailedError when it gets nothing done: nothing could be compared with that."""
     with open_session(system, setting, (1,), [workload.path()]) as session:
-        outcome = run_together(session, [workload], window_s, window_s * EDGE_PART)[0]
+        outcome = run_together(session, [workload], window_s, window_s * EDGE_FRACTION)[0]
     if outcome.throughput <= 0:
         raise ProgramFailedError(f"{workload.label}: nothing was done in a window of {window_s:g} s")
     return outcome
@@ -84,7 +84,7 @@ def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> 
     """All guests at once."""
     programs = list(dict.fromkeys(workload.path() for workload in mixed.workloads))
     with open_session(system, setting, mixed.weights, programs) as session:
-        return run_together(session, mixed.workloads, window_s, window_s * EDGE_PART)
+        return run_together(session, mixed.workloads, window_s, window_s * EDGE_FRACTION)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def compare(
     """For each repetition and mixture what is reached alone, then the mixture under each system."""
     attempts = Attempts(compared, tell)
     for repetition in range(options.repetitions):
-        baselines = Baselines(setting, options.seconds * ALONE_PART)
+        baselines = Baselines(setting, options.seconds * ALONE_FRACTION)
         for mixed in mixtures:
             tell.doing(f"{mixed.label}: alone")
             with tell.tolerating(f"{mixed.label}, alone"):

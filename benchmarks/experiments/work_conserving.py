@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, numbers, setting, systems
-from benchmarks.experiments.sharing import ALONE_PART, Attempts, Baselines, Mixture, programs_of
+from benchmarks.experiments.sharing import ALONE_FRACTION, Attempts, Baselines, Mixture, programs_of
 from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import spread
@@ -63,7 +63,7 @@ class WorkConserving(Experiment):
         busy, unslept = sized(options.program[0], options.device), spin(KERNEL_US, QUEUE)
         attempts = Attempts(systems(options), reporter)
         for repetition in range(options.repetitions):
-            baselines = Baselines(settings, options.seconds * ALONE_PART)
+            baselines = Baselines(settings, options.seconds * ALONE_FRACTION)
             reporter.doing(f"{busy.label}: alone")
             with reporter.tolerating("alone"):
                 both = Mixture("alone", (1, 1), (busy, unslept))

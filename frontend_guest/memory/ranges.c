@@ -59,9 +59,9 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
         if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
             break;
         }
-        uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
-        address += part;
-        bytes -= part;
+        uint64_t some_bytes = range->bytes - offset < bytes ? range->bytes - offset : bytes;
+        address += some_bytes;
+        bytes -= some_bytes;
     }
     pthread_mutex_unlock(&books);
     return bytes == 0;
@@ -201,10 +201,10 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
         const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
         is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
         if (is_mapped) {
-            uint64_t part = range->bytes - (address - range->address);
-            part = part < bytes ? part : bytes;
-            address += part;
-            bytes -= part;
+            uint64_t some_bytes = range->bytes - (address - range->address);
+            some_bytes = some_bytes < bytes ? some_bytes : bytes;
+            address += some_bytes;
+            bytes -= some_bytes;
         }
     }
     pthread_mutex_unlock(&books);

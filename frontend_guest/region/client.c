@@ -23,14 +23,14 @@
 #include "region/find.h"
 
 /* Spinning at one go, at most. Where guest and worker have no CPU each, it takes the time away from who answers. */
-#define SPIN_NS           UINT64_C(1000000)
-#define SPIN_CROWDED_CPUS 4
-#define SPIN_WAKE_NS      UINT64_C(50000)
-#define SPIN_POLL_NS      UINT64_C(200000)
-#define SPIN_ONE_CPU_PART 10u
-#define WORKER_LOST_NS    UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
-#define READY_NAP_NS      200000
-#define READY_MOST_NS     UINT64_C(120000000000) /* a worker that needs longer than this to start will never */
+#define SPIN_NS              UINT64_C(1000000)
+#define SPIN_CROWDED_CPUS    4
+#define SPIN_WAKE_NS         UINT64_C(50000)
+#define SPIN_POLL_NS         UINT64_C(200000)
+#define SPIN_ONE_CPU_DIVISOR 10u
+#define WORKER_LOST_NS       UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
+#define READY_NAP_NS         200000
+#define READY_MOST_NS        UINT64_C(120000000000) /* a worker that needs longer than this to start will never */
 
 struct fgv_guest fgv_guest;
 static _Atomic uint32_t gate_before_open;
@@ -55,7 +55,7 @@ static uint64_t spin_most_ns(const struct fgv_guest *guest)
 {
     const long nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint64_t crowded_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
-    return nr_cpus > SPIN_CROWDED_CPUS ? SPIN_NS : nr_cpus > 1 ? crowded_ns : crowded_ns / SPIN_ONE_CPU_PART;
+    return nr_cpus > SPIN_CROWDED_CPUS ? SPIN_NS : nr_cpus > 1 ? crowded_ns : crowded_ns / SPIN_ONE_CPU_DIVISOR;
 }
 
 static uint64_t now_ns(void)

@@ -15,7 +15,7 @@
 #include "stream/stream.h"
 
 /* Kept memory serves requests down to this part of its size. */
-#define FIT_PART 2u
+#define FIT_DIVISOR 2u
 
 void sgp_pool_open(struct sgp_device *device)
 {
@@ -101,7 +101,7 @@ static bool suits(const struct sgp_allocation *allocation, const void *what)
     const struct wish *wish = what;
 
     return is_kept_by(allocation, wish->pool) && allocation->mapped_bytes >= wish->bytes &&
-           allocation->mapped_bytes / FIT_PART <= wish->bytes;
+           allocation->mapped_bytes / FIT_DIVISOR <= wish->bytes;
 }
 
 /* New memory. When there is none, kept memory goes first, and then all work is waited for: it may end in frees. */
