@@ -130,7 +130,7 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
     )
     parser.add_argument(
         "--repetitions",
-        type=whole,
+        type=natural_number,
         default=experiment.repetitions,
         metavar="N",
         help="of everything, in turn (default %(default)d)",
@@ -162,7 +162,7 @@ def positive(text: str) -> float:
     return number
 
 
-def whole(text: str) -> int:
+def natural_number(text: str) -> int:
     """A whole number above 0, for argparse."""
     number = int(text)
     if number < 1:

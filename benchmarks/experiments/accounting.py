@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
 from benchmarks.grid import Grid
@@ -65,7 +65,7 @@ class Accounting(Experiment):
             metavar="US,...",
             help="of the mixtures (default 20,50,200,1000,10000)",
         )
-        parser.add_argument("--queue", type=whole, default=256, metavar="N", help="launches in a row (256)")
+        parser.add_argument("--queue", type=natural_number, default=256, metavar="N", help="launches in a row (256)")
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """Programs, then mixtures and the device's own switch beside them."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
-from benchmarks.experiment import Experiment, Reporter, Subjects, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number
 from benchmarks.grid import Grid
 from scheduler.policy import Policy
 from scheduler.registry import make_policy
@@ -63,7 +63,9 @@ class Decisions(Experiment):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """How many at a time."""
-        parser.add_argument("--decisions", type=whole, default=20_000, metavar="N", help="in one repetition (20000)")
+        parser.add_argument(
+            "--decisions", type=natural_number, default=20_000, metavar="N", help="in one repetition (20000)"
+        )
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """One for each policy, size and repetition."""

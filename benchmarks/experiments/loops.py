@@ -20,7 +20,7 @@ from benchmarks.build import NAMES, build
 from benchmarks.devices import native_environment
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number
 from benchmarks.grid import Grid
 from benchmarks.guests import run
 from benchmarks.guests.process import NativeSession
@@ -50,7 +50,11 @@ class Loops(Experiment):
             "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
         )
         parser.add_argument(
-            "--threads", type=whole, default=nr_cores, metavar="N", help=f"of both sides (all cores: {nr_cores})"
+            "--threads",
+            type=natural_number,
+            default=nr_cores,
+            metavar="N",
+            help=f"of both sides (all cores: {nr_cores})",
         )
 
     def check(self, options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from backend_host.trace import Count, read_counts
 from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
@@ -77,8 +77,10 @@ class Overhead(Experiment):
             metavar="US,...",
             help="lengths of kernels (default: those of Figure 2)",
         )
-        parser.add_argument("--rounds", type=whole, default=20, help="of each single operation in one run (20)")
-        parser.add_argument("--mib", type=whole, default=256, help="size of the large copies (256)")
+        parser.add_argument(
+            "--rounds", type=natural_number, default=20, help="of each single operation in one run (20)"
+        )
+        parser.add_argument("--mib", type=natural_number, default=256, help="size of the large copies (256)")
 
     def check(self, options: argparse.Namespace) -> None:
         """A virtual machine has a small region here."""

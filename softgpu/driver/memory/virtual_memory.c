@@ -26,7 +26,7 @@ struct sgp_physical {
     CUmemAllocationProp properties;
 };
 
-static bool is_whole(uint64_t value)
+static bool is_whole_pages(uint64_t value)
 {
     return value % GRANULARITY_BYTES == 0;
 }
@@ -67,7 +67,7 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
     if (result) {
         return result;
     }
-    if (!ptr || !size || !is_whole(size) || flags || (alignment & (alignment - 1))) {
+    if (!ptr || !size || !is_whole_pages(size) || flags || (alignment & (alignment - 1))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (alignment < GRANULARITY_BYTES) {
@@ -166,7 +166,7 @@ SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t siz
     if (result) {
         return result;
     }
-    if (!handle || !size || !is_whole(size) || flags) {
+    if (!handle || !size || !is_whole_pages(size) || flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     result = check_properties(prop, &device);
@@ -246,8 +246,9 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
         return result;
     }
     after = sgp_memory_after(ptr);
-    if (!size || !is_whole(ptr) || !is_whole(size) || !is_whole(offset) || flags || offset > physical->bytes ||
-        size > physical->bytes - offset || !sgp_reservation_of(ptr, size) || (after && after->start < ptr + size)) {
+    if (!size || !is_whole_pages(ptr) || !is_whole_pages(size) || !is_whole_pages(offset) || flags ||
+        offset > physical->bytes || size > physical->bytes - offset || !sgp_reservation_of(ptr, size) ||
+        (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     mapping = (struct sgp_allocation){.start = ptr,
