@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "code/function.h"
 #include "code/tier.h"
 #include "cuda_api/prototypes.h"
@@ -78,7 +78,7 @@ static void turn_end(struct sgp_device *device, uint64_t busy_ns)
 
 bool sgp_launch_area_map(const struct sgp_device *device)
 {
-    areas[device->ordinal] = sgp_window_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
+    areas[device->ordinal] = sgp_reach_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
     return areas[device->ordinal];
 }
 

@@ -2,8 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -187,13 +187,13 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
         *pp = NULL;
         return sgp_leave(CUDA_SUCCESS);
     }
-    at = sgp_window_map(bytesize, PROT_READ | PROT_WRITE, 0);
+    at = sgp_reach_map(bytesize, PROT_READ | PROT_WRITE, 0);
     if (!at) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     result = sgp_memory_add_host(context, at, bytesize, SGP_MEMORY_HOST, Flags | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result) {
-        sgp_window_unmap(at, bytesize);
+        sgp_reach_unmap(at, bytesize);
     } else {
         *pp = at;
     }

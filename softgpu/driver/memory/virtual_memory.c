@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -39,14 +39,14 @@ static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
         at = mmap((void *)wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
                   -1, 0);
         if (at == (void *)wanted) {
-            sgp_window_add(wanted, bytes);
+            sgp_reach_add(wanted, bytes);
             return at;
         }
         if (at != MAP_FAILED) {
             munmap(at, bytes);
         }
     }
-    at = sgp_window_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
+    at = sgp_reach_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
     if (!at) {
         return NULL;
     }
@@ -107,7 +107,7 @@ SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* none, or something is mapped there */
     }
     *link = found->next;
-    sgp_window_unmap((void *)found->start, found->bytes);
+    sgp_reach_unmap((void *)found->start, found->bytes);
     free(found);
     return sgp_leave(CUDA_SUCCESS);
 }

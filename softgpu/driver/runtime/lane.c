@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/window.h"
+#include "base/reach.h"
 #include "runtime/records.h"
 
 #define NR_TEAMS_KEPT 8u
@@ -25,13 +25,13 @@ static struct sgp_lane *lane_new(void)
     if (!lane) {
         return NULL;
     }
-    mapping = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
+    mapping = sgp_reach_map(bytes, PROT_NONE, MAP_NORESERVE);
     if (!mapping) {
         goto failed;
     }
     lane->block_stack = mapping + SGP_PAGE_BYTES;
     if (mprotect(lane->block_stack, SGP_BLOCK_STACK_BYTES, PROT_READ | PROT_WRITE)) {
-        sgp_window_unmap(mapping, bytes);
+        sgp_reach_unmap(mapping, bytes);
         goto failed;
     }
     return lane;

@@ -71,7 +71,7 @@ struct sgp_team {
     struct sgp_barrier barriers[SGP_NR_BARRIERS];
     struct sgp_warp warps[SGP_NR_WARPS];
     struct sgp_thread threads[SGP_MAX_BLOCK_THREADS];
-    uint8_t *shared_window;
+    uint8_t *shared_memory;
     void *context; /* what threads keep across barriers in whole-block calls */
     uint64_t context_bytes;
     uint8_t *stacks;

@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/window.h"
+#include "base/reach.h"
 #include "device/printf.h"
 #include "memory/memory_map.h"
 #include "runtime/records.h"
@@ -59,7 +59,7 @@ static void bad_address(struct sgp_thread *self, uint64_t bits)
     if (bits & SGP_MISALIGNED_BITS) {
         sgp_lane_abandon(lane, CUDA_ERROR_MISALIGNED_ADDRESS);
     }
-    if (sgp_window_is_closed()) {
+    if (sgp_reach_is_closed()) {
         lane->fault_address = NULL; /* which one is not known */
         sgp_lane_abandon(lane, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
