@@ -28,8 +28,8 @@ from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
+from benchmarks.stretch import Outcome, run_together
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
-from benchmarks.window import Outcome, run_together
 from benchmarks.workloads import Workload, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -132,20 +132,20 @@ class Accounting(Experiment):
         axes.legend(title="kernels of")
 
 
-def program(name: str, settings: Setting, window_s: float) -> Record:
+def program(name: str, settings: Setting, stretch_s: float) -> Record:
     """Kernels of one program, natively and as charged."""
     workload = sized(name, settings.device)
     with open_session(NATIVE, settings) as native:
-        timed = kernels(native, workload, window_s / 2)
-    charged = alone(workload, DEFAULT_POLICY, settings, window_s)
+        timed = kernels(native, workload, stretch_s / 2)
+    charged = alone(workload, DEFAULT_POLICY, settings, stretch_s)
     if not charged.nr_launches or charged.charged_s is None:
-        raise ProgramFailedError(f"no kernel within {window_s:g} s")
+        raise ProgramFailedError(f"no kernel within {stretch_s:g} s")
     return {"kind": "program", "program": name, **timed, "charged_us": 1e6 * charged.charged_s / charged.nr_launches}
 
 
-def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) -> Record:
+def mixture(kernel_us: float, queue: int, settings: Setting, stretch_s: float) -> Record:
     """Two guests of equal weight, and their logs."""
-    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, window_s)
+    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, stretch_s)
     charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
     timeline = Timeline(
         kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
@@ -160,9 +160,9 @@ def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) ->
     }
 
 
-def switch(queue: int, settings: Setting, window_s: float) -> Record:
+def switch(queue: int, settings: Setting, stretch_s: float) -> Record:
     """Two queues natively, and how long the device takes from one to the other."""
-    _, logs = _logged(NATIVE, spin(SWITCH_KERNEL_US, queue), settings, window_s)
+    _, logs = _logged(NATIVE, spin(SWITCH_KERNEL_US, queue), settings, stretch_s)
     switches = switches_us(logs)
     percentiles = {str(percent): float(np.percentile(switches, percent)) if switches else None for percent in PERCENTS}
     return {
@@ -175,7 +175,7 @@ def switch(queue: int, settings: Setting, window_s: float) -> Record:
 
 
 def _logged(
-    system: str, workload: Workload, settings: Setting, window_s: float
+    system: str, workload: Workload, settings: Setting, stretch_s: float
 ) -> tuple[tuple[Outcome, ...], list[Spans]]:
     """Two of one program at once, and when their kernels began and ended."""
     with (
@@ -184,10 +184,10 @@ def _logged(
     ):
         paths = [Path(folder) / f"{index}.spans" for index in range(2)]
         logged = [replace(workload, arguments=(*workload.arguments, "--log", str(path))) for path in paths]
-        outcomes = run_together(session, logged, window_s)
+        outcomes = run_together(session, logged, stretch_s)
         logs = [np.fromfile(path, dtype=np.uint64).reshape(-1, 2) for path in paths]
     if any(len(log) == 0 for log in logs):
-        raise ProgramFailedError(f"none of the {workload.label} ended within {window_s:g} s")
+        raise ProgramFailedError(f"none of the {workload.label} ended within {stretch_s:g} s")
     return outcomes, logs
 
 

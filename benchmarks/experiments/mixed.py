@@ -1,7 +1,7 @@
 """A program beside a background of kernels of another length (Figure 11 of the paper): its run time over that alone; 2 is fair for two.
 
-The background is `spin`, whose kernels last exactly as long as asked for; it keeps a queue of them. Both count in one window, and the run time
-is that of the same work at the window's throughput.
+The background is `spin`, whose kernels last exactly as long as asked for; it keeps a queue of them. Both count in one stretch, and the run time
+is that of the same work at the stretch's throughput.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Shares by weight: completion times, min-max ratio and aggregated overhead of guests that all run one program (Figures 8 and 9 of the paper).
 
-All guests work at once and are counted in one window, so no guest has the device to itself at the end, as it would if each stopped when its
-work was done. A completion time is the time for ten seconds of work at the throughput of the window. The min-max ratio is that of section 5.4.1
+All guests work at once and are counted in one stretch, so none has the device to itself at the end, as it would if each stopped when its
+work was done. A completion time is that of ten seconds of work at the throughput of the stretch. The min-max ratio is that of section 5.4.1
 with what the program reaches alone, as a guest, for the ideal; the overhead is against native runs. Alone each program runs in the same
 repetition.
 

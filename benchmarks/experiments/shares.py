@@ -2,7 +2,7 @@
 
 The long one's launches go in parts, persistently, or whole because their image has no PTX; beside these stands the driver's own time slicing of
 two native programs, which knows no weights. A long kernel is a given amount of work, not of time, so one that is kept off the device makes no
-progress; its blocks count, in the one window of both. What each program reaches alone is measured in the same repetition and in the same way.
+progress; its blocks count, in the one stretch of both. What each program reaches alone is measured in the same repetition and in the same way.
 
 Wrong when guests, workers and the device's threads have no core each. Natively on softgpu, which serves kernels one after the other, the short
 one gets a kernel for each long one.
@@ -22,7 +22,7 @@ from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate
-from benchmarks.window import Outcome
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import Workload, endless, spin, unit_of
 from scheduler.registry import DEFAULT_POLICY
 

@@ -17,7 +17,7 @@ from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import spread
 from benchmarks.ratios import estimate
-from benchmarks.window import Outcome
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
 

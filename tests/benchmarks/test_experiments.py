@@ -14,7 +14,7 @@ from benchmarks.experiments import EXPERIMENTS, loops, shares, sharing
 from benchmarks.experiments.slicing import SIZES, Sizes
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.results import section
-from benchmarks.window import Outcome
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import spin
 
 PNG = b"\x89PNG"
