@@ -120,10 +120,10 @@ bool fgv_consumer_park_prepare(struct fgv_consumer *consumer);
 void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns);
 void fgv_consumer_park_cancel(struct fgv_consumer *consumer);
 
-struct fgv_pool { uint32_t nr; ...; };
-void fgv_pool_init(struct fgv_pool *pool, uint32_t nr);
-int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint);
-void fgv_pool_give(struct fgv_pool *pool, uint32_t index);
+struct fgv_free_set { uint32_t nr; ...; };
+void fgv_free_set_init(struct fgv_free_set *set, uint32_t nr);
+int32_t fgv_free_set_take(struct fgv_free_set *set, uint32_t hint);
+void fgv_free_set_give(struct fgv_free_set *set, uint32_t index);
 bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
     uint32_t result, const void *payload, uint32_t payload_bytes);
 bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,

@@ -30,7 +30,7 @@ static bool slot_take(uint32_t *slot)
 {
     const struct timespec nap = {.tv_nsec = SLOT_NAP_NS};
     for (;;) {
-        int32_t taken = fgv_pool_take(&fgv_guest.free_responses, 0);
+        int32_t taken = fgv_free_set_take(&fgv_guest.free_responses, 0);
         if (taken >= 0) {
             *slot = (uint32_t)taken;
             return true;
@@ -63,7 +63,7 @@ static bool slot_get(struct fgv_call *call)
 static void slot_put(struct fgv_call *call)
 {
     if (__builtin_expect(fgv_thread.response == 0, 0)) {
-        fgv_pool_give(&fgv_guest.free_responses, call->response);
+        fgv_free_set_give(&fgv_guest.free_responses, call->response);
     }
 }
 
@@ -72,7 +72,7 @@ void fgv_call_thread_ends(void)
     if (fgv_thread.response == 0) {
         return;
     }
-    fgv_pool_give(&fgv_guest.free_responses, fgv_thread.response - 1);
+    fgv_free_set_give(&fgv_guest.free_responses, fgv_thread.response - 1);
     fgv_thread.response = 0;
     atomic_fetch_sub_explicit(&nr_kept, 1, memory_order_relaxed);
 }

@@ -150,8 +150,8 @@ static void place_belongings(struct fgv_guest *guest, const struct belongings *b
     guest->arena = base + client->arena_offset;
     guest->responses = (struct fgv_response *)(void *)(base + client->responses_offset);
     guest->chunks = (struct fgv_chunk *)(void *)(base + client->chunks_offset);
-    fgv_pool_init(&guest->free_responses, NR_RESPONSES);
-    fgv_pool_init(&guest->free_chunks, NR_CHUNKS);
+    fgv_free_set_init(&guest->free_responses, NR_RESPONSES);
+    fgv_free_set_init(&guest->free_chunks, NR_CHUNKS);
 }
 
 static bool memory_take(struct fgv_guest *guest)
