@@ -255,7 +255,7 @@ void fgv_host_function_own(uint64_t owner, uint64_t number)
 {
     void *value = (void *)(uintptr_t)number;
     CUuserObject object;
-    if (fgv_user_object_is_held(owner, function_drop, value)) {
+    if (fgv_user_object_is_kept(owner, function_drop, value)) {
         fgv_host_function_drop(number);
         return;
     }

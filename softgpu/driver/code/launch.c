@@ -233,7 +233,7 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, con
     kernel->command.run = kernel_run;
     kernel->command.finish = kernel_finish;
     kernel->module = launch->module;
-    sgp_object_hold(launch->module);
+    sgp_object_keep(launch->module);
     kernel->grid = (struct sgp_grid){
         .kernel = launch->kernel,
         .context = context,

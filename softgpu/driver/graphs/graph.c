@@ -29,19 +29,19 @@ static bool parameters_make(struct sgp_work *work)
     return true;
 }
 
-static void hold(const struct sgp_work *work)
+static void keep_objects(const struct sgp_work *work)
 {
     if (work->context) {
-        sgp_object_hold(work->context);
+        sgp_object_keep(work->context);
     }
     if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        sgp_object_hold(work->kernel.launch.module);
+        sgp_object_keep(work->kernel.launch.module);
     }
     if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-        sgp_object_hold(work->event);
+        sgp_object_keep(work->event);
     }
     if (sgp_is_of_memory(work->type)) {
-        sgp_graph_memory_hold(work->memory);
+        sgp_graph_memory_keep(work->memory);
     }
 }
 
@@ -55,7 +55,7 @@ CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const 
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = sgp_launch_pack(launch->kernel, parameters, extra, work->kernel.parameters);
-    hold(work);
+    keep_objects(work);
     if (result) {
         sgp_work_drop(work);
     }
@@ -78,7 +78,7 @@ CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from)
         }
     }
     if (!result) {
-        hold(to);
+        keep_objects(to);
     }
     return result;
 }
@@ -336,6 +336,6 @@ CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, con
         return CUDA_ERROR_INVALID_VALUE;
     }
     work->memory = memory;
-    sgp_graph_memory_hold(memory);
+    sgp_graph_memory_keep(memory);
     return CUDA_SUCCESS;
 }

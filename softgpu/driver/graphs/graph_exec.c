@@ -294,7 +294,7 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
     if (result) {
         return result;
     }
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     if (exec->last) {
         sgp_object_release(exec->last);
     }

@@ -200,7 +200,7 @@ SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     context = hArray->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context); /* a kernel may still read it; others run meanwhile */
     for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next) {
         if (*link == hArray) {
@@ -334,7 +334,7 @@ SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     context = hMipmappedArray->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context);
     for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next) {
         if (*link == hMipmappedArray) {

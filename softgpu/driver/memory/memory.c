@@ -117,7 +117,7 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     owner = allocation->context;
-    sgp_object_hold(owner);
+    sgp_object_keep(owner);
     sgp_queue_drain(owner);             /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
     if (is_freeable(allocation, dptr) && allocation->owner && allocation->owner->free) {
@@ -215,7 +215,7 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
         return not_found;
     }
     owner = allocation->context;
-    sgp_object_hold(owner);
+    sgp_object_keep(owner);
     sgp_queue_drain(owner);
     allocation = sgp_memory_find((uintptr_t)p);
     if (allocation && allocation->start == (uintptr_t)p && allocation->kind == kind) {

@@ -263,7 +263,7 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
     if (!sgp_memory_enter(&mapping)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    sgp_object_hold(physical);
+    sgp_object_keep(physical);
     if (mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file, (off_t)offset) == MAP_FAILED) {
         sgp_memory_delete(sgp_memory_find(ptr));
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -414,7 +414,7 @@ SGP_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ha
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (mapping->physical->nr_retained++ == 0) {
-        sgp_object_hold(mapping->physical);
+        sgp_object_keep(mapping->physical);
     }
     *handle = (uintptr_t)mapping->physical;
     return sgp_leave(CUDA_SUCCESS);
