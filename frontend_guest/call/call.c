@@ -103,7 +103,7 @@ static CUresult earlier_error(struct fgv_client *client)
 static CUresult worker_there(void)
 {
     /* acquire: what cuInit filled is seen */
-    if (atomic_load_explicit(fgv_gate, memory_order_acquire) == FGV_GATE_SERVED &&
+    if (atomic_load_explicit(fgv_connection, memory_order_acquire) == FGV_CONNECTION_SERVED &&
         atomic_load_explicit(&fgv_guest.client->state, memory_order_relaxed) == FGV_CLIENT_READY) {
         return CUDA_SUCCESS;
     }
@@ -152,7 +152,7 @@ static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t req
 /* True when none of the reasons holds for which a call is not sent: five loads of words that hardly ever change. */
 static inline bool nothing_is_wrong(void)
 {
-    if (atomic_load_explicit(fgv_gate, memory_order_acquire) != FGV_GATE_SERVED) {
+    if (atomic_load_explicit(fgv_connection, memory_order_acquire) != FGV_CONNECTION_SERVED) {
         return false;
     }
     struct fgv_client *client = fgv_guest.client;

@@ -167,7 +167,7 @@ struct sgp_capture *sgp_capture_blocking(const struct CUctx_st *context)
     return NULL;
 }
 
-CUresult sgp_capture_gate(struct CUstream_st *stream)
+CUresult sgp_capture_check(struct CUstream_st *stream)
 {
     struct sgp_capture *capture = stream->capture;
 

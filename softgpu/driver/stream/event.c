@@ -100,7 +100,7 @@ static void record_finish(struct sgp_command *command)
 CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
 {
     struct record_command *command;
-    CUresult result = sgp_capture_gate(stream);
+    CUresult result = sgp_capture_check(stream);
 
     if (result) {
         return result;

@@ -259,7 +259,7 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
 
 static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
 {
-    CUresult result = sgp_capture_gate(stream);
+    CUresult result = sgp_capture_check(stream);
 
     if (!result) {
         result = depend_on_legacy_order(stream, command);

@@ -160,7 +160,7 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     if (result) {
         return result;
     }
-    result = sgp_capture_gate(stream);
+    result = sgp_capture_check(stream);
     if (result) {
         return sgp_leave(result);
     }
@@ -190,7 +190,7 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     if (result) {
         return result;
     }
-    result = sgp_capture_gate(stream);
+    result = sgp_capture_check(stream);
     if (result) {
         return sgp_leave(result);
     }
