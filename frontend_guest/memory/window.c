@@ -18,8 +18,8 @@
 #include "region/client.h"
 #include "region/find.h"
 
-#define TURN_NAP_NS  1000000
-#define NR_TURN_NAPS 120000u /* two minutes: two requests that nobody answers */
+#define RIGHT_NAP_NS  1000000
+#define NR_RIGHT_NAPS 120000u /* two minutes: two requests that nobody answers */
 
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -61,10 +61,10 @@ static bool take_into_use(void)
 }
 
 /* Waits for the right to ask, which one program of the virtual machine has at a time. */
-static bool turn_take(void)
+static bool right_take(void)
 {
-    const struct timespec nap = {.tv_nsec = TURN_NAP_NS};
-    for (unsigned i = 0; i < NR_TURN_NAPS && fgv_client_keep_waiting(NULL, 0); i++) {
+    const struct timespec nap = {.tv_nsec = RIGHT_NAP_NS};
+    for (unsigned i = 0; i < NR_RIGHT_NAPS && fgv_client_keep_waiting(NULL, 0); i++) {
         if (fgv_grower_take(&fgv_guest.region, fgv_guest.index)) {
             return true;
         }
@@ -89,7 +89,7 @@ static bool ask(uint64_t bytes, uint64_t tail_bytes)
 /* Sees to it that there is room for a run of `bytes`, or more to be taken into use. False: it is refused. */
 static bool make_room(uint64_t bytes)
 {
-    if (!turn_take()) {
+    if (!right_take()) {
         return false;
     }
     const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
