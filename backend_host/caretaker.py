@@ -115,7 +115,7 @@ class Caretaker:
             self._thread.join()
         stop_all(self.workers())
         for client in self._region.clients():
-            self._region.mark_dead(client.index)
+            self._region.declare_dead(client.index)
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
 
@@ -210,7 +210,7 @@ class Caretaker:
         elif client.state == ClientState.HELLO and entry.worker is None:
             self._welcome(client, entry)
         elif client.state == ClientState.READY and entry.worker is None:
-            self._region.mark_dead(client.index)
+            self._region.declare_dead(client.index)
 
     def _vanished(self, index: int, entry: _Entry) -> None:
         """The guest wrote FREE by itself, which is not its step to make."""
@@ -272,5 +272,5 @@ class Caretaker:
         if client.state == ClientState.HELLO:
             reason = f"its worker ended with status {status} before it could serve"
             self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, reason)
-        elif self._region.mark_dead(client.index) and not entry.is_lost:
+        elif self._region.declare_dead(client.index) and not entry.is_lost:
             self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)

@@ -121,7 +121,7 @@ def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
         if region.check(table_hash=table_hash) is RegionStatus.OK:
             region.set_host_state(HostState.DOWN)
             for client in region.clients():
-                region.mark_dead(client.index)
+                region.declare_dead(client.index)
 
 
 @dataclass(eq=False)
