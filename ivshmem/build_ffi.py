@@ -93,7 +93,7 @@ uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index
 bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
 uint64_t fgv_window_front_bytes(uint64_t bytes);
 bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
-uint64_t fgv_window_tail_bytes(const struct fgv_region *region);
+uint64_t fgv_window_end_bytes(const struct fgv_region *region);
 bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);
 void fgv_grower_give(const struct fgv_region *region, uint32_t client_index);
 

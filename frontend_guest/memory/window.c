@@ -78,12 +78,12 @@ static bool is_more_mapped(void)
     return fgv_growth_mapped(&fgv_guest.growth) > known_bytes();
 }
 
-/* Asks for memory behind what is known, of which `tail_bytes` at the end are free, until a run of `bytes` fits. */
-static bool ask(uint64_t bytes, uint64_t tail_bytes)
+/* Asks for memory behind what is known, of which `end_bytes` at the end are free, until a run of `bytes` fits. */
+static bool ask(uint64_t bytes, uint64_t end_bytes)
 {
     const uint64_t before = known_bytes();
     const uint64_t front_bytes = before == 0 ? fgv_window_front_bytes(fgv_guest.region.window.bytes) : 0;
-    return fgv_growth_ask(&fgv_guest.growth, before + front_bytes + bytes - tail_bytes) && is_more_mapped();
+    return fgv_growth_ask(&fgv_guest.growth, before + front_bytes + bytes - end_bytes) && is_more_mapped();
 }
 
 /* Sees to it that there is room for a run of `bytes`, or more to be taken into use. False: it is refused. */
@@ -92,9 +92,9 @@ static bool make_room(uint64_t bytes)
     if (!right_take()) {
         return false;
     }
-    const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
+    const uint64_t end_bytes = fgv_window_end_bytes(&fgv_guest.region);
     /* Another one may have been faster, or have given back what it had. */
-    bool is_there = is_more_mapped() || tail_bytes >= bytes || ask(bytes, tail_bytes);
+    bool is_there = is_more_mapped() || end_bytes >= bytes || ask(bytes, end_bytes);
     fgv_grower_give(&fgv_guest.region, fgv_guest.index);
     return is_there;
 }

@@ -203,7 +203,7 @@ CUresult sgp_node_add(struct CUgraph_st *graph, struct CUgraphNode_st *const *de
 
 /* A node of the clone and its dependencies; `marks` tells which node of the clone stands for which original. */
 static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph_st *clone,
-                           struct CUgraphNode_st **twin)
+                           struct CUgraphNode_st **copy)
 {
     struct sgp_work work;
     CUresult result = sgp_work_copy(&work, &original->work);
@@ -211,11 +211,11 @@ static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph
     if (result) {
         return result;
     }
-    result = sgp_node_add(clone, NULL, 0, &work, twin);
+    result = sgp_node_add(clone, NULL, 0, &work, copy);
     if (result) {
         sgp_work_drop(&work);
     } else {
-        (*twin)->origin_id = original->id;
+        (*copy)->origin_id = original->id;
     }
     return result;
 }
@@ -227,20 +227,20 @@ CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **
     }
 
     struct CUgraph_st *graph = sgp_graph_new();
-    struct CUgraphNode_st **twins = calloc(original->nr_nodes + 1, sizeof(*twins));
-    CUresult result = graph && twins ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    struct CUgraphNode_st **copies = calloc(original->nr_nodes + 1, sizeof(*copies));
+    CUresult result = graph && copies ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     uint32_t nr = 0;
 
     for (struct CUgraphNode_st *node = original->first; node && !result; node = node->next) {
         node->mark = nr;
-        result = node_clone(node, graph, &twins[nr++]);
+        result = node_clone(node, graph, &copies[nr++]);
     }
     for (const struct CUgraphNode_st *node = original->first; node && !result; node = node->next) {
         for (uint32_t i = 0; i < node->nr_dependencies && !result; i++) {
-            result = sgp_node_depend(twins[node->mark], twins[node->dependencies[i]->mark]);
+            result = sgp_node_depend(copies[node->mark], copies[node->dependencies[i]->mark]);
         }
     }
-    free(twins);
+    free(copies);
     if (result && graph) {
         sgp_graph_delete(graph);
     } else {
