@@ -23,11 +23,11 @@ from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
+from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome, run_together
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
 from benchmarks.workloads import Workload, sized, spin
@@ -88,9 +88,9 @@ class Accounting(Experiment):
                 with reporter.tolerating(f"kernels of {kernel_us:g} us"):
                     yield mixture(kernel_us, options.queue, settings, options.seconds)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """Programs and mixtures."""
-        return [grid for grid in (_programs(document), _mixtures(document)) if grid is not None]
+        return [sheet for sheet in (_programs(document), _mixtures(document)) if sheet is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest errors."""
@@ -198,7 +198,7 @@ def _errors(document: Document) -> dict[str, list[float]]:
     return found
 
 
-def _programs(document: Document) -> Grid | None:
+def _programs(document: Document) -> Sheet | None:
     rows = []
     for name, errors in _errors(document).items():
         mine = [record for record in records(document, "program") if record["program"] == name]
@@ -211,7 +211,7 @@ def _programs(document: Document) -> Grid | None:
     if not rows:
         return None
     columns = ("program", "by events us", "charged us", "error %", "paper: profiler us", "FairGV us", "error %")
-    return Grid(
+    return Sheet(
         "Kernels of programs",
         columns,
         tuple(rows),
@@ -219,7 +219,7 @@ def _programs(document: Document) -> Grid | None:
     )
 
 
-def _mixtures(document: Document) -> Grid | None:
+def _mixtures(document: Document) -> Sheet | None:
     rows = []
     for record in records(document, "switch"):
         switches = ("-" if value is None else f"{value:.0f}" for value in record["switch_percentiles_us"].values())
@@ -236,4 +236,4 @@ def _mixtures(document: Document) -> Grid | None:
         "a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it. Natively:",
         "that switch, as the driver shares the device between two queues, with half a kernel in it on average.",
     )
-    return Grid("Charges and hand-overs", columns, tuple(rows), notes)
+    return Sheet("Charges and hand-overs", columns, tuple(rows), notes)

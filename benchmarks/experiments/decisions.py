@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number
-from benchmarks.grid import Grid
+from benchmarks.sheet import Sheet
 from scheduler.policy import Policy
 from scheduler.registry import make_policy
 
@@ -83,7 +83,7 @@ class Decisions(Experiment):
                 cost_us = (time.perf_counter_ns() - begin_ns) / options.decisions / 1000
                 yield {"kind": "decision", "policy": name, "vgpus": size, "repetition": repetition, "us": cost_us}
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """The best of all repetitions."""
         best = _best(document)
         rows = []
@@ -92,7 +92,7 @@ class Decisions(Experiment):
             ratio = cost_us / best[name, min(size for of, size in best if of == name)]
             rows.append((name, str(size), f"{cost_us:.2f}", f"{ratio:.2f}", aim))
         columns = ("policy", "vGPUs", "us", "ratio to the fewest", "aim")
-        return [Grid("A decision", columns, tuple(rows))] if rows else []
+        return [Sheet("A decision", columns, tuple(rows))] if rows else []
 
     def plot(self, document: Document, figure: Any) -> None:
         """Cost over the number of vGPUs."""

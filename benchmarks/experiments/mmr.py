@@ -25,11 +25,11 @@ from benchmarks.experiments.sharing import (
     shared,
     weights_of,
 )
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
+from benchmarks.sheet import Sheet
 from scheduler.registry import DEFAULT_POLICY
 
 WORK_S = 10.0
@@ -76,9 +76,9 @@ class MinMaxRatio(Experiment):
         mixtures = [mixture(program, options) for program in options.program]
         return compare(mixtures, systems(options), options, setting(options), reporter)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """One for all guests of the same weights, with one row for each program and system."""
-        return [_grid(part) for part in _by_weights(document)]
+        return [_sheet(part) for part in _by_weights(document)]
 
     def findings(self, document: Document) -> list[Finding]:
         """Of the default policy, which is the paper's."""
@@ -119,7 +119,7 @@ def _by_weights(document: Document) -> list[Document]:
     return [{**document, "records": runs} for runs in found.values()]
 
 
-def _grid(document: Document) -> Grid:
+def _sheet(document: Document) -> Sheet:
     """One row for each program and system."""
     columns = (
         "program",
@@ -146,7 +146,7 @@ def _grid(document: Document) -> Grid:
     ]
     guests = f"{len(_weights(document))} guests ({document.get('guests', 'process')})"
     title = f"Shares of {guests}, weights {_colons(_weights(document))}"
-    return Grid(title, columns, tuple(rows), NOTES)
+    return Sheet(title, columns, tuple(rows), NOTES)
 
 
 def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:

@@ -20,11 +20,11 @@ from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate, geometric_mean
+from benchmarks.sheet import Sheet
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
@@ -130,10 +130,10 @@ class Overhead(Experiment):
                 with reporter.tolerating(name):
                     run(session, 0, build(name), ["--json", "--rounds", "1"]).checked(name)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """One for each group that was measured."""
         made = (_programs(document), _sizes(document), _operations(document), _profile(document))
-        return [grid for grid in made if grid is not None]
+        return [sheet for sheet in made if sheet is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The means."""
@@ -287,7 +287,7 @@ def _ratios_of_sizes(document: Document, queue: int) -> dict[float, list[float]]
     return found
 
 
-def _programs(document: Document) -> Grid | None:
+def _programs(document: Document) -> Sheet | None:
     found = _ratios(document, "program", "program")
     if not found:
         return None
@@ -301,10 +301,10 @@ def _programs(document: Document) -> Grid | None:
     mean = geometric_mean([estimate(each).mean for each in found.values()])
     rows.append(("geometric mean", "", "", "", f"{mean:.3f}", "", ""))
     columns = ("program", "native", "FairGV", "unit", "time over native", "paper, Figure 7", "")
-    return Grid("Programs, one guest", columns, tuple(rows), ("Time over native: below 1 FairGV is faster.",))
+    return Sheet("Programs, one guest", columns, tuple(rows), ("Time over native: below 1 FairGV is faster.",))
 
 
-def _sizes(document: Document) -> Grid | None:
+def _sizes(document: Document) -> Sheet | None:
     sides = [_ratios_of_sizes(document, queue) for queue in QUEUES]
     lengths = list(dict.fromkeys(us for side in sides for us in side))
     if not lengths:
@@ -317,7 +317,7 @@ def _sizes(document: Document) -> Grid | None:
     waited, queued = (f"{queue} in a row" for queue in QUEUES)
     columns = ("kernels of us", waited, queued, "paper, FairGV, Figure 2", "paper, GVirtuS")
     notes = ("Time over native, kernels of a given length; the paper's are those of matrixMul, queued.",)
-    return Grid("Kernel sizes", columns, tuple(rows), notes)
+    return Sheet("Kernel sizes", columns, tuple(rows), notes)
 
 
 def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
@@ -329,19 +329,19 @@ def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
     }
 
 
-def _operations(document: Document) -> Grid | None:
+def _operations(document: Document) -> Sheet | None:
     rows = []
     for name, (unit, native, guest) in _medians(document).items():
         ratio = guest / native if unit == "GB/s" else native / guest
         rows.append((name, f"{native:.3g}", f"{guest:.3g}", unit, f"{ratio:.2f}", AIMS.get(name, "")))
     if not rows:
         return None
-    return Grid(
+    return Sheet(
         "Single operations", ("operation", "native", "FairGV", "unit", "ratio", "aim"), tuple(rows), OPERATION_NOTES
     )
 
 
-def _profile(document: Document) -> Grid | None:
+def _profile(document: Document) -> Sheet | None:
     rows = []
     for record in records(document, "profile"):
         theirs = paper()["table3"][record["program"]]
@@ -358,4 +358,4 @@ def _profile(document: Document) -> Grid | None:
         "Calls that reach the host in 10 ms, as in the paper's Table 3; kernels by events, natively. Interactive: more than",
         f"{INTERACTIVE} synchronous calls.",
     )
-    return Grid("What the programs ask for", columns, tuple(rows), notes)
+    return Sheet("What the programs ask for", columns, tuple(rows), notes)

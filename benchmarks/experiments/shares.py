@@ -18,10 +18,10 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
 from benchmarks.experiments.sharing import ALONE_FRACTION, Mixture, Shared, alone, share, together
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate
+from benchmarks.sheet import Sheet
 from benchmarks.stretch import Outcome
 from benchmarks.workloads import Workload, endless, spin, unit_of
 from scheduler.registry import DEFAULT_POLICY
@@ -167,7 +167,7 @@ def _check_parts(way: Way, outcome: Outcome) -> None:
         raise ProgramFailedError(f"its launches went {'whole' if way.is_in_parts else 'in parts'}")
 
 
-def shares_grid(document: Document) -> Grid | None:
+def shares_sheet(document: Document) -> Sheet | None:
     """One row for each way and weights; None when there are none."""
     rows = []
     for (name, weights), runs in _runs(document).items():
@@ -188,7 +188,7 @@ def shares_grid(document: Document) -> Grid | None:
         return None
     columns = ("the long kernels", "weights", "long, of alone", "short, of alone", "min-max ratio", "aim", "of charges")
     title = f"Shares of a tenant of endless kernels of {records(document, 'share')[0]['kernel_s']:g} s"
-    return Grid(title, (*columns, "overhead", "repetitions"), tuple(rows), NOTES)
+    return Sheet(title, (*columns, "overhead", "repetitions"), tuple(rows), NOTES)
 
 
 def share_figures(document: Document) -> dict[str, float]:

@@ -32,7 +32,7 @@ def measured(folder: Path, *words: str, status: int = 0) -> dict[str, Any]:
     assert document["ended"] is None
     assert document["command"].startswith(f"fairgv-bench {words[0]} ")
     assert str(path) not in document["command"]
-    assert EXPERIMENTS[words[0]].grids(document)
+    assert EXPERIMENTS[words[0]].sheets(document)
     assert all(0 <= record["steal"] <= 1 for record in document["records"])
     return document
 
