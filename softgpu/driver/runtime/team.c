@@ -40,7 +40,7 @@ void *sgp_fiber_prepare(void *stack_top, void (*entry)(void *), void *argument)
     return at;
 }
 
-struct sgp_team *sgp_team_new(struct sgp_lane *lane)
+struct sgp_team *sgp_team_new(struct sgp_runner *runner)
 {
     struct sgp_team *team = calloc(1, sizeof(*team));
     uint64_t bytes = SHARED_MEMORY_BYTES + SGP_PAGE_BYTES;
@@ -48,7 +48,7 @@ struct sgp_team *sgp_team_new(struct sgp_lane *lane)
     if (!team) {
         return NULL;
     }
-    team->lane = lane;
+    team->runner = runner;
     team->shared_memory = sgp_reach_map(bytes, PROT_NONE, MAP_NORESERVE);
     if (!team->shared_memory) {
         free(team);

@@ -37,7 +37,7 @@ static const struct sgp_texture *find(struct sgp_thread *self, uint64_t value, e
     const struct sgp_texture *texture = sgp_texture_find(value, kind);
 
     if (!texture) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     return texture;
 }
