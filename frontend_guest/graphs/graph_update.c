@@ -120,9 +120,9 @@ static bool is_same_side(const struct side *was, const struct side *is, const CU
 {
     return is->type == was->type && is->x == was->x && is->y == was->y && is->z == was->z && is->pitch == was->pitch &&
            is->height == was->height && is_like(was->address, is->address) &&
-           (is->address == was->address || (copy->Depth == 1 && is->z == 0 &&
-                                            fgv_memory_has(is->address + is->y * is->pitch + is->x, 1,
-                                                             copy->WidthInBytes, copy->Height, is->pitch)));
+           (is->address == was->address ||
+            (copy->Depth == 1 && is->z == 0 &&
+             fgv_memory_has(is->address + is->y * is->pitch + is->x, 1, copy->WidthInBytes, copy->Height, is->pitch)));
 }
 
 static bool is_same_copy(const CUDA_MEMCPY_NODE_PARAMS *was, const CUDA_MEMCPY_NODE_PARAMS *is)
