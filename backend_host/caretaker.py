@@ -15,7 +15,7 @@ from backend_host.device.control import ControlPageFullError
 from backend_host.errors import FairGVError
 from backend_host.guest_log import GuestLog
 from backend_host.window import Window
-from backend_host.workers import Assignment, WorkerPool, WorkerProcess, stop_all
+from backend_host.workers import Assignment, WorkerProcess, Workers, stop_all
 from ivshmem.bells import Bells
 from ivshmem.region import BEAT_LOST_SECONDS, BEAT_SECONDS, Client, ClientState, HostState, Region
 
@@ -66,7 +66,7 @@ class Caretaker:
         self,
         region: Region,
         owner: Owner,
-        pool: WorkerPool,
+        workers: Workers,
         on_worker_end: Callable[[WorkerProcess], None],
         format_region: Callable[[], None],
         is_paused: Callable[[], bool],
@@ -75,7 +75,7 @@ class Caretaker:
     ) -> None:
         self._region = region
         self._owner = owner
-        self._pool = pool
+        self._workers = workers
         self._on_worker_end = on_worker_end
         self._format_region = format_region
         self._is_paused = is_paused
@@ -115,7 +115,7 @@ class Caretaker:
             self._thread.join()
         stop_all(self.workers())
         for client in self._region.clients():
-            self._region.mark_dead(client.index)
+            self._region.declare_dead(client.index)
             if client.state == ClientState.HELLO:
                 self._region.refuse(client.index, CUDA_ERROR_SYSTEM_NOT_READY)
 
@@ -193,7 +193,7 @@ class Caretaker:
 
     def _set_patient(self, entry: _Entry, is_patient: bool) -> None:
         if entry.is_patient != is_patient and entry.worker is not None:
-            self._pool.set_patient(entry.worker, is_patient)
+            self._workers.set_patient(entry.worker, is_patient)
             entry.is_patient = is_patient
 
     def _attend(self, client: Client, entry: _Entry, is_silent: bool) -> None:
@@ -210,7 +210,7 @@ class Caretaker:
         elif client.state == ClientState.HELLO and entry.worker is None:
             self._welcome(client, entry)
         elif client.state == ClientState.READY and entry.worker is None:
-            self._region.mark_dead(client.index)
+            self._region.declare_dead(client.index)
 
     def _vanished(self, index: int, entry: _Entry) -> None:
         """The guest wrote FREE by itself, which is not its step to make."""
@@ -231,7 +231,7 @@ class Caretaker:
             bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
         )
         try:
-            entry.worker = self._pool.assign(assignment, self._worker_ended)
+            entry.worker = self._workers.assign(assignment, self._worker_ended)
             entry.is_patient = False
             if self._window is not None:
                 self._window.subscribe(entry.worker)
@@ -272,5 +272,5 @@ class Caretaker:
         if client.state == ClientState.HELLO:
             reason = f"its worker ended with status {status} before it could serve"
             self._refuse(client, CUDA_ERROR_SYSTEM_NOT_READY, reason)
-        elif self._region.mark_dead(client.index) and not entry.is_lost:
+        elif self._region.declare_dead(client.index) and not entry.is_lost:
             self._log.say(logging.ERROR, "the worker of client %d ended with status %d", client.index, status)

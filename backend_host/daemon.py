@@ -35,7 +35,7 @@ from backend_host.vm.doorbell import Doorbells
 from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
 from backend_host.workers import (
-    WorkerPool,
+    Workers,
     preemption_environment,
     slicing_settings,
     worker_environment,
@@ -127,9 +127,9 @@ class Daemon:
         if self._device.preempts:
             environment |= preemption_environment(config)
         slicing = slicing_settings(config)
-        pool = WorkerPool(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
-        pool.start()
-        stack.callback(pool.stop)
+        workers = Workers(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
+        workers.start()
+        stack.callback(workers.stop)
         self._keeper.start()
         stack.callback(self._keeper.stop)
         coscheduler = Coscheduler(page, config.coscheduling)
@@ -137,7 +137,7 @@ class Daemon:
         stack.callback(coscheduler.stop)
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(page, pool, self._keeper, lib.fgw_table_hash(), self._device.facts, coscheduler)
+        self._vgpus = VGpuRegistry(page, workers, self._keeper, lib.fgw_table_hash(), self._device.facts, coscheduler)
         stack.callback(self._vgpus.remove_all)
         if config.watchdog_s:
             watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)

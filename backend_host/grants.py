@@ -33,7 +33,7 @@ class PolicyError(Exception):
 
 
 @dataclass(frozen=True)
-class _Tenure:
+class _Turn:
     """A holder's time between two hand-overs; `charged_ns` is what it had been charged when it was first seen."""
 
     sequence: int
@@ -53,7 +53,7 @@ class GrantKeeper:
         self._sequence = page.holder().sequence
         self._accounts: list[VgpuReading] = []
         self._published: dict[int, tuple[float, float]] = {}
-        self._tenure: _Tenure | None = None
+        self._turn: _Turn | None = None
         self._looked_ns = 0
         self._lock = threading.Lock()
         self._is_stopping = False
@@ -184,11 +184,11 @@ class GrantKeeper:
         """Whether the holder keeps the GPU beyond its slice, or has it renewed again and again and is hardly charged for it."""
         limit_ns = self._page.slice_ns + OVERRUN_NS
         charged_ns = next((account.charged_ns for account in self._accounts if account.vgpu == grant.vgpu), 0)
-        if self._tenure is None or self._tenure.sequence != grant.sequence:
-            self._tenure = _Tenure(grant.sequence, grant.since_ns, charged_ns)
-        held_ns = now_ns - self._tenure.since_ns
+        if self._turn is None or self._turn.sequence != grant.sequence:
+            self._turn = _Turn(grant.sequence, grant.since_ns, charged_ns)
+        held_ns = now_ns - self._turn.since_ns
         return now_ns - grant.since_ns > limit_ns or (
-            held_ns > limit_ns and charged_ns - self._tenure.charged_ns < held_ns // 2
+            held_ns > limit_ns and charged_ns - self._turn.charged_ns < held_ns // 2
         )
 
     def _publish(self, now_ns: int) -> None:

@@ -26,7 +26,7 @@ from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.watchdog import Late
 from backend_host.window import Window, WindowPeer
-from backend_host.workers import WorkerPool, WorkerProcess
+from backend_host.workers import WorkerProcess, Workers
 from ivshmem.bells import Bells
 from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
 
@@ -121,7 +121,7 @@ def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
         if region.check(table_hash=table_hash) is RegionStatus.OK:
             region.set_host_state(HostState.DOWN)
             for client in region.clients():
-                region.mark_dead(client.index)
+                region.declare_dead(client.index)
 
 
 @dataclass(eq=False)
@@ -149,7 +149,7 @@ class VGpuRegistry:
     def __init__(
         self,
         page: ControlPage,
-        pool: WorkerPool,
+        workers: Workers,
         keeper: GrantKeeper,
         table_hash: int,
         facts: bytes,
@@ -157,7 +157,7 @@ class VGpuRegistry:
     ) -> None:
         self._page = page
         self._coscheduler = coscheduler
-        self._pool = pool
+        self._workers = workers
         self._keeper = keeper
         self._table_hash = table_hash
         self._facts = facts
@@ -465,7 +465,7 @@ class VGpuRegistry:
         return Caretaker(
             region,
             Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
-            self._pool,
+            self._workers,
             on_worker_end=lambda worker: self._collect(index, worker),
             format_region=lay_out,
             is_paused=is_paused,

@@ -155,7 +155,7 @@ def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> 
     return {"LD_PRELOAD": ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))}
 
 
-class WorkerPool:
+class Workers:
     """All workers of one daemon. Thread-safe."""
 
     def __init__(

@@ -31,11 +31,11 @@ from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks.build import NAMES
 from benchmarks.devices import choose_device, private_device
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiments.sharing import EDGE_PART, weights_of
+from benchmarks.experiments.sharing import EDGE_FRACTION, weights_of
 from benchmarks.guests import Guests, Pinning, Setting, open_guests
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.ratios import min_max_ratio
-from benchmarks.window import run_together
+from benchmarks.stretch import run_together
 from benchmarks.workloads import SPIN, Workload, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -45,7 +45,7 @@ TABLE_WIDTH = 120
 
 @dataclass(frozen=True)
 class Round:
-    """One window: what each guest got done in a second, the GPU time it used, how often it got the GPU, and how often it was boosted while its
+    """One stretch: what each guest got done in a second, the GPU time it used, how often it got the GPU, and how often it was boosted while its
     program ran. `load` is the machine's before it, over the last minute."""
 
     throughputs: tuple[float, ...]
@@ -65,12 +65,12 @@ class Round:
 
 
 def measure(
-    guests: Guests, way: str, workload: Workload, nr_guests: int, nr_hogs: int, pinning: Pinning, window_s: float
+    guests: Guests, way: str, workload: Workload, nr_guests: int, nr_hogs: int, pinning: Pinning, stretch_s: float
 ) -> Round:
     """One round under a daemon of its own. ProgramFailedError when nothing was done."""
     load = os.getloadavg()[0]
     with guests.session(coscheduling=way) as session, burning(pinning, nr_hogs):
-        outcomes = run_together(session, [workload] * nr_guests, window_s, window_s * EDGE_PART)
+        outcomes = run_together(session, [workload] * nr_guests, stretch_s, stretch_s * EDGE_FRACTION)
         boosts = tuple(account.nr_boosts for account in session.accounts())
     found = Round(
         tuple(outcome.throughput for outcome in outcomes),
@@ -80,7 +80,7 @@ def measure(
         load,
     )
     if not found.total:
-        raise ProgramFailedError(f"{way}: no guest got anything done in {window_s:g} s")
+        raise ProgramFailedError(f"{way}: no guest got anything done in {stretch_s:g} s")
     return found
 
 

@@ -20,10 +20,10 @@ from benchmarks import document as documents
 from benchmarks.devices import choose_device, device_name, native_environment, private_device
 from benchmarks.document import Document, Record
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.grid import Grid
 from benchmarks.guests import MPS, NATIVE, Setting
 from benchmarks.guests.open import GUEST_KINDS
 from benchmarks.paper import Finding
+from benchmarks.sheet import Sheet
 from benchmarks.steal import cpu_time, disturbance, steal_between
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
@@ -97,7 +97,7 @@ class Experiment(ABC):
         """One record after the other. Repetitions are the outermost loop, so that an early end leaves all kinds of them."""
 
     @abstractmethod
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """What was measured, as tables."""
 
     def findings(self, document: Document) -> list[Finding]:
@@ -130,7 +130,7 @@ def add_common_options(parser: argparse.ArgumentParser, experiment: Experiment) 
     )
     parser.add_argument(
         "--repetitions",
-        type=whole,
+        type=natural_number,
         default=experiment.repetitions,
         metavar="N",
         help="of everything, in turn (default %(default)d)",
@@ -162,7 +162,7 @@ def positive(text: str) -> float:
     return number
 
 
-def whole(text: str) -> int:
+def natural_number(text: str) -> int:
     """A whole number above 0, for argparse."""
     number = int(text)
     if number < 1:
@@ -246,8 +246,8 @@ class Conduct:
 
     def show(self, document: Document) -> None:
         """Tables and plot of what there is."""
-        for grid in self.experiment.grids(document):
-            self.output.print(grid.on_terminal())
+        for sheet in self.experiment.sheets(document):
+            self.output.print(sheet.on_terminal())
         if findings := self.experiment.findings(document):
             self.output.print(beside_the_paper(findings).on_terminal())
         if disturbed := disturbance(document["records"]):
@@ -317,10 +317,10 @@ class Conduct:
                     break
 
 
-def beside_the_paper(findings: Sequence[Finding]) -> Grid:
+def beside_the_paper(findings: Sequence[Finding]) -> Sheet:
     """The paper's claims and what was found."""
     columns = ("paper", "what", "paper's", "ours", "")
-    return Grid("Beside the paper", columns, tuple(finding.cells() for finding in findings))
+    return Sheet("Beside the paper", columns, tuple(finding.cells() for finding in findings))
 
 
 def save_plot(experiment: Experiment, document: Document, path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from backend_host.config import PACKAGE_ROOT
 from benchmarks.document import Document
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.frameworks.grid import framework_figures
+from benchmarks.frameworks.sheet import framework_figures
 from benchmarks.ratios import geometric_mean
 
 RESULTS = PACKAGE_ROOT / "benchmarks/results"

@@ -16,11 +16,11 @@ from backend_host.config import PACKAGE_ROOT
 from benchmarks import pictures
 from benchmarks.document import Document, origin
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.frameworks.grid import frameworks_grid
-from benchmarks.grid import Grid
+from benchmarks.frameworks.sheet import frameworks_sheet
 from benchmarks.newest import merged, surviving
 from benchmarks.paper import claims
 from benchmarks.promises import RESULTS, promises
+from benchmarks.sheet import Sheet
 from benchmarks.specification import SPECIFICATION, specification
 
 SOFTGPU = "softgpu"
@@ -79,7 +79,7 @@ def ours(folder: Path) -> str:
             known = (promise.cell(figure.value), promise.bound(), figure.device, figure.date) if figure else ()
             verdict = ("yes" if promise.keeps(figure.value) else "**no**") if figure else "pending"
             rows.append((promise.number, promise.claim, *(known or ("-", promise.bound(), "-", "-")), verdict))
-    return Grid("", ("", "claim", "figure", "bound", "device", "date", "holds"), tuple(rows)).on_page()
+    return Sheet("", ("", "claim", "figure", "bound", "device", "date", "holds"), tuple(rows)).on_page()
 
 
 def beside_the_paper(found: Sequence[Document]) -> str:
@@ -104,17 +104,17 @@ def beside_the_paper(found: Sequence[Document]) -> str:
         figures = (claim.text(), f"{worst.ours:.3f}", which, device, document["date"], claim.verdict(worst.ours))
         rows.append((claim.source, claim.what, *figures))
     columns = ("paper", "what", "paper's", "ours", "of", "device", "date", "")
-    return Grid("", columns, tuple(rows)).on_page()
+    return Sheet("", columns, tuple(rows)).on_page()
 
 
 def section(document: Document) -> str:
     """What was measured by one experiment, folded. KeyError for a document of no known kind."""
     kind = document["experiment"]
-    grids = [frameworks_grid(document)] if kind == FRAMEWORKS else EXPERIMENTS[kind].grids(document)
-    told = [grid.notes for grid in grids]
+    sheets = [frameworks_sheet(document)] if kind == FRAMEWORKS else EXPERIMENTS[kind].sheets(document)
+    told = [sheet.notes for sheet in sheets]
     tables = [
-        (replace(grid, notes=()) if grid.notes in told[:number] else grid).on_page()
-        for number, grid in enumerate(grids)
+        (replace(sheet, notes=()) if sheet.notes in told[:number] else sheet).on_page()
+        for number, sheet in enumerate(sheets)
     ]
     head = f"<details><summary>{TITLES[kind]}, {document['device']}</summary>\n"
     origins = [f"- {line}" for line in document.get("origins", [origin(document)])]

@@ -15,9 +15,9 @@ from benchmarks.devices import choose_device
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Conduct, beside_the_paper, terminal
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.grid import Grid
 from benchmarks.guests.session import left_s
 from benchmarks.paper import Finding
+from benchmarks.sheet import Sheet
 
 FIRST_SIGNAL = 129
 
@@ -107,7 +107,7 @@ def run_suite(options: argparse.Namespace, conduct_of: Callable[[Sequence[str]],
         status = interruption.exit_code
     output = terminal()
     columns = ("experiment", "measured", "failures", "seconds", "file")
-    output.print(Grid(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
+    output.print(Sheet(f"{options.suite}, device {options.device}", columns, tuple(rows)).on_terminal())
     if findings:
         output.print(beside_the_paper(findings).on_terminal())
     return status

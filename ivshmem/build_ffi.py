@@ -93,7 +93,7 @@ uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index
 bool fgv_region_is_owned(const struct fgv_region *region, uint32_t client_index, uint64_t offset, uint64_t bytes);
 uint64_t fgv_window_front_bytes(uint64_t bytes);
 bool fgv_window_is_sound(uint64_t bytes, uint64_t mapped_bytes);
-uint64_t fgv_window_tail_bytes(const struct fgv_region *region);
+uint64_t fgv_window_end_bytes(const struct fgv_region *region);
 bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);
 void fgv_grower_give(const struct fgv_region *region, uint32_t client_index);
 
@@ -120,10 +120,10 @@ bool fgv_consumer_park_prepare(struct fgv_consumer *consumer);
 void fgv_consumer_park_sleep(struct fgv_consumer *consumer, uint64_t timeout_ns);
 void fgv_consumer_park_cancel(struct fgv_consumer *consumer);
 
-struct fgv_pool { uint32_t nr; ...; };
-void fgv_pool_init(struct fgv_pool *pool, uint32_t nr);
-int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint);
-void fgv_pool_give(struct fgv_pool *pool, uint32_t index);
+struct fgv_free_set { uint32_t nr; ...; };
+void fgv_free_set_init(struct fgv_free_set *set, uint32_t nr);
+int32_t fgv_free_set_take(struct fgv_free_set *set, uint32_t hint);
+void fgv_free_set_give(struct fgv_free_set *set, uint32_t index);
 bool fgv_respond(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,
     uint32_t result, const void *payload, uint32_t payload_bytes);
 bool fgv_chunk_complete(const struct fgv_region *region, const struct fgv_client_layout *layout, uint32_t index,

@@ -400,7 +400,7 @@ class Region:
         """Every call of the program gives CUresult `code` from now on, also when its worker has ended; False when it is not READY."""
         return bool(lib.fgv_client_fail(self._checked(), index, code))
 
-    def mark_dead(self, index: int) -> bool:
+    def declare_dead(self, index: int) -> bool:
         """READY -> DEAD: the worker died; False when the client was closing already."""
         return self.step(index, ClientState.READY, ClientState.DEAD)
 

@@ -20,16 +20,16 @@ import numpy as np
 from benchmarks.build import NAMES
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.experiments.overhead import kernels
 from benchmarks.experiments.sharing import alone
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Setting, open_session
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import log_axis, round_values
 from benchmarks.ratios import estimate
+from benchmarks.sheet import Sheet
+from benchmarks.stretch import Outcome, run_together
 from benchmarks.timeline import Spans, Timeline, clock_step_ns, device_seconds, gaps_us, switches_us
-from benchmarks.window import Outcome, run_together
 from benchmarks.workloads import Workload, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -65,7 +65,7 @@ class Accounting(Experiment):
             metavar="US,...",
             help="of the mixtures (default 20,50,200,1000,10000)",
         )
-        parser.add_argument("--queue", type=whole, default=256, metavar="N", help="launches in a row (256)")
+        parser.add_argument("--queue", type=natural_number, default=256, metavar="N", help="launches in a row (256)")
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """Programs, then mixtures and the device's own switch beside them."""
@@ -88,9 +88,9 @@ class Accounting(Experiment):
                 with reporter.tolerating(f"kernels of {kernel_us:g} us"):
                     yield mixture(kernel_us, options.queue, settings, options.seconds)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """Programs and mixtures."""
-        return [grid for grid in (_programs(document), _mixtures(document)) if grid is not None]
+        return [sheet for sheet in (_programs(document), _mixtures(document)) if sheet is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest errors."""
@@ -132,20 +132,20 @@ class Accounting(Experiment):
         axes.legend(title="kernels of")
 
 
-def program(name: str, settings: Setting, window_s: float) -> Record:
+def program(name: str, settings: Setting, stretch_s: float) -> Record:
     """Kernels of one program, natively and as charged."""
     workload = sized(name, settings.device)
     with open_session(NATIVE, settings) as native:
-        timed = kernels(native, workload, window_s / 2)
-    charged = alone(workload, DEFAULT_POLICY, settings, window_s)
+        timed = kernels(native, workload, stretch_s / 2)
+    charged = alone(workload, DEFAULT_POLICY, settings, stretch_s)
     if not charged.nr_launches or charged.charged_s is None:
-        raise ProgramFailedError(f"no kernel within {window_s:g} s")
+        raise ProgramFailedError(f"no kernel within {stretch_s:g} s")
     return {"kind": "program", "program": name, **timed, "charged_us": 1e6 * charged.charged_s / charged.nr_launches}
 
 
-def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) -> Record:
+def mixture(kernel_us: float, queue: int, settings: Setting, stretch_s: float) -> Record:
     """Two guests of equal weight, and their logs."""
-    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, window_s)
+    outcomes, logs = _logged(DEFAULT_POLICY, spin(kernel_us, queue), settings, stretch_s)
     charged_s = tuple(outcome.charged_s or 0.0 for outcome in outcomes)
     timeline = Timeline(
         kernel_us, device_seconds(logs, are_queued=queue > 1), charged_s, gaps_us(logs), clock_step_ns(logs)
@@ -160,9 +160,9 @@ def mixture(kernel_us: float, queue: int, settings: Setting, window_s: float) ->
     }
 
 
-def switch(queue: int, settings: Setting, window_s: float) -> Record:
+def switch(queue: int, settings: Setting, stretch_s: float) -> Record:
     """Two queues natively, and how long the device takes from one to the other."""
-    _, logs = _logged(NATIVE, spin(SWITCH_KERNEL_US, queue), settings, window_s)
+    _, logs = _logged(NATIVE, spin(SWITCH_KERNEL_US, queue), settings, stretch_s)
     switches = switches_us(logs)
     percentiles = {str(percent): float(np.percentile(switches, percent)) if switches else None for percent in PERCENTS}
     return {
@@ -175,7 +175,7 @@ def switch(queue: int, settings: Setting, window_s: float) -> Record:
 
 
 def _logged(
-    system: str, workload: Workload, settings: Setting, window_s: float
+    system: str, workload: Workload, settings: Setting, stretch_s: float
 ) -> tuple[tuple[Outcome, ...], list[Spans]]:
     """Two of one program at once, and when their kernels began and ended."""
     with (
@@ -184,10 +184,10 @@ def _logged(
     ):
         paths = [Path(folder) / f"{index}.spans" for index in range(2)]
         logged = [replace(workload, arguments=(*workload.arguments, "--log", str(path))) for path in paths]
-        outcomes = run_together(session, logged, window_s)
+        outcomes = run_together(session, logged, stretch_s)
         logs = [np.fromfile(path, dtype=np.uint64).reshape(-1, 2) for path in paths]
     if any(len(log) == 0 for log in logs):
-        raise ProgramFailedError(f"none of the {workload.label} ended within {window_s:g} s")
+        raise ProgramFailedError(f"none of the {workload.label} ended within {stretch_s:g} s")
     return outcomes, logs
 
 
@@ -198,7 +198,7 @@ def _errors(document: Document) -> dict[str, list[float]]:
     return found
 
 
-def _programs(document: Document) -> Grid | None:
+def _programs(document: Document) -> Sheet | None:
     rows = []
     for name, errors in _errors(document).items():
         mine = [record for record in records(document, "program") if record["program"] == name]
@@ -211,7 +211,7 @@ def _programs(document: Document) -> Grid | None:
     if not rows:
         return None
     columns = ("program", "by events us", "charged us", "error %", "paper: profiler us", "FairGV us", "error %")
-    return Grid(
+    return Sheet(
         "Kernels of programs",
         columns,
         tuple(rows),
@@ -219,7 +219,7 @@ def _programs(document: Document) -> Grid | None:
     )
 
 
-def _mixtures(document: Document) -> Grid | None:
+def _mixtures(document: Document) -> Sheet | None:
     rows = []
     for record in records(document, "switch"):
         switches = ("-" if value is None else f"{value:.0f}" for value in record["switch_percentiles_us"].values())
@@ -236,4 +236,4 @@ def _mixtures(document: Document) -> Grid | None:
         "a gap is from the last kernel of one vGPU to the first of the next, with the device's own switch in it. Natively:",
         "that switch, as the driver shares the device between two queues, with half a kernel in it on average.",
     )
-    return Grid("Charges and hand-overs", columns, tuple(rows), notes)
+    return Sheet("Charges and hand-overs", columns, tuple(rows), notes)

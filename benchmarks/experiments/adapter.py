@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, setting
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE, Finished, Session, open_session
 from benchmarks.nvcc import find_nvcc
+from benchmarks.sheet import Sheet
 from scheduler.registry import DEFAULT_POLICY
 
 BUILD_LIMIT_S = 600
@@ -93,7 +93,7 @@ class Adapter(Experiment):
                         reporter.failed(f"{program.name} {found['verdict']}: {found['why']}")
                     yield {"kind": "run", "program": program.name, **found}
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """Verdict and times of each."""
         rows = []
         for record in records(document, "run"):
@@ -103,7 +103,7 @@ class Adapter(Experiment):
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
         notes = (f"{counts}. Seconds from start to end, those of fairgv-run itself included.",)
         return (
-            [Grid("Programs", ("program", "verdict", "native s", "FairGV s", "why"), tuple(rows), notes)]
+            [Sheet("Programs", ("program", "verdict", "native s", "FairGV s", "why"), tuple(rows), notes)]
             if rows
             else []
         )

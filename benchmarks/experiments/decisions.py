@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from benchmarks.document import Document, Record, records
-from benchmarks.experiment import Experiment, Reporter, Subjects, whole
-from benchmarks.grid import Grid
+from benchmarks.experiment import Experiment, Reporter, Subjects, natural_number
+from benchmarks.sheet import Sheet
 from scheduler.policy import Policy
 from scheduler.registry import make_policy
 
@@ -63,7 +63,9 @@ class Decisions(Experiment):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """How many at a time."""
-        parser.add_argument("--decisions", type=whole, default=20_000, metavar="N", help="in one repetition (20000)")
+        parser.add_argument(
+            "--decisions", type=natural_number, default=20_000, metavar="N", help="in one repetition (20000)"
+        )
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """One for each policy, size and repetition."""
@@ -81,7 +83,7 @@ class Decisions(Experiment):
                 cost_us = (time.perf_counter_ns() - begin_ns) / options.decisions / 1000
                 yield {"kind": "decision", "policy": name, "vgpus": size, "repetition": repetition, "us": cost_us}
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """The best of all repetitions."""
         best = _best(document)
         rows = []
@@ -90,7 +92,7 @@ class Decisions(Experiment):
             ratio = cost_us / best[name, min(size for of, size in best if of == name)]
             rows.append((name, str(size), f"{cost_us:.2f}", f"{ratio:.2f}", aim))
         columns = ("policy", "vGPUs", "us", "ratio to the fewest", "aim")
-        return [Grid("A decision", columns, tuple(rows))] if rows else []
+        return [Sheet("A decision", columns, tuple(rows))] if rows else []
 
     def plot(self, document: Document, figure: Any) -> None:
         """Cost over the number of vGPUs."""

@@ -20,11 +20,11 @@ from benchmarks.build import NAMES, build
 from benchmarks.devices import native_environment
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, whole
-from benchmarks.grid import Grid
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number
 from benchmarks.guests import run
 from benchmarks.guests.process import NativeSession
 from benchmarks.ratios import geometric_mean
+from benchmarks.sheet import Sheet
 from benchmarks.workloads import parse_report
 
 AIM_RATIO = 2.0
@@ -50,7 +50,11 @@ class Loops(Experiment):
             "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
         )
         parser.add_argument(
-            "--threads", type=whole, default=nr_cores, metavar="N", help=f"of both sides (all cores: {nr_cores})"
+            "--threads",
+            type=natural_number,
+            default=nr_cores,
+            metavar="N",
+            help=f"of both sides (all cores: {nr_cores})",
         )
 
     def check(self, options: argparse.Namespace) -> None:
@@ -73,7 +77,7 @@ class Loops(Experiment):
                         cache.mkdir(mode=0o700)
                         yield {"kind": "loops", **compared(name, cache, options), "repetition": repetition}
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """Medians over the repetitions; the geometric mean is the last row."""
         rows = []
         found = _medians(document)
@@ -89,7 +93,7 @@ class Loops(Experiment):
             f"the geometric mean. Compile: what an empty cache adds to the first launch; aim: at most {AIM_COMPILE_S} s.",
         )
         columns = ("program", "softgpu", "loops", "unit", "ratio", "compile s")
-        return [Grid("softgpu beside plain C loops", columns, tuple(rows), notes)]
+        return [Sheet("softgpu beside plain C loops", columns, tuple(rows), notes)]
 
     def figures(self, document: Document) -> dict[str, float]:
         """The mean ratio, and what each program's compilation takes."""

@@ -1,7 +1,7 @@
 """A program beside a background of kernels of another length (Figure 11 of the paper): its run time over that alone; 2 is fair for two.
 
-The background is `spin`, whose kernels last exactly as long as asked for; it keeps a queue of them. Both count in one window, and the run time
-is that of the same work at the window's throughput.
+The background is `spin`, whose kernels last exactly as long as asked for; it keeps a queue of them. Both count in one stretch, and the run time
+is that of the same work at the stretch's throughput.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from typing import Any
 from benchmarks.document import Document, Record, records
 from benchmarks.experiment import Experiment, Reporter, numbers, setting, systems
 from benchmarks.experiments.sharing import COMPARED, IDLE_TOGETHER, Mixture, Shared, compare, nr_compared, programs_of
-from benchmarks.grid import Grid
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, log_axis, spread
 from benchmarks.ratios import estimate
+from benchmarks.sheet import Sheet
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -73,7 +73,7 @@ class Mixed(Experiment):
                 record |= {"program": program, "background_us": float(background.split()[0])}
             yield record
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """One row for each background, one column for each system."""
         found = _run_times(document)
         if not found:
@@ -89,7 +89,7 @@ class Mixed(Experiment):
             "Run time over that alone, as a guest. Below 2 the program takes more than its half, above 2 less. The last column: run",
             "time alone, as a guest over native.",
         )
-        return [Grid("Beside a background", columns, tuple(rows), notes)]
+        return [Sheet("Beside a background", columns, tuple(rows), notes)]
 
     def findings(self, document: Document) -> list[Finding]:
         """

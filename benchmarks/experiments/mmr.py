@@ -1,7 +1,7 @@
 """Shares by weight: completion times, min-max ratio and aggregated overhead of guests that all run one program (Figures 8 and 9 of the paper).
 
-All guests work at once and are counted in one window, so no guest has the device to itself at the end, as it would if each stopped when its
-work was done. A completion time is the time for ten seconds of work at the throughput of the window. The min-max ratio is that of section 5.4.1
+All guests work at once and are counted in one stretch, so none has the device to itself at the end, as it would if each stopped when its
+work was done. A completion time is that of ten seconds of work at the throughput of the stretch. The min-max ratio is that of section 5.4.1
 with what the program reaches alone, as a guest, for the ideal; the overhead is against native runs. Alone each program runs in the same
 repetition.
 
@@ -25,11 +25,11 @@ from benchmarks.experiments.sharing import (
     shared,
     weights_of,
 )
-from benchmarks.grid import Grid
 from benchmarks.guests import NATIVE
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import Estimate, estimate
+from benchmarks.sheet import Sheet
 from scheduler.registry import DEFAULT_POLICY
 
 WORK_S = 10.0
@@ -76,9 +76,9 @@ class MinMaxRatio(Experiment):
         mixtures = [mixture(program, options) for program in options.program]
         return compare(mixtures, systems(options), options, setting(options), reporter)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """One for all guests of the same weights, with one row for each program and system."""
-        return [_grid(part) for part in _by_weights(document)]
+        return [_sheet(part) for part in _by_weights(document)]
 
     def findings(self, document: Document) -> list[Finding]:
         """Of the default policy, which is the paper's."""
@@ -119,7 +119,7 @@ def _by_weights(document: Document) -> list[Document]:
     return [{**document, "records": runs} for runs in found.values()]
 
 
-def _grid(document: Document) -> Grid:
+def _sheet(document: Document) -> Sheet:
     """One row for each program and system."""
     columns = (
         "program",
@@ -146,7 +146,7 @@ def _grid(document: Document) -> Grid:
     ]
     guests = f"{len(_weights(document))} guests ({document.get('guests', 'process')})"
     title = f"Shares of {guests}, weights {_colons(_weights(document))}"
-    return Grid(title, columns, tuple(rows), NOTES)
+    return Sheet(title, columns, tuple(rows), NOTES)
 
 
 def _draw(axes: Any, label: str, kinds: dict[str, list[Shared]]) -> None:

@@ -19,16 +19,16 @@ from backend_host.trace import Count, read_counts
 from benchmarks.build import NAMES, build, build_timed
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
-from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, numbers, setting, whole
-from benchmarks.grid import Grid
+from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, natural_number, numbers, setting
 from benchmarks.guests import NATIVE, Session, open_session, run
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate, geometric_mean
+from benchmarks.sheet import Sheet
 from benchmarks.workloads import Workload, parse_report, sized, spin, throughput, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
-PARTS = ("programs", "sizes", "operations", "profile")
+GROUPS = ("programs", "sizes", "operations", "profile")
 QUEUES = (1, 300)
 """Waited for one by one, and as matrixMul of the CUDA SDK queues them."""
 REGION_BYTES = 1 << 30
@@ -58,9 +58,14 @@ class Overhead(Experiment):
     subjects: ClassVar[Subjects] = {"program": ("program",), "size": ("kernel_us", "queue"), "profile": ("program",)}
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Which parts, and how much of each."""
+        """Which groups, and how much of each."""
         parser.add_argument(
-            "--parts", type=names_of(PARTS), default=list(PARTS), metavar="NAME,...", help=f"of {', '.join(PARTS)}"
+            "--parts",
+            dest="groups",
+            type=names_of(GROUPS),
+            default=list(GROUPS),
+            metavar="NAME,...",
+            help=f"of {', '.join(GROUPS)}",
         )
         parser.add_argument(
             "--programs", type=names_of(NAMES), default=list(NAMES), metavar="NAME,...", help=f"of {', '.join(NAMES)}"
@@ -72,26 +77,28 @@ class Overhead(Experiment):
             metavar="US,...",
             help="lengths of kernels (default: those of Figure 2)",
         )
-        parser.add_argument("--rounds", type=whole, default=20, help="of each single operation in one run (20)")
-        parser.add_argument("--mib", type=whole, default=256, help="size of the large copies (256)")
+        parser.add_argument(
+            "--rounds", type=natural_number, default=20, help="of each single operation in one run (20)"
+        )
+        parser.add_argument("--mib", type=natural_number, default=256, help="size of the large copies (256)")
 
     def check(self, options: argparse.Namespace) -> None:
         """A virtual machine has a small region here."""
-        options.has_profile = "profile" in options.parts and options.guests == "process"
+        options.has_profile = "profile" in options.groups and options.guests == "process"
         if options.guests == "vm":
             options.mib = min(options.mib, 16)
 
     def nr_records(self, options: argparse.Namespace) -> int:
         """Operations count as one."""
         nr = {"programs": len(options.programs), "sizes": len(options.kernel_us) * len(QUEUES), "operations": 1}
-        pairs = options.repetitions * sum(nr.get(part, 0) for part in options.parts)
+        pairs = options.repetitions * sum(nr.get(group, 0) for group in options.groups)
         return int(pairs + options.has_profile * len(options.programs))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
         """One guest serves for all of it."""
         pairs = _pairs(options)
         files = [workload.path() for _, workload in pairs]
-        if "operations" in options.parts:
+        if "operations" in options.groups:
             files.append(build("overhead"))
         region_bytes = (256 << 20) if options.device == "soft" and options.mib <= 64 else REGION_BYTES
         with (
@@ -99,16 +106,16 @@ class Overhead(Experiment):
             open_session(DEFAULT_POLICY, setting(options, region_bytes), (1,), files) as guest,
         ):
             both = Both(native, guest)
-            if "profile" in options.parts and not options.has_profile:
+            if "profile" in options.groups and not options.has_profile:
                 reporter.refused("profile: what the guest's library counts does not get out of a virtual machine")
-            if "programs" in options.parts:
+            if "programs" in options.groups:
                 self._warm_up(both, options, reporter)
             for repetition in range(options.repetitions):
                 for what, workload in pairs:
                     reporter.doing(workload.label)
                     with reporter.tolerating(workload.label):
                         yield {**what, **both.timed(workload, options.seconds, repetition), "repetition": repetition}
-                if "operations" in options.parts:
+                if "operations" in options.groups:
                     reporter.doing("single operations")
                     with reporter.tolerating("single operations"):
                         yield {"kind": "operations", "repetition": repetition, "values": both.operations(options)}
@@ -123,10 +130,10 @@ class Overhead(Experiment):
                 with reporter.tolerating(name):
                     run(session, 0, build(name), ["--json", "--rounds", "1"]).checked(name)
 
-    def grids(self, document: Document) -> list[Grid]:
-        """One for each part that was measured."""
+    def sheets(self, document: Document) -> list[Sheet]:
+        """One for each group that was measured."""
         made = (_programs(document), _sizes(document), _operations(document), _profile(document))
-        return [grid for grid in made if grid is not None]
+        return [sheet for sheet in made if sheet is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The means."""
@@ -209,9 +216,9 @@ class Both:
 def _pairs(options: argparse.Namespace) -> list[tuple[Record, Workload]]:
     """What is run in pairs, with what tells it from others."""
     found: list[tuple[Record, Workload]] = []
-    if "programs" in options.parts:
+    if "programs" in options.groups:
         found += [({"kind": "program", "program": name}, sized(name, options.device)) for name in options.programs]
-    if "sizes" in options.parts:
+    if "sizes" in options.groups:
         for queue in QUEUES:
             found += [({"kind": "size", "kernel_us": us, "queue": queue}, spin(us, queue)) for us in options.kernel_us]
     return found
@@ -280,7 +287,7 @@ def _ratios_of_sizes(document: Document, queue: int) -> dict[float, list[float]]
     return found
 
 
-def _programs(document: Document) -> Grid | None:
+def _programs(document: Document) -> Sheet | None:
     found = _ratios(document, "program", "program")
     if not found:
         return None
@@ -294,10 +301,10 @@ def _programs(document: Document) -> Grid | None:
     mean = geometric_mean([estimate(each).mean for each in found.values()])
     rows.append(("geometric mean", "", "", "", f"{mean:.3f}", "", ""))
     columns = ("program", "native", "FairGV", "unit", "time over native", "paper, Figure 7", "")
-    return Grid("Programs, one guest", columns, tuple(rows), ("Time over native: below 1 FairGV is faster.",))
+    return Sheet("Programs, one guest", columns, tuple(rows), ("Time over native: below 1 FairGV is faster.",))
 
 
-def _sizes(document: Document) -> Grid | None:
+def _sizes(document: Document) -> Sheet | None:
     sides = [_ratios_of_sizes(document, queue) for queue in QUEUES]
     lengths = list(dict.fromkeys(us for side in sides for us in side))
     if not lengths:
@@ -310,7 +317,7 @@ def _sizes(document: Document) -> Grid | None:
     waited, queued = (f"{queue} in a row" for queue in QUEUES)
     columns = ("kernels of us", waited, queued, "paper, FairGV, Figure 2", "paper, GVirtuS")
     notes = ("Time over native, kernels of a given length; the paper's are those of matrixMul, queued.",)
-    return Grid("Kernel sizes", columns, tuple(rows), notes)
+    return Sheet("Kernel sizes", columns, tuple(rows), notes)
 
 
 def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
@@ -322,19 +329,19 @@ def _medians(document: Document) -> dict[str, tuple[str, float, float]]:
     }
 
 
-def _operations(document: Document) -> Grid | None:
+def _operations(document: Document) -> Sheet | None:
     rows = []
     for name, (unit, native, guest) in _medians(document).items():
         ratio = guest / native if unit == "GB/s" else native / guest
         rows.append((name, f"{native:.3g}", f"{guest:.3g}", unit, f"{ratio:.2f}", AIMS.get(name, "")))
     if not rows:
         return None
-    return Grid(
+    return Sheet(
         "Single operations", ("operation", "native", "FairGV", "unit", "ratio", "aim"), tuple(rows), OPERATION_NOTES
     )
 
 
-def _profile(document: Document) -> Grid | None:
+def _profile(document: Document) -> Sheet | None:
     rows = []
     for record in records(document, "profile"):
         theirs = paper()["table3"][record["program"]]
@@ -351,4 +358,4 @@ def _profile(document: Document) -> Grid | None:
         "Calls that reach the host in 10 ms, as in the paper's Table 3; kernels by events, natively. Interactive: more than",
         f"{INTERACTIVE} synchronous calls.",
     )
-    return Grid("What the programs ask for", columns, tuple(rows), notes)
+    return Sheet("What the programs ask for", columns, tuple(rows), notes)

@@ -2,7 +2,7 @@
 
 The long one's launches go in parts, persistently, or whole because their image has no PTX; beside these stands the driver's own time slicing of
 two native programs, which knows no weights. A long kernel is a given amount of work, not of time, so one that is kept off the device makes no
-progress; its blocks count, in the one window of both. What each program reaches alone is measured in the same repetition and in the same way.
+progress; its blocks count, in the one stretch of both. What each program reaches alone is measured in the same repetition and in the same way.
 
 Wrong when guests, workers and the device's threads have no core each. Natively on softgpu, which serves kernels one after the other, the short
 one gets a kernel for each long one.
@@ -17,12 +17,12 @@ from benchmarks.devices import compute_capability
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Reporter
-from benchmarks.experiments.sharing import ALONE_PART, Mixture, Shared, alone, share, together
-from benchmarks.grid import Grid
+from benchmarks.experiments.sharing import ALONE_FRACTION, Mixture, Shared, alone, share, together
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.plots import limits, spread
 from benchmarks.ratios import estimate
-from benchmarks.window import Outcome
+from benchmarks.sheet import Sheet
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import Workload, endless, spin, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
@@ -117,7 +117,7 @@ class _Tenants:
 
     def measure_alone(self, name: str, way: Way, workload: Workload) -> Record:
         """`name` is the way's for the long program, the system's for the short one, to which ways are the same. ProgramFailedError."""
-        outcome = alone(workload, way.system, self.setting_of(way), self.options.seconds * ALONE_PART)
+        outcome = alone(workload, way.system, self.setting_of(way), self.options.seconds * ALONE_FRACTION)
         if workload != SHORT:
             _check_parts(way, outcome)
         self.reached[name, workload] = outcome.throughput
@@ -167,7 +167,7 @@ def _check_parts(way: Way, outcome: Outcome) -> None:
         raise ProgramFailedError(f"its launches went {'whole' if way.is_in_parts else 'in parts'}")
 
 
-def shares_grid(document: Document) -> Grid | None:
+def shares_sheet(document: Document) -> Sheet | None:
     """One row for each way and weights; None when there are none."""
     rows = []
     for (name, weights), runs in _runs(document).items():
@@ -188,7 +188,7 @@ def shares_grid(document: Document) -> Grid | None:
         return None
     columns = ("the long kernels", "weights", "long, of alone", "short, of alone", "min-max ratio", "aim", "of charges")
     title = f"Shares of a tenant of endless kernels of {records(document, 'share')[0]['kernel_s']:g} s"
-    return Grid(title, (*columns, "overhead", "repetitions"), tuple(rows), NOTES)
+    return Sheet(title, (*columns, "overhead", "repetitions"), tuple(rows), NOTES)
 
 
 def share_figures(document: Document) -> dict[str, float]:

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, positive, setting
-from benchmarks.grid import Grid
 from benchmarks.guests import Running, Session, open_session
 from benchmarks.guests.session import left_s
-from benchmarks.window import END_LIMIT_S, START_LIMIT_S
+from benchmarks.sheet import Sheet
+from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
 from benchmarks.workloads import spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -43,8 +43,8 @@ LEAD_S = 2.0
 SETTLE_S = 1.0
 """After a change, before what each one gets is counted for the table."""
 TITLE = "Part of the GPU's time that each guest has, % (dashed: what it is entitled to)"
-WINDOW = "0 0.01 0"
-"""A program that is told a window works on until it is told to end, whenever its window ends."""
+STRETCH = "0 0.01 0"
+"""A program that is told a stretch works on until it is told to end, whenever its stretch ends."""
 
 
 class Watch:
@@ -152,7 +152,7 @@ class SharesOverTime(Experiment):
             ):
                 yield _watched(session, options.seconds, options.period)
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """What each guest gets and is entitled to, from one change to the next."""
         rows = []
         for record in records(document, "shares over time")[-1:]:
@@ -163,7 +163,7 @@ class SharesOverTime(Experiment):
                     rows.append((f"{phase.begin_s:.1f} to {phase.end_s:.1f}", name_of(guest), f"{weight}", *figures))
         columns = ("s", "guest", "weight", "entitled to %", "has %", "of its due")
         notes = (f"Parts of the GPU's time, without the first {SETTLE_S:g} s after each change.",)
-        return [Grid("Shares over time", columns, tuple(rows), notes)] if rows else []
+        return [Sheet("Shares over time", columns, tuple(rows), notes)] if rows else []
 
     def plot(self, document: Document, figure: Any) -> None:
         """Shares as lines, what each guest is entitled to dashed."""
@@ -216,7 +216,7 @@ def _await_work(program: Running) -> None:
     """Until its first kernel has ended."""
     if (line := program.read_line(time.monotonic() + START_LIMIT_S)) != "ready":
         raise ProgramFailedError(f"{WORKLOAD.program} said: {line}")
-    program.tell(WINDOW)
+    program.tell(STRETCH)
 
 
 def _draw(axes: Any, record: Record) -> None:

@@ -11,15 +11,15 @@ from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Reporter, Subjects
 from benchmarks.guests import NATIVE, Setting, open_session
-from benchmarks.window import Outcome, run_together
+from benchmarks.stretch import Outcome, run_together
 from benchmarks.workloads import SPIN, Workload, sized, spin, unit_of
 from scheduler.registry import DEFAULT_POLICY
 
-ALONE_PART = 0.5
-"""Of the window, for each program alone."""
+ALONE_FRACTION = 0.5
+"""Of the stretch, for each program alone."""
 
-EDGE_PART = 0.25
-"""Of the window, for each of its edges."""
+EDGE_FRACTION = 0.25
+"""Of the stretch, for each of its edges."""
 
 IDLE_TOGETHER = 1.1
 """Guests that get more than this done together, of what one does alone, leave the GPU to each other: each may get more than its part, and how
@@ -71,20 +71,20 @@ def mixture(program: str, options: argparse.Namespace) -> Mixture:
     return Mixture("; ".join(dict.fromkeys(kind.label for kind in kinds)), weights, tuple(kinds))
 
 
-def alone(workload: Workload, system: str, setting: Setting, window_s: float) -> Outcome:
+def alone(workload: Workload, system: str, setting: Setting, stretch_s: float) -> Outcome:
     """The program with the device to itself. ProgramFailedError when it gets nothing done: nothing could be compared with that."""
     with open_session(system, setting, (1,), [workload.path()]) as session:
-        outcome = run_together(session, [workload], window_s, window_s * EDGE_PART)[0]
+        outcome = run_together(session, [workload], stretch_s, stretch_s * EDGE_FRACTION)[0]
     if outcome.throughput <= 0:
-        raise ProgramFailedError(f"{workload.label}: nothing was done in a window of {window_s:g} s")
+        raise ProgramFailedError(f"{workload.label}: nothing was done in a window of {stretch_s:g} s")
     return outcome
 
 
-def together(system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...]:
+def together(system: str, mixed: Mixture, setting: Setting, stretch_s: float) -> tuple[Outcome, ...]:
     """All guests at once."""
     programs = list(dict.fromkeys(workload.path() for workload in mixed.workloads))
     with open_session(system, setting, mixed.weights, programs) as session:
-        return run_together(session, mixed.workloads, window_s, window_s * EDGE_PART)
+        return run_together(session, mixed.workloads, stretch_s, stretch_s * EDGE_FRACTION)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Baselines:
     """What each kind of program of one repetition reaches alone: natively, and as a guest. Measured when first asked for."""
 
     setting: Setting
-    window_s: float
+    stretch_s: float
     native: dict[Workload, float] = field(default_factory=dict)
     guest: dict[Workload, float] = field(default_factory=dict)
 
@@ -100,8 +100,8 @@ class Baselines:
         """In two runs for each kind of program that is new."""
         for kind in mixed.workloads:
             if kind not in self.guest:
-                self.native[kind] = alone(kind, NATIVE, self.setting, self.window_s).throughput
-                self.guest[kind] = alone(kind, DEFAULT_POLICY, self.setting, self.window_s).throughput
+                self.native[kind] = alone(kind, NATIVE, self.setting, self.stretch_s).throughput
+                self.guest[kind] = alone(kind, DEFAULT_POLICY, self.setting, self.stretch_s).throughput
 
     def record(self, mixed: Mixture, repetition: int) -> Record:
         """For the document."""
@@ -144,11 +144,11 @@ class Attempts:
         self._tell = tell
         self.systems = list(compared)
 
-    def together(self, system: str, mixed: Mixture, setting: Setting, window_s: float) -> tuple[Outcome, ...] | None:
+    def together(self, system: str, mixed: Mixture, setting: Setting, stretch_s: float) -> tuple[Outcome, ...] | None:
         """None when there is no outcome."""
         self._tell.doing(f"{mixed.label}: {system}")
         try:
-            return together(system, mixed, setting, window_s)
+            return together(system, mixed, setting, stretch_s)
         except NotMeasurableError as error:
             self.systems.remove(system)
             self._tell.refused(f"{system}: {error}")
@@ -157,11 +157,11 @@ class Attempts:
         return None
 
     def under_each(
-        self, mixed: Mixture, setting: Setting, window_s: float
+        self, mixed: Mixture, setting: Setting, stretch_s: float
     ) -> Iterator[tuple[str, tuple[Outcome, ...]]]:
         """Every system that can be had, with its outcomes."""
         for system in list(self.systems):
-            outcomes = self.together(system, mixed, setting, window_s)
+            outcomes = self.together(system, mixed, setting, stretch_s)
             if outcomes is not None:
                 yield system, outcomes
 
@@ -172,7 +172,7 @@ def compare(
     """For each repetition and mixture what is reached alone, then the mixture under each system."""
     attempts = Attempts(compared, tell)
     for repetition in range(options.repetitions):
-        baselines = Baselines(setting, options.seconds * ALONE_PART)
+        baselines = Baselines(setting, options.seconds * ALONE_FRACTION)
         for mixed in mixtures:
             tell.doing(f"{mixed.label}: alone")
             with tell.tolerating(f"{mixed.label}, alone"):

@@ -27,10 +27,10 @@ from benchmarks.build import build
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, Subjects, names_of, positive, setting
-from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, share_figures, shares_grid
-from benchmarks.grid import Grid
+from benchmarks.experiments.shares import draw_shares, measure_shares, nr_shares, share_figures, shares_sheet
 from benchmarks.guests import NATIVE, Setting, open_session, run
 from benchmarks.paper import Finding, paper
+from benchmarks.sheet import Sheet
 from benchmarks.workloads import parse_report
 from scheduler.registry import DEFAULT_POLICY
 
@@ -135,9 +135,9 @@ class Slicing(Experiment):
             for record in itertools.chain(*(measured for name, measured in measurements if name in options.only)):
                 yield {**record, "repetition": repetition}
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """Costs, waits and shares."""
-        return [grid for grid in (_costs(document), _waits(document), shares_grid(document)) if grid is not None]
+        return [sheet for sheet in (_costs(document), _waits(document), shares_sheet(document)) if sheet is not None]
 
     def findings(self, document: Document) -> list[Finding]:
         """The greatest slowdown by parts that are as large as the paper wants them."""
@@ -261,7 +261,7 @@ def _slowdowns(document: Document) -> dict[tuple[int, int, int], float]:
     return {key: seconds / whole[key[0]] - 1 for key, seconds in medians.items() if key[0] in whole}
 
 
-def _costs(document: Document) -> Grid | None:
+def _costs(document: Document) -> Sheet | None:
     slowdowns = _slowdowns(document)
     rows = []
     for key, seconds in sorted(_medians(document).items()):  # natively, persistently, whole, in parts
@@ -274,7 +274,7 @@ def _costs(document: Document) -> Grid | None:
     if not rows:
         return None
     columns = ("blocks", "parts", "blocks of a part", "s", "slowdown %", "paper, Table 4")
-    return Grid("A product of matrices in parts", columns, tuple(rows), ("Slowdown: against the same product whole.",))
+    return Sheet("A product of matrices in parts", columns, tuple(rows), ("Slowdown: against the same product whole.",))
 
 
 def _wait_us(document: Document) -> dict[str, list[float]]:
@@ -285,7 +285,7 @@ def _wait_us(document: Document) -> dict[str, list[float]]:
     return found
 
 
-def _waits(document: Document) -> Grid | None:
+def _waits(document: Document) -> Sheet | None:
     rows = []
     for name, us in _wait_us(document).items():
         other = statistics.median(
@@ -296,4 +296,4 @@ def _waits(document: Document) -> Grid | None:
     if not rows:
         return None
     columns = ("the other's kernel", "of s", "us, median", "90 %", "99 %")
-    return Grid("What a small kernel takes beside a long one", columns, tuple(rows))
+    return Sheet("What a small kernel takes beside a long one", columns, tuple(rows))

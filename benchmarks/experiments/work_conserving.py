@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError
 from benchmarks.experiment import Experiment, Reporter, Subjects, numbers, setting, systems
-from benchmarks.experiments.sharing import ALONE_PART, Attempts, Baselines, Mixture, programs_of
-from benchmarks.grid import Grid
+from benchmarks.experiments.sharing import ALONE_FRACTION, Attempts, Baselines, Mixture, programs_of
 from benchmarks.paper import Finding, paper
 from benchmarks.plots import spread
 from benchmarks.ratios import estimate
-from benchmarks.window import Outcome
+from benchmarks.sheet import Sheet
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import sized, spin
 from scheduler.registry import DEFAULT_POLICY
 
@@ -63,7 +63,7 @@ class WorkConserving(Experiment):
         busy, unslept = sized(options.program[0], options.device), spin(KERNEL_US, QUEUE)
         attempts = Attempts(systems(options), reporter)
         for repetition in range(options.repetitions):
-            baselines = Baselines(settings, options.seconds * ALONE_PART)
+            baselines = Baselines(settings, options.seconds * ALONE_FRACTION)
             reporter.doing(f"{busy.label}: alone")
             with reporter.tolerating("alone"):
                 both = Mixture("alone", (1, 1), (busy, unslept))
@@ -83,7 +83,7 @@ class WorkConserving(Experiment):
                             "parts_native": _parts(outcomes, [baselines.native[each] for each in both.workloads]),
                         }
 
-    def grids(self, document: Document) -> list[Grid]:
+    def sheets(self, document: Document) -> list[Sheet]:
         """One row for each sleep and system."""
         rows = []
         for (percent, system), each in _by_sleep(document).items():
@@ -97,7 +97,7 @@ class WorkConserving(Experiment):
         notes = (
             "Throughputs, each as a part of what the program reaches alone without sleep: as a guest, then natively.",
         )
-        return [Grid("GPU utilisation beside a sleeper", columns, tuple(rows), notes)] if rows else []
+        return [Sheet("GPU utilisation beside a sleeper", columns, tuple(rows), notes)] if rows else []
 
     def findings(self, document: Document) -> list[Finding]:
         """Of each sleep under the default policy."""

@@ -22,7 +22,7 @@ from rich.console import Console
 from backend_host.config import PACKAGE_ROOT
 from benchmarks import document as documents
 from benchmarks.devices import device_name
-from benchmarks.frameworks.grid import frameworks_grid
+from benchmarks.frameworks.sheet import frameworks_sheet
 from benchmarks.ratios import geometric_mean
 
 FOLDER = Path(__file__).parent
@@ -166,7 +166,7 @@ def main() -> int:
         for side, outputs in (("native", native), ("FairGV", fairgv)):
             errors |= {f"{name}, {side}": output.error for output in outputs if output.error}
     document = document_of(options, steps, errors)
-    Console().print(frameworks_grid(document).on_terminal())
+    Console().print(frameworks_sheet(document).on_terminal())
     for where, error in errors.items():
         Console().print(f"{where}: {error}", markup=False)
     if options.json:

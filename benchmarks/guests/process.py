@@ -21,7 +21,7 @@ from benchmarks.guests.session import Account, Finished, left_s
 
 END_LIMIT_S = 10.0
 LEAD_S = 0.5
-"""From the last program's first kernel to the window: by then the shares are what they stay."""
+"""From the last program's first kernel to the stretch: by then the shares are what they stay."""
 
 
 class ProcessRunning:

@@ -58,7 +58,7 @@ class Running(Protocol):
 
 
 class Session(Protocol):
-    """One guest for each weight, or as many native programs as one likes. `lead_s` is how long before a window its guests must know it."""
+    """One guest for each weight, or as many native programs as one likes. `lead_s` is how long before a stretch its guests must know it."""
 
     lead_s: float
 

@@ -25,11 +25,11 @@ struct options {
 struct outcome {
     double first_round_s, seconds;
     double work;      /* of one round, in the benchmark's unit */
-    double nr_rounds; /* whole ones, but for those at the edges of a window, or in parts of it that count less */
+    double nr_rounds; /* whole ones, but for those at the edges of a stretch, or in parts of it that count less */
 };
 
 /* When rounds count, by this process's monotonic clock; told by whoever started all programs of a benchmark. */
-struct window {
+struct stretch {
     double begin_s, end_s, edge_s;
     atomic_bool is_known, is_over;
 };
@@ -239,23 +239,23 @@ static void time_rounds(const struct options *options, void (*run_round)(void), 
              (options->nr_rounds ? outcome->nr_rounds < options->nr_rounds : outcome->seconds < options->seconds));
 }
 
-/* Reads the window, then waits for one more line or the end of the input. */
-static void *follow_window(void *argument)
+/* Reads the stretch, then waits for one more line or the end of the input. */
+static void *follow_stretch(void *argument)
 {
-    struct window *window = argument;
+    struct stretch *stretch = argument;
     double lead_s, length_s, edge_s;
     char *line = NULL;
     size_t line_size = 0;
     if (getline(&line, &line_size, stdin) >= 0 && sscanf(line, "%lf %lf %lf", &lead_s, &length_s, &edge_s) == 3 &&
         lead_s >= 0 && lead_s <= longest_lead_s && length_s > 0 && edge_s >= 0 && edge_s <= length_s / 2) {
-        window->begin_s = now_s() + lead_s;
-        window->end_s = window->begin_s + length_s;
-        window->edge_s = edge_s;
-        window->is_known = true;
+        stretch->begin_s = now_s() + lead_s;
+        stretch->end_s = stretch->begin_s + length_s;
+        stretch->edge_s = edge_s;
+        stretch->is_known = true;
         ssize_t nr_read = getline(&line, &line_size, stdin);
         (void)nr_read; /* a line or the end: both say that nobody waits for more rounds */
     }
-    window->is_over = true;
+    stretch->is_over = true;
     free(line);
     return NULL;
 }
@@ -267,41 +267,41 @@ static double counted_after(double passed_s, double edge_s)
     return (edge_s > 0 ? within_s * within_s / (2 * edge_s) : 0) + fmax(passed_s - edge_s, 0);
 }
 
-static double counted_until(const struct window *window, double at_s)
+static double counted_until(const struct stretch *stretch, double at_s)
 {
-    return counted_after(at_s - window->begin_s, window->edge_s) -
-           counted_after(at_s - (window->end_s - window->edge_s), window->edge_s);
+    return counted_after(at_s - stretch->begin_s, stretch->edge_s) -
+           counted_after(at_s - (stretch->end_s - stretch->edge_s), stretch->edge_s);
 }
 
-/* Rounds before and after the window are made as well, so that the programs of a benchmark disturb each other
+/* Rounds before and after the stretch are made as well, so that the programs of a benchmark disturb each other
  * throughout. */
-static void time_window(void (*run_round)(void), struct outcome *outcome)
+static void time_stretch(void (*run_round)(void), struct outcome *outcome)
 {
-    struct window window = {0};
+    struct stretch stretch = {0};
     pthread_t follower;
     printf("ready\n");
     fflush(stdout);
-    if (pthread_create(&follower, NULL, follow_window, &window)) {
+    if (pthread_create(&follower, NULL, follow_stretch, &stretch)) {
         benchmark_fail("no thread to follow the window");
     }
     double begin_s = now_s();
-    while (!window.is_over && !was_interrupted) {
+    while (!stretch.is_over && !was_interrupted) {
         run_round();
         double end_s = now_s();
-        if (window.is_known) {
+        if (stretch.is_known) {
             outcome->nr_rounds +=
-                (counted_until(&window, end_s) - counted_until(&window, begin_s)) / fmax(end_s - begin_s, DBL_MIN);
+                (counted_until(&stretch, end_s) - counted_until(&stretch, begin_s)) / fmax(end_s - begin_s, DBL_MIN);
         }
         begin_s = end_s;
     }
-    if (!window.is_known) {
+    if (!stretch.is_known) {
         benchmark_fail("a window is three numbers on standard input: when it begins, in s from now, how long it lasts, "
                        "and how much of that each edge takes, half of it at most");
     }
-    if (now_s() < window.end_s) {
+    if (now_s() < stretch.end_s) {
         benchmark_fail("ended before its window did");
     }
-    outcome->seconds = counted_until(&window, window.end_s);
+    outcome->seconds = counted_until(&stretch, stretch.end_s);
     pthread_join(follower, NULL);
 }
 
@@ -359,7 +359,7 @@ int benchmark_main(const struct benchmark *benchmark, int argc, char **argv)
             benchmark->reset();
         }
         if (options.is_together) {
-            time_window(run_round, &outcome);
+            time_stretch(run_round, &outcome);
         } else {
             time_rounds(&options, run_round, &outcome);
         }

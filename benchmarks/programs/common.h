@@ -5,13 +5,13 @@
  * are both the reference that results are checked against and the yardstick that softgpu's speed is measured with.
  * NAME.h holds what the two declare to each other.
  *
- * --together: all programs of a benchmark count rounds in the same window, while each of them works before and after
+ * --together: all programs of a benchmark count rounds in the same stretch, while each of them works before and after
  * it. A program says "ready" after its first round, reads "LEAD LENGTH EDGE" from its standard input, in how many
- * seconds the window begins, how many it lasts and how many of them its edges take, and works on until another line
+ * seconds the stretch begins, how many it lasts and how many of them its edges take, and works on until another line
  * comes or the input ends.
  *
- * Work counts fully in the middle of the window, and less and less towards both ends of it, over EDGE each: who takes
- * turns with others has not had a turn more or less because the window ended just then. With an EDGE of 0 all counts
+ * Work counts fully in the middle of the stretch, and less and less towards both ends of it, over EDGE each: who takes
+ * turns with others has not had a turn more or less because the stretch ended just then. With an EDGE of 0 all counts
  * alike. The time that counts is LENGTH - EDGE.
  */
 #ifndef BENCHMARKS_PROGRAMS_COMMON_H

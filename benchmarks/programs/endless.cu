@@ -11,12 +11,12 @@
  * tells the host how many there were, in memory of the host that the device writes to, and looks whether it is over: a
  * way to the host and back for every block would take longer than the blocks do, and a copy has to wait for what the
  * program launched before.
- * What ends within a window of S seconds (10) is counted. Then the blocks that are left do nothing; they are counted,
+ * What ends within a stretch of S seconds (10) is counted. Then the blocks that are left do nothing; they are counted,
  * too, so that the program knows at its end that none was lost, or ran twice.
  *
- * --together: all programs of a benchmark count in the same window, see common.h and window.h.
+ * --together: all programs of a benchmark count in the same stretch, see common.h and stretch.h.
  *
- * --launches: so many kernels, to their ends, and no window.
+ * --launches: so many kernels, to their ends, and no stretch.
  *
  * Prints one JSON object. Wrong by a fraction of what a kernel tells the host in between: blocks that tell it at the
  * same moment may do so in either order.
@@ -30,10 +30,10 @@
 #include <thread>
 
 #include "check.h"
-#include "window.h"
+#include "stretch.h"
 
 struct options {
-    double kernel_s, window_s;
+    double kernel_s, stretch_s;
     long nr_rounds;
     long nr_launches; /* 0: without end */
     bool is_together;
@@ -160,23 +160,23 @@ static unsigned blocks_of_a_kernel(struct tenant *tenant)
     return (unsigned)nr_blocks;
 }
 
-/* Kernels until the window is over; false when there was none. The window begins when the first is on its way. */
-static bool run_window(struct tenant *tenant, struct window *window, struct count *counted)
+/* Kernels until the stretch is over; false when there was none. The stretch begins when the first is on its way. */
+static bool run_stretch(struct tenant *tenant, struct stretch *stretch, struct count *counted)
 {
     const struct options *options = tenant->options;
     const unsigned long long nr_before = tenant->nr_launched;
     std::atomic<bool> is_over(false);
-    bool has_window = true;
+    bool has_stretch = true;
     std::thread counter([&] {
         while (tenant->record->nr_ended <= nr_before) {
             sleep_us(step_s * 1e6);
         }
-        *window = {seconds_now(), seconds_now() + options->window_s, 0};
-        has_window = !options->is_together || ask(window);
-        if (has_window) {
-            *counted = count(*window, &tenant->record->nr_ended);
+        *stretch = {seconds_now(), seconds_now() + options->stretch_s, 0};
+        has_stretch = !options->is_together || ask(stretch);
+        if (has_stretch) {
+            *counted = count(*stretch, &tenant->record->nr_ended);
         }
-        if (options->is_together && has_window) {
+        if (options->is_together && has_stretch) {
             wait_for_word();
         }
         is_over = true;
@@ -187,7 +187,7 @@ static bool run_window(struct tenant *tenant, struct window *window, struct coun
         CHECK(cudaDeviceSynchronize());
     }
     counter.join();
-    return has_window;
+    return has_stretch;
 }
 
 /* What became of all blocks, as members of a JSON object. Ends the program when that is not what was launched. */
@@ -216,7 +216,7 @@ static bool read_options(int argc, char **argv, struct options *options)
         } else if (option == 'r') {
             options->nr_rounds = atol(optarg);
         } else if (option == 'w') {
-            options->window_s = atof(optarg);
+            options->stretch_s = atof(optarg);
         } else if (option == 't') {
             options->is_together = true;
         } else if (option == 'n') {
@@ -225,7 +225,7 @@ static bool read_options(int argc, char **argv, struct options *options)
             return false;
         }
     }
-    if (options->kernel_s > 0 && options->nr_rounds > 0 && options->nr_rounds <= INT_MAX && options->window_s > 0 &&
+    if (options->kernel_s > 0 && options->nr_rounds > 0 && options->nr_rounds <= INT_MAX && options->stretch_s > 0 &&
         options->nr_launches >= 0) {
         return true;
     }
@@ -256,12 +256,12 @@ int main(int argc, char **argv)
         printf("}\n");
         return 0;
     }
-    struct window window;
+    struct stretch stretch;
     struct count counted;
-    if (!run_window(&tenant, &window, &counted)) {
+    if (!run_stretch(&tenant, &stretch, &counted)) {
         return 2;
     }
-    printf("{\"throughput\": %.9g, \"unit\": \"blocks/s\", ", counted.nr / counted_s(window));
+    printf("{\"throughput\": %.9g, \"unit\": \"blocks/s\", ", counted.nr / counted_s(stretch));
     print_blocks(&tenant);
     printf("}\n");
     return 0;

@@ -4,12 +4,12 @@
  *   spin [--kernel-us US] [--queue N] [--sleep-us US] [--seconds S | --together] [--log FILE]
  *
  * N launches are followed by one synchronisation (1: an interactive program), then by a sleep. Kernels that end within
- * a window of S seconds (10) are counted, by themselves, in memory that the host reads at the window's two edges.
+ * a stretch of S seconds (10) are counted, by themselves, in memory that the host reads at the stretch's two edges.
  *
- * --together: all programs of a benchmark count in the same window, told on standard input as to the other programs,
+ * --together: all programs of a benchmark count in the same stretch, told on standard input as to the other programs,
  * see common.h. Prints one JSON object.
  *
- * --log: when each kernel of the window began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
+ * --log: when each kernel of the stretch began and ended, by the device's %globaltimer: two 64-bit numbers of ns each,
  * as this machine has them in memory.
  */
 #include <atomic>
@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "check.h"
-#include "window.h"
+#include "stretch.h"
 
 struct span {
     unsigned long long begin_ns, end_ns;
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
                                             {"together", no_argument, NULL, 't'},
                                             {"log", required_argument, NULL, 'l'},
                                             {}};
-    double kernel_us = 100, nap_us = 0, window_s = 10;
+    double kernel_us = 100, nap_us = 0, stretch_s = 10;
     long nr_queued = 1;
     bool is_together = false;
     const char *log = NULL;
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
             nap_us = atof(optarg);
             break;
         case 'w':
-            window_s = atof(optarg);
+            stretch_s = atof(optarg);
             break;
         case 't':
             is_together = true;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (kernel_us <= 0 || nr_queued < 1 || nap_us < 0 || window_s <= 0) {
+    if (kernel_us <= 0 || nr_queued < 1 || nap_us < 0 || stretch_s <= 0) {
         fprintf(stderr, "spin: times are positive, --queue is 1 or more\n");
         return 2;
     }
@@ -115,15 +115,15 @@ int main(int argc, char **argv)
     CHECK(cudaDeviceSynchronize());
 
     std::atomic<bool> is_over(false);
-    struct window window = {seconds_now(), seconds_now() + window_s, 0};
-    bool has_window = true;
+    struct stretch stretch = {seconds_now(), seconds_now() + stretch_s, 0};
+    bool has_stretch = true;
     struct count counted;
     std::thread counter([&] {
-        has_window = !is_together || ask(&window);
-        if (has_window) {
-            counted = count(window, &record->nr_ended);
+        has_stretch = !is_together || ask(&stretch);
+        if (has_stretch) {
+            counted = count(stretch, &record->nr_ended);
         }
-        if (is_together && has_window) {
+        if (is_together && has_stretch) {
             wait_for_word();
         }
         is_over = true;
@@ -139,12 +139,12 @@ int main(int argc, char **argv)
         }
     }
     counter.join();
-    if (!has_window) {
+    if (!has_stretch) {
         return 2;
     }
     if (log) {
         write_log(log, record, counted);
     }
-    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us, counted_s(window));
+    printf("{\"kernels\": %.9g, \"kernel_us\": %g, \"seconds\": %.9g}\n", counted.nr, kernel_us, counted_s(stretch));
     return 0;
 }

@@ -122,7 +122,7 @@ class _Stub:
         conditions = []
         for name, (element_bytes, width, *box) in self.call.within.items():
             height, pitch = box or ("1", "0")
-            conditions.append(f"!fgv_memory_holds({name}, {element_bytes}, {width}, {height}, {pitch})")
+            conditions.append(f"!fgv_memory_has({name}, {element_bytes}, {width}, {height}, {pitch})")
         for name, ranges in self.call.doubtful.items():
             conditions.append(f"!({out_of_range(f'(unsigned int){name}', ranges)})")
         if conditions:

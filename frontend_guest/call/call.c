@@ -30,7 +30,7 @@ static bool slot_take(uint32_t *slot)
 {
     const struct timespec nap = {.tv_nsec = SLOT_NAP_NS};
     for (;;) {
-        int32_t taken = fgv_pool_take(&fgv_guest.free_responses, 0);
+        int32_t taken = fgv_free_set_take(&fgv_guest.free_responses, 0);
         if (taken >= 0) {
             *slot = (uint32_t)taken;
             return true;
@@ -63,7 +63,7 @@ static bool slot_get(struct fgv_call *call)
 static void slot_put(struct fgv_call *call)
 {
     if (__builtin_expect(fgv_thread.response == 0, 0)) {
-        fgv_pool_give(&fgv_guest.free_responses, call->response);
+        fgv_free_set_give(&fgv_guest.free_responses, call->response);
     }
 }
 
@@ -72,7 +72,7 @@ void fgv_call_thread_ends(void)
     if (fgv_thread.response == 0) {
         return;
     }
-    fgv_pool_give(&fgv_guest.free_responses, fgv_thread.response - 1);
+    fgv_free_set_give(&fgv_guest.free_responses, fgv_thread.response - 1);
     fgv_thread.response = 0;
     atomic_fetch_sub_explicit(&nr_kept, 1, memory_order_relaxed);
 }
@@ -103,7 +103,7 @@ static CUresult earlier_error(struct fgv_client *client)
 static CUresult worker_there(void)
 {
     /* acquire: what cuInit filled is seen */
-    if (atomic_load_explicit(fgv_gate, memory_order_acquire) == FGV_GATE_SERVED &&
+    if (atomic_load_explicit(fgv_connection, memory_order_acquire) == FGV_CONNECTION_SERVED &&
         atomic_load_explicit(&fgv_guest.client->state, memory_order_relaxed) == FGV_CLIENT_READY) {
         return CUDA_SUCCESS;
     }
@@ -152,7 +152,7 @@ static inline void *reserve(struct fgv_call *call, uint16_t number, uint32_t req
 /* True when none of the reasons holds for which a call is not sent: five loads of words that hardly ever change. */
 static inline bool nothing_is_wrong(void)
 {
-    if (atomic_load_explicit(fgv_gate, memory_order_acquire) != FGV_GATE_SERVED) {
+    if (atomic_load_explicit(fgv_connection, memory_order_acquire) != FGV_CONNECTION_SERVED) {
         return false;
     }
     struct fgv_client *client = fgv_guest.client;

@@ -42,7 +42,7 @@ bool fgv_chunk_take_over(uint32_t *chunk)
 
 bool fgv_chunk_try(uint32_t *chunk)
 {
-    int32_t taken = fgv_pool_take(&fgv_guest.free_chunks, 0);
+    int32_t taken = fgv_free_set_take(&fgv_guest.free_chunks, 0);
     if (taken < 0) {
         return fgv_chunk_take_over(chunk);
     }
@@ -65,7 +65,7 @@ CUresult fgv_chunk_take(uint32_t *chunk)
 
 void fgv_chunk_give(uint32_t chunk)
 {
-    fgv_pool_give(&fgv_guest.free_chunks, chunk);
+    fgv_free_set_give(&fgv_guest.free_chunks, chunk);
 }
 
 void fgv_chunk_arm(uint32_t chunk)

@@ -91,10 +91,10 @@ static CUresult blob_append(uint64_t blob, uint64_t begin, const uint8_t *bytes,
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < nr_bytes && result == CUDA_SUCCESS;) {
         uint64_t left = nr_bytes - done;
-        uint32_t part = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
+        uint32_t some_bytes = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
         result = left <= INLINE_MAX_BYTES ? append_inline(blob, begin + done, bytes + done, (uint32_t)left)
-                                          : append_chunk(blob, begin + done, bytes + done, part);
-        done += left <= INLINE_MAX_BYTES ? left : part;
+                                          : append_chunk(blob, begin + done, bytes + done, some_bytes);
+        done += left <= INLINE_MAX_BYTES ? left : some_bytes;
     }
     return result;
 }

@@ -178,9 +178,9 @@ static CUresult image_read(struct link *link, uint64_t handle, uint64_t nr_bytes
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < nr_bytes && result == CUDA_SUCCESS;) {
         uint64_t left = nr_bytes - done;
-        uint32_t part = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
-        result = piece_read(handle, done, image + done, part, chunk);
-        done += part;
+        uint32_t some_bytes = left < fgv_guest.chunk_bytes ? (uint32_t)left : fgv_guest.chunk_bytes;
+        result = piece_read(handle, done, image + done, some_bytes, chunk);
+        done += some_bytes;
     }
     if (result == CUDA_SUCCESS) {
         link->image = image;

@@ -249,14 +249,14 @@ static CUresult read_all(struct variable *variable, const char *name, uint32_t c
     CUresult result = CUDA_SUCCESS;
     for (uint64_t done = 0; done < variable->bytes && result == CUDA_SUCCESS;) {
         const uint64_t left = variable->bytes - done;
-        const uint64_t part = left < fgv_guest.chunk_bytes ? left : fgv_guest.chunk_bytes;
+        const uint64_t some_bytes = left < fgv_guest.chunk_bytes ? left : fgv_guest.chunk_bytes;
         if (done > 0) {
             result = ask(variable->library, name, done, chunk, &reply);
         }
         if (result == CUDA_SUCCESS) {
-            memcpy(variable->known + done, fgv_chunk_memory(chunk), part);
+            memcpy(variable->known + done, fgv_chunk_memory(chunk), some_bytes);
         }
-        done += part;
+        done += some_bytes;
     }
     return result;
 }

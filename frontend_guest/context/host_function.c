@@ -198,7 +198,7 @@ static CUresult start_locked(void)
 {
     if (!mailbox) {
         struct fgv_call call;
-        int32_t slot = fgv_pool_take(&fgv_guest.free_responses, 0);
+        int32_t slot = fgv_free_set_take(&fgv_guest.free_responses, 0);
         if (slot < 0) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -206,7 +206,7 @@ static CUresult start_locked(void)
         struct fgv_request_host_mailbox *request =
             fgv_call_begin_for(&call, FGV_CALL_host_mailbox, sizeof(*request), 0, 0);
         if (!request) {
-            fgv_pool_give(&fgv_guest.free_responses, (uint32_t)slot);
+            fgv_free_set_give(&fgv_guest.free_responses, (uint32_t)slot);
             return call.error;
         }
         *request = (struct fgv_request_host_mailbox){.slot = (uint32_t)slot};
@@ -255,7 +255,7 @@ void fgv_host_function_own(uint64_t owner, uint64_t number)
 {
     void *value = (void *)(uintptr_t)number;
     CUuserObject object;
-    if (fgv_user_object_is_held(owner, function_drop, value)) {
+    if (fgv_user_object_is_kept(owner, function_drop, value)) {
         fgv_host_function_drop(number);
         return;
     }

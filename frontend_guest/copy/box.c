@@ -75,7 +75,7 @@ static uint64_t row_address(const struct fgv_box_side *side, const struct piece 
     return side->memory.address + row * side->pitch_bytes + piece->x_bytes;
 }
 
-static bool is_whole(const struct fgv_box_side *side, const struct piece *piece)
+static bool is_contiguous(const struct fgv_box_side *side, const struct piece *piece)
 {
     bool has_no_gaps = piece->height == 1 || side->pitch_bytes == piece->width_bytes;
     return has_no_gaps && (piece->depth == 1 || side->slice_rows == piece->height);
@@ -83,7 +83,7 @@ static bool is_whole(const struct fgv_box_side *side, const struct piece *piece)
 
 static void piece_pack(const struct fgv_box *box, const struct piece *piece, uint8_t *chunk)
 {
-    if (is_whole(&box->from, piece)) {
+    if (is_contiguous(&box->from, piece)) {
         fgv_chunk_stage(chunk, (const uint8_t *)(uintptr_t)row_address(&box->from, piece, 0, 0), piece_bytes(piece));
         return;
     }
@@ -96,7 +96,7 @@ static void piece_pack(const struct fgv_box *box, const struct piece *piece, uin
 
 static void piece_unpack(const struct fgv_box *box, const struct piece *piece, const uint8_t *chunk)
 {
-    if (is_whole(&box->to, piece)) {
+    if (is_contiguous(&box->to, piece)) {
         fgv_bulk_copy((uint8_t *)(uintptr_t)row_address(&box->to, piece, 0, 0), chunk, piece_bytes(piece));
         return;
     }
@@ -157,10 +157,10 @@ static CUresult piece_post(const struct fgv_box *box, const struct piece *piece,
     return fgv_call_post(&call);
 }
 
-static CUresult post_whole(const struct fgv_box *box, uint64_t stream)
+static CUresult post_all(const struct fgv_box *box, uint64_t stream)
 {
-    const struct piece whole = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
-    return piece_post(box, &whole, stream, FGV_NO_CHUNK, false);
+    const struct piece all = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
+    return piece_post(box, &all, stream, FGV_NO_CHUNK, false);
 }
 
 /* ---- pageable memory ---- */
@@ -254,12 +254,12 @@ static CUresult fetch_pieces(const struct fgv_box *box, uint64_t stream)
 
 static CUresult copy_on_host(const struct fgv_box *box, CUstream stream)
 {
-    const struct piece whole = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
+    const struct piece all = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
     CUresult result = cuStreamSynchronize(stream);
     for (uint64_t z = 0; z < box->depth && result == CUDA_SUCCESS; z++) {
         for (uint64_t y = 0; y < box->height; y++) {
-            memmove((void *)(uintptr_t)row_address(&box->to, &whole, y, z),
-                    (const void *)(uintptr_t)row_address(&box->from, &whole, y, z), box->width_bytes);
+            memmove((void *)(uintptr_t)row_address(&box->to, &all, y, z),
+                    (const void *)(uintptr_t)row_address(&box->from, &all, y, z), box->width_bytes);
         }
     }
     return result;
@@ -273,8 +273,8 @@ static bool is_on_device(const struct fgv_box_side *side)
 /* True when no gap is on either side: then the box is one row of what it was. */
 static bool is_range(struct fgv_box *box)
 {
-    const struct piece whole = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
-    return !box->to.is_array && !box->from.is_array && is_whole(&box->to, &whole) && is_whole(&box->from, &whole);
+    const struct piece all = {.width_bytes = box->width_bytes, .height = box->height, .depth = box->depth};
+    return !box->to.is_array && !box->from.is_array && is_contiguous(&box->to, &all) && is_contiguous(&box->from, &all);
 }
 
 CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
@@ -289,7 +289,7 @@ CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
     }
     bool to_device = is_on_device(&box->to), from_device = is_on_device(&box->from);
     if (to_device && from_device) {
-        return post_whole(box, wire);
+        return post_all(box, wire);
     }
     if (!to_device && !from_device) {
         return copy_on_host(box, stream);
@@ -299,6 +299,6 @@ CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits)
     if (!fgv_memory_is_shared(host->memory.kind)) {
         return to_device ? send_pieces(box, wire) : fetch_pieces(box, wire);
     }
-    CUresult result = post_whole(box, wire);
+    CUresult result = post_all(box, wire);
     return result == CUDA_SUCCESS && waits ? cuStreamSynchronize(stream) : result;
 }

@@ -10,21 +10,21 @@
 #include "cuda_api/prototypes.h"
 #include "memory/array.h"
 
-static bool fits(uint64_t at, uint64_t extent, uint64_t end)
+static bool fits(uint64_t at, uint64_t length, uint64_t end)
 {
-    return at <= end && extent <= end - at;
+    return at <= end && length <= end - at;
 }
 
 static CUresult side_of_array(struct fgv_box_side *side, const struct fgv_copy_side *said,
-                              const struct fgv_copy_extent *extent)
+                              const struct fgv_copy_size *size)
 {
     struct fgv_array_box box;
     const struct fgv_array *array = fgv_array_find(said->array);
     if (!array) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!fgv_array_box_of(&array->descriptor, 0, &box) || !fits(said->x_bytes, extent->width_bytes, box.row_bytes) ||
-        !fits(said->y, extent->height, box.rows) || !fits(said->z, extent->depth, box.slices)) {
+    if (!fgv_array_box_of(&array->descriptor, 0, &box) || !fits(said->x_bytes, size->width_bytes, box.row_bytes) ||
+        !fits(said->y, size->height, box.rows) || !fits(said->z, size->depth, box.slices)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *side = (struct fgv_box_side){.is_array = true,
@@ -36,7 +36,7 @@ static CUresult side_of_array(struct fgv_box_side *side, const struct fgv_copy_s
 }
 
 /* The offset of the first byte and the bytes from there to the last; false: no such numbers. */
-static bool span_of(const struct fgv_copy_side *said, const struct fgv_copy_extent *extent, uint64_t *start,
+static bool span_of(const struct fgv_copy_side *said, const struct fgv_copy_size *size, uint64_t *start,
                     uint64_t *bytes)
 {
     uint64_t rows, row_bytes, first_row;
@@ -44,20 +44,20 @@ static bool span_of(const struct fgv_copy_side *said, const struct fgv_copy_exte
            !__builtin_add_overflow(first_row, said->y, &first_row) &&
            !__builtin_mul_overflow(first_row, said->pitch_bytes, start) &&
            !__builtin_add_overflow(*start, said->x_bytes, start) &&
-           !__builtin_mul_overflow(extent->depth - 1, said->height, &rows) &&
-           !__builtin_add_overflow(rows, extent->height - 1, &rows) &&
+           !__builtin_mul_overflow(size->depth - 1, said->height, &rows) &&
+           !__builtin_add_overflow(rows, size->height - 1, &rows) &&
            !__builtin_mul_overflow(rows, said->pitch_bytes, &row_bytes) &&
-           !__builtin_add_overflow(row_bytes, extent->width_bytes, bytes);
+           !__builtin_add_overflow(row_bytes, size->width_bytes, bytes);
 }
 
 static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_side *said,
-                               const struct fgv_copy_extent *extent)
+                               const struct fgv_copy_size *size)
 {
     uint64_t start, bytes, end;
     uint64_t base = said->type == CU_MEMORYTYPE_HOST ? said->host : said->device;
-    bool is_one_row = extent->height == 1 && extent->depth == 1 && said->y == 0 && said->z == 0;
-    if (base == 0 || (!is_one_row && !fits(said->x_bytes, extent->width_bytes, said->pitch_bytes)) ||
-        (extent->depth > 1 && !fits(said->y, extent->height, said->height)) || !span_of(said, extent, &start, &bytes) ||
+    bool is_one_row = size->height == 1 && size->depth == 1 && said->y == 0 && said->z == 0;
+    if (base == 0 || (!is_one_row && !fits(said->x_bytes, size->width_bytes, said->pitch_bytes)) ||
+        (size->depth > 1 && !fits(said->y, size->height, said->height)) || !span_of(said, size, &start, &bytes) ||
         __builtin_add_overflow(base, start, &base) || __builtin_add_overflow(base, bytes, &end)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -68,31 +68,30 @@ static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_
                                                                                      : result;
 }
 
-static CUresult side_of(struct fgv_box_side *side, const struct fgv_copy_side *said,
-                        const struct fgv_copy_extent *extent)
+static CUresult side_of(struct fgv_box_side *side, const struct fgv_copy_side *said, const struct fgv_copy_size *size)
 {
     switch (said->type) {
     case CU_MEMORYTYPE_ARRAY:
-        return side_of_array(side, said, extent);
+        return side_of_array(side, said, size);
     case CU_MEMORYTYPE_HOST:
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-        return side_of_memory(side, said, extent);
+        return side_of_memory(side, said, size);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                         const struct fgv_copy_extent *extent, CUstream stream, bool waits)
+                         const struct fgv_copy_size *size, CUstream stream, bool waits)
 {
-    struct fgv_box box = {.width_bytes = extent->width_bytes, .height = extent->height, .depth = extent->depth};
+    struct fgv_box box = {.width_bytes = size->width_bytes, .height = size->height, .depth = size->depth};
     CUresult result = fgv_call_allowed();
-    if (result != CUDA_SUCCESS || extent->width_bytes == 0 || extent->height == 0 || extent->depth == 0) {
+    if (result != CUDA_SUCCESS || size->width_bytes == 0 || size->height == 0 || size->depth == 0) {
         return result;
     }
-    result = side_of(&box.to, to, extent);
+    result = side_of(&box.to, to, size);
     if (result == CUDA_SUCCESS) {
-        result = side_of(&box.from, from, extent);
+        result = side_of(&box.from, from, size);
     }
     if (result != CUDA_SUCCESS || !stream) {
         return result == CUDA_SUCCESS ? fgv_box_copy(&box, stream, waits) : result;

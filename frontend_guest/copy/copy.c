@@ -63,22 +63,22 @@ static CUresult send_chunks(uint64_t destination, const uint8_t *source, uint64_
     CUresult result = CUDA_SUCCESS;
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
-        uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
+        uint32_t some_bytes = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
         result = fgv_convoy_chunk(&convoy, &chunk);
         if (result != CUDA_SUCCESS) {
             break;
         }
-        fgv_chunk_stage(fgv_chunk_memory(chunk), source, part);
+        fgv_chunk_stage(fgv_chunk_memory(chunk), source, some_bytes);
         fgv_chunk_arm(chunk);
-        result = send_from(destination, fgv_chunk_offset(chunk), part, stream, FGV_PLACE_ARENA, chunk);
+        result = send_from(destination, fgv_chunk_offset(chunk), some_bytes, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        fgv_convoy_add(&convoy, chunk, part);
-        destination += part;
-        source += part;
-        bytes -= part;
+        fgv_convoy_add(&convoy, chunk, some_bytes);
+        destination += some_bytes;
+        source += some_bytes;
+        bytes -= some_bytes;
     }
     fgv_convoy_leave_behind(&convoy);
     return result;
@@ -112,16 +112,16 @@ static CUresult fetch_to(uint64_t destination, uint64_t source, uint64_t bytes, 
 /* Waits for the oldest chunk and copies it out. */
 static CUresult convoy_unload(struct fgv_convoy *convoy, uint8_t **destination)
 {
-    uint32_t part;
-    uint32_t chunk = fgv_convoy_remove(convoy, &part);
+    uint32_t some_bytes;
+    uint32_t chunk = fgv_convoy_remove(convoy, &some_bytes);
     CUresult result = fgv_chunk_wait(chunk);
     if (atomic_load_explicit(&fgv_guest.chunks[chunk].state, memory_order_acquire) != FGV_SLOT_DONE) {
         return result; /* the worker is gone; nobody will use this chunk again */
     }
     if (result == CUDA_SUCCESS) {
-        fgv_bulk_copy(*destination, fgv_chunk_memory(chunk), part);
+        fgv_bulk_copy(*destination, fgv_chunk_memory(chunk), some_bytes);
     }
-    *destination += part;
+    *destination += some_bytes;
     fgv_chunk_give(chunk);
     return result;
 }
@@ -135,7 +135,7 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
     }
     while (bytes > 0 && result == CUDA_SUCCESS) {
         uint32_t chunk;
-        uint32_t part = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
+        uint32_t some_bytes = bytes < fgv_guest.chunk_bytes ? (uint32_t)bytes : fgv_guest.chunk_bytes;
         if (convoy.nr == FGV_CONVOY_MAX || !fgv_chunk_try(&chunk)) {
             if (convoy.nr > 0) {
                 result = convoy_unload(&convoy, &destination);
@@ -147,14 +147,14 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
             }
         }
         fgv_chunk_arm(chunk);
-        result = fetch_to(fgv_chunk_offset(chunk), source, part, stream, FGV_PLACE_ARENA, chunk);
+        result = fetch_to(fgv_chunk_offset(chunk), source, some_bytes, stream, FGV_PLACE_ARENA, chunk);
         if (result != CUDA_SUCCESS) {
             fgv_chunk_give(chunk);
             break;
         }
-        fgv_convoy_add(&convoy, chunk, part);
-        source += part;
-        bytes -= part;
+        fgv_convoy_add(&convoy, chunk, some_bytes);
+        source += some_bytes;
+        bytes -= some_bytes;
     }
     while (convoy.nr > 0) {
         CUresult one = convoy_unload(&convoy, &destination);

@@ -20,12 +20,12 @@ uint32_t fgv_edges_bytes(size_t nr, bool has_ends, const CUgraphEdgeData *data)
 uint8_t *fgv_edges_write(uint8_t *to, const CUgraphNode *nodes, const CUgraphNode *ends, const CUgraphEdgeData *data,
                          size_t nr)
 {
-    const void *parts[] = {nodes, ends, data};
+    const void *lists[] = {nodes, ends, data};
     for (uint32_t i = 0; i < 3 && nr > 0; i++) {
-        if (!parts[i]) {
+        if (!lists[i]) {
             continue;
         }
-        memcpy(to, parts[i], nr * sizeof(uint64_t));
+        memcpy(to, lists[i], nr * sizeof(uint64_t));
         to += nr * sizeof(uint64_t);
     }
     return to;
@@ -182,16 +182,16 @@ static CUresult page_ask(const struct list *list, size_t first, uint32_t capacit
 static CUresult page_take(const struct list *list, size_t first, uint32_t chunk, uint32_t nr)
 {
     const uint8_t *from = fgv_chunk_memory(chunk);
-    const size_t part = (size_t)nr * sizeof(uint64_t);
-    memcpy(list->nodes + first, from, part);
+    const size_t list_bytes = (size_t)nr * sizeof(uint64_t);
+    memcpy(list->nodes + first, from, list_bytes);
     if (list->ends) {
-        memcpy(list->ends + first, from + part, part);
+        memcpy(list->ends + first, from + list_bytes, list_bytes);
     }
     if (list->data) {
-        memcpy(list->data + first, from + 2 * part, part);
+        memcpy(list->data + first, from + 2 * list_bytes, list_bytes);
     }
-    for (size_t i = 0; !list->data && i < part; i++) {
-        if (from[2 * part + i] != 0) {
+    for (size_t i = 0; !list->data && i < list_bytes; i++) {
+        if (from[2 * list_bytes + i] != 0) {
             return CUDA_ERROR_LOSSY_QUERY;
         }
     }

@@ -120,9 +120,9 @@ static bool is_same_side(const struct side *was, const struct side *is, const CU
 {
     return is->type == was->type && is->x == was->x && is->y == was->y && is->z == was->z && is->pitch == was->pitch &&
            is->height == was->height && is_like(was->address, is->address) &&
-           (is->address == was->address || (copy->Depth == 1 && is->z == 0 &&
-                                            fgv_memory_holds(is->address + is->y * is->pitch + is->x, 1,
-                                                             copy->WidthInBytes, copy->Height, is->pitch)));
+           (is->address == was->address ||
+            (copy->Depth == 1 && is->z == 0 &&
+             fgv_memory_has(is->address + is->y * is->pitch + is->x, 1, copy->WidthInBytes, copy->Height, is->pitch)));
 }
 
 static bool is_same_copy(const CUDA_MEMCPY_NODE_PARAMS *was, const CUDA_MEMCPY_NODE_PARAMS *is)
@@ -141,7 +141,7 @@ static bool is_same_set(const CUDA_MEMSET_NODE_PARAMS_v2 *was, const CUDA_MEMSET
            is->height == was->height && is->pitch == was->pitch &&
            (is->elementSize >= sizeof(is->value) || is->value >> 8 * is->elementSize == 0) &&
            is_like(was->dst, is->dst) &&
-           (is->dst == was->dst || fgv_memory_holds(is->dst, is->elementSize, is->width, is->height, is->pitch));
+           (is->dst == was->dst || fgv_memory_has(is->dst, is->elementSize, is->width, is->height, is->pitch));
 }
 
 static bool is_same(const struct update *was, const CUgraphNodeParams *is)

@@ -152,14 +152,16 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CU
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    CUDA_ARRAY3D_DESCRIPTOR whole;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
     if (!pArrayDescriptor) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = cuArray3DGetDescriptor_v2(&whole, hArray);
+    CUresult result = cuArray3DGetDescriptor_v2(&descriptor, hArray);
     if (result == CUDA_SUCCESS) {
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
-            .Width = whole.Width, .Height = whole.Height, .Format = whole.Format, .NumChannels = whole.NumChannels};
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = descriptor.Width,
+                                                    .Height = descriptor.Height,
+                                                    .Format = descriptor.Format,
+                                                    .NumChannels = descriptor.NumChannels};
     }
     return result;
 }
@@ -249,13 +251,13 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     return result;
 }
 
-static CUDA_ARRAY3D_DESCRIPTOR level_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *whole, uint32_t level)
+static CUDA_ARRAY3D_DESCRIPTOR level_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *mipmap, uint32_t level)
 {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = *whole;
-    bool has_layers = (whole->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
-    descriptor.Width = fgv_level_extent(whole->Width, level);
-    descriptor.Height = fgv_level_extent(whole->Height, level);
-    descriptor.Depth = has_layers ? whole->Depth : fgv_level_extent(whole->Depth, level);
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = *mipmap;
+    bool has_layers = (mipmap->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+    descriptor.Width = fgv_level_extent(mipmap->Width, level);
+    descriptor.Height = fgv_level_extent(mipmap->Height, level);
+    descriptor.Depth = has_layers ? mipmap->Depth : fgv_level_extent(mipmap->Depth, level);
     return descriptor;
 }
 

@@ -48,15 +48,15 @@ static CUresult host_register(uint64_t address, uint64_t bytes, uint32_t flags)
     return fgv_call_wait(&call, NULL, 0);
 }
 
-/* Fills `whole_bytes` with what it has in all; FGV_HEAP_NONE: there is no room. */
-static uint64_t pages_take(size_t bytes, uint64_t *whole_bytes)
+/* Fills `rounded_bytes` with what it has in all; FGV_HEAP_NONE: there is no room. */
+static uint64_t pages_take(size_t bytes, uint64_t *rounded_bytes)
 {
     if (bytes > fgv_guest.region.region_bytes + fgv_guest.region.window.bytes) {
         return FGV_HEAP_NONE;
     }
-    *whole_bytes = page_round(bytes);
-    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *whole_bytes);
-    return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*whole_bytes);
+    *rounded_bytes = page_round(bytes);
+    uint64_t offset = fgv_heap_allocate(&fgv_guest.region, fgv_guest.index, *rounded_bytes);
+    return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*rounded_bytes);
 }
 
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
@@ -68,21 +68,21 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    uint64_t whole_bytes;
-    uint64_t offset = pages_take(bytes, &whole_bytes);
+    uint64_t rounded_bytes;
+    uint64_t offset = pages_take(bytes, &rounded_bytes);
     if (offset == FGV_HEAP_NONE) {
         fgv_growth_explain(&fgv_guest.growth);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *memory = fgv_guest.region.base + offset;
-    memset(memory, 0, whole_bytes); /* another program of this machine may have written there */
+    memset(memory, 0, rounded_bytes); /* another program of this machine may have written there */
     *address = (uint64_t)(uintptr_t)memory;
-    result = host_register(*address, whole_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, whole_bytes, kind, flags, 0)) {
+    result = host_register(*address, rounded_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, rounded_bytes, kind, flags, 0)) {
         result = CUDA_ERROR_OUT_OF_MEMORY; /* the worker keeps the registration until the context ends */
     }
     if (result != CUDA_SUCCESS) {
-        fgv_heap_free(&fgv_guest.region, fgv_guest.index, offset, whole_bytes);
+        fgv_heap_free(&fgv_guest.region, fgv_guest.index, offset, rounded_bytes);
     }
     return result;
 }
@@ -268,7 +268,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
-bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
 {
     uint64_t row_bytes, rows_bytes, bytes;
     if (width == 0 || height == 0) {

@@ -14,7 +14,7 @@ struct fgv_context;
 void fgv_memory_release_shared(const struct fgv_context *context);
 /* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
  * program may use on the device, with its elements where they may lie. One of nothing does. */
-bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
+bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);
 /* Waits for the device where the address is host memory, as CUDA's copies and sets do. */
 CUresult fgv_memory_settle(CUdeviceptr address);
 

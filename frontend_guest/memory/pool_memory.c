@@ -16,7 +16,7 @@
 #include "memory/pool.h"
 #include "memory/ranges.h"
 
-#define KEPT_PART 4u /* of the device's memory */
+#define KEPT_DIVISOR 4u /* of the device's memory */
 
 /* In a capture an allocation is a node of a graph, and nothing may be had again. */
 static bool is_captured(uint64_t stream)
@@ -106,7 +106,7 @@ static bool keep(const struct fgv_range *range, uint64_t stream)
     }
     const struct fgv_pool_place place = {.pool = range->owner, .stream = stream, .context = fgv_thread.current};
     return fgv_pool_cache_give(&place, range->bytes, range->address, pool->threshold_bytes,
-                               fgv_device_facts(pool->ordinal)->total_bytes / KEPT_PART);
+                               fgv_device_facts(pool->ordinal)->total_bytes / KEPT_DIVISOR);
 }
 
 /* Memory of cuMemAlloc is freed so, too, after everything before it: the call waits for that. Only the host knows

@@ -59,9 +59,9 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
         if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
             break;
         }
-        uint64_t part = range->bytes - offset < bytes ? range->bytes - offset : bytes;
-        address += part;
-        bytes -= part;
+        uint64_t some_bytes = range->bytes - offset < bytes ? range->bytes - offset : bytes;
+        address += some_bytes;
+        bytes -= some_bytes;
     }
     pthread_mutex_unlock(&books);
     return bytes == 0;
@@ -201,10 +201,10 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
         const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
         is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
         if (is_mapped) {
-            uint64_t part = range->bytes - (address - range->address);
-            part = part < bytes ? part : bytes;
-            address += part;
-            bytes -= part;
+            uint64_t some_bytes = range->bytes - (address - range->address);
+            some_bytes = some_bytes < bytes ? some_bytes : bytes;
+            address += some_bytes;
+            bytes -= some_bytes;
         }
     }
     pthread_mutex_unlock(&books);
@@ -214,8 +214,8 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
 bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const struct fgv_range *range))
 {
     pthread_mutex_lock(&books);
-    const bool is_whole = is_filled(address, bytes);
-    while (is_whole && bytes > 0) {
+    const bool is_covered = is_filled(address, bytes);
+    while (is_covered && bytes > 0) {
         const size_t index = first_after(address) - 1;
         const struct fgv_range range = ranges[index];
         remove_at(index);
@@ -224,19 +224,19 @@ bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const stru
         bytes -= range.bytes;
     }
     pthread_mutex_unlock(&books);
-    return is_whole;
+    return is_covered;
 }
 
 bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access)
 {
     pthread_mutex_lock(&books);
-    const bool is_whole = is_filled(address, bytes);
-    for (size_t i = first_after(address); is_whole && bytes > 0; i++) {
+    const bool is_covered = is_filled(address, bytes);
+    for (size_t i = first_after(address); is_covered && bytes > 0; i++) {
         ranges[i - 1].flags = access;
         bytes -= ranges[i - 1].bytes;
     }
     pthread_mutex_unlock(&books);
-    return is_whole;
+    return is_covered;
 }
 
 void fgv_memory_set_sync(uint64_t address, bool is_sync)

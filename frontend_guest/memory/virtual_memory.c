@@ -138,7 +138,7 @@ static void drop_if_unused(uint64_t number, struct physical *physical)
     free(physical);
 }
 
-static bool is_held(uint64_t number)
+static bool is_kept(uint64_t number)
 {
     pthread_mutex_lock(&books);
     const struct physical *physical = fgv_handle_object(FGV_HANDLE_ALLOCATION, number);
@@ -153,7 +153,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!is_held(handle)) {
+    if (!is_kept(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct fgv_call call;
@@ -233,7 +233,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (flags != 0 || !is_held(handle)) {
+    if (flags != 0 || !is_kept(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct fgv_call call;

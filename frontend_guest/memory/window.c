@@ -18,8 +18,8 @@
 #include "region/client.h"
 #include "region/find.h"
 
-#define TURN_NAP_NS  1000000
-#define NR_TURN_NAPS 120000u /* two minutes: two requests that nobody answers */
+#define RIGHT_NAP_NS  1000000
+#define NR_RIGHT_NAPS 120000u /* two minutes: two requests that nobody answers */
 
 static pthread_mutex_t growing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -61,10 +61,10 @@ static bool take_into_use(void)
 }
 
 /* Waits for the right to ask, which one program of the virtual machine has at a time. */
-static bool turn_take(void)
+static bool right_take(void)
 {
-    const struct timespec nap = {.tv_nsec = TURN_NAP_NS};
-    for (unsigned i = 0; i < NR_TURN_NAPS && fgv_client_keep_waiting(NULL, 0); i++) {
+    const struct timespec nap = {.tv_nsec = RIGHT_NAP_NS};
+    for (unsigned i = 0; i < NR_RIGHT_NAPS && fgv_client_keep_waiting(NULL, 0); i++) {
         if (fgv_grower_take(&fgv_guest.region, fgv_guest.index)) {
             return true;
         }
@@ -78,23 +78,23 @@ static bool is_more_mapped(void)
     return fgv_growth_mapped(&fgv_guest.growth) > known_bytes();
 }
 
-/* Asks for memory behind what is known, of which `tail_bytes` at the end are free, until a run of `bytes` fits. */
-static bool ask(uint64_t bytes, uint64_t tail_bytes)
+/* Asks for memory behind what is known, of which `end_bytes` at the end are free, until a run of `bytes` fits. */
+static bool ask(uint64_t bytes, uint64_t end_bytes)
 {
     const uint64_t before = known_bytes();
     const uint64_t front_bytes = before == 0 ? fgv_window_front_bytes(fgv_guest.region.window.bytes) : 0;
-    return fgv_growth_ask(&fgv_guest.growth, before + front_bytes + bytes - tail_bytes) && is_more_mapped();
+    return fgv_growth_ask(&fgv_guest.growth, before + front_bytes + bytes - end_bytes) && is_more_mapped();
 }
 
 /* Sees to it that there is room for a run of `bytes`, or more to be taken into use. False: it is refused. */
 static bool make_room(uint64_t bytes)
 {
-    if (!turn_take()) {
+    if (!right_take()) {
         return false;
     }
-    const uint64_t tail_bytes = fgv_window_tail_bytes(&fgv_guest.region);
+    const uint64_t end_bytes = fgv_window_end_bytes(&fgv_guest.region);
     /* Another one may have been faster, or have given back what it had. */
-    bool is_there = is_more_mapped() || tail_bytes >= bytes || ask(bytes, tail_bytes);
+    bool is_there = is_more_mapped() || end_bytes >= bytes || ask(bytes, end_bytes);
     fgv_grower_give(&fgv_guest.region, fgv_guest.index);
     return is_there;
 }

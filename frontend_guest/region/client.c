@@ -23,18 +23,18 @@
 #include "region/find.h"
 
 /* Spinning at one go, at most. Where guest and worker have no CPU each, it takes the time away from who answers. */
-#define SPIN_NS           UINT64_C(1000000)
-#define SPIN_CROWDED_CPUS 4
-#define SPIN_WAKE_NS      UINT64_C(50000)
-#define SPIN_POLL_NS      UINT64_C(200000)
-#define SPIN_ONE_CPU_PART 10u
-#define WORKER_LOST_NS    UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
-#define READY_NAP_NS      200000
-#define READY_MOST_NS     UINT64_C(120000000000) /* a worker that needs longer than this to start will never */
+#define SPIN_NS              UINT64_C(1000000)
+#define SPIN_CROWDED_CPUS    4
+#define SPIN_WAKE_NS         UINT64_C(50000)
+#define SPIN_POLL_NS         UINT64_C(200000)
+#define SPIN_ONE_CPU_DIVISOR 10u
+#define WORKER_LOST_NS       UINT64_C(10000000000) /* loading a large module keeps a worker busy for seconds */
+#define READY_NAP_NS         200000
+#define READY_MOST_NS        UINT64_C(120000000000) /* a worker that needs longer than this to start will never */
 
 struct fgv_guest fgv_guest;
-static _Atomic uint32_t gate_before_open;
-_Atomic uint32_t *fgv_gate = &gate_before_open;
+static _Atomic uint32_t connection_before_open;
+_Atomic uint32_t *fgv_connection = &connection_before_open;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static pid_t opened_by; /* the process that opened the region; a forked child inherits it, and by that knows */
@@ -55,7 +55,7 @@ static uint64_t spin_most_ns(const struct fgv_guest *guest)
 {
     const long nr_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint64_t crowded_ns = guest->region.wake == FGV_WAKE_POLL ? SPIN_POLL_NS : SPIN_WAKE_NS;
-    return nr_cpus > SPIN_CROWDED_CPUS ? SPIN_NS : nr_cpus > 1 ? crowded_ns : crowded_ns / SPIN_ONE_CPU_PART;
+    return nr_cpus > SPIN_CROWDED_CPUS ? SPIN_NS : nr_cpus > 1 ? crowded_ns : crowded_ns / SPIN_ONE_CPU_DIVISOR;
 }
 
 static uint64_t now_ns(void)
@@ -65,20 +65,20 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-static void gate_set(enum fgv_gate gate)
+static void connection_set(enum fgv_connection connection)
 {
-    atomic_store_explicit(fgv_gate, (uint32_t)gate, memory_order_release);
+    atomic_store_explicit(fgv_connection, (uint32_t)connection, memory_order_release);
 }
 
-static void gate_close_in_child(void)
+static void connection_close_in_child(void)
 {
-    gate_set(FGV_GATE_CLOSED);
+    connection_set(FGV_CONNECTION_CLOSED);
 }
 
-/* Moves the gate to memory of its own that a child finds zeroed. */
-static CUresult gate_make(void)
+/* Moves the connection to memory of its own that a child finds zeroed. */
+static CUresult connection_make(void)
 {
-    if (fgv_gate != &gate_before_open) {
+    if (fgv_connection != &connection_before_open) {
         return CUDA_SUCCESS;
     }
     void *page = mmap(NULL, FGV_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,11 +87,11 @@ static CUresult gate_make(void)
     }
     /* Before Linux 4.14 only fork() itself is noticed. */
     if (madvise(page, FGV_PAGE_BYTES, MADV_WIPEONFORK) != 0 &&
-        __register_atfork(NULL, NULL, gate_close_in_child, __dso_handle) != 0) {
+        __register_atfork(NULL, NULL, connection_close_in_child, __dso_handle) != 0) {
         munmap(page, FGV_PAGE_BYTES);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    fgv_gate = page;
+    fgv_connection = page;
     return CUDA_SUCCESS;
 }
 
@@ -132,7 +132,7 @@ static CUresult facts_take(struct fgv_guest *guest)
 
 static CUresult open_locked(struct fgv_guest *guest)
 {
-    CUresult result = gate_make();
+    CUresult result = connection_make();
     if (result == CUDA_SUCCESS) {
         result = fgv_find_region(&guest->region, &guest->bells, &guest->growth);
     }
@@ -165,7 +165,7 @@ static CUresult open_locked(struct fgv_guest *guest)
         opened_by = 0;
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    gate_set(FGV_GATE_OPEN);
+    connection_set(FGV_CONNECTION_OPEN);
     return CUDA_SUCCESS;
 }
 
@@ -182,12 +182,14 @@ CUresult fgv_client_open(void)
 
 CUresult fgv_client_is_open(void)
 {
-    /* acquire: with the release in gate_set, all that was filled before is seen */
-    uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (__builtin_expect(gate == FGV_GATE_SERVED || gate == FGV_GATE_OPEN || gate == FGV_GATE_LOST, 1)) {
+    /* acquire: with the release in connection_set, all that was filled before is seen */
+    uint32_t connection = atomic_load_explicit(fgv_connection, memory_order_acquire);
+    if (__builtin_expect(connection == FGV_CONNECTION_SERVED || connection == FGV_CONNECTION_OPEN ||
+                             connection == FGV_CONNECTION_LOST,
+                         1)) {
         return CUDA_SUCCESS;
     }
-    if (gate == FGV_GATE_ENDING) {
+    if (connection == FGV_CONNECTION_ENDING) {
         return CUDA_ERROR_DEINITIALIZED;
     }
     if (opened_by != 0 && opened_by != getpid()) {
@@ -200,12 +202,12 @@ CUresult fgv_client_is_open(void)
 static CUresult lost_with(CUresult result)
 {
     atomic_store_explicit(&lost_result, (uint32_t)result, memory_order_relaxed);
-    uint32_t gate = FGV_GATE_SERVED;
-    /* Only from what the gate was: an end that has begun stays one. */
-    if (!atomic_compare_exchange_strong_explicit(fgv_gate, &gate, FGV_GATE_LOST, memory_order_release,
+    uint32_t connection = FGV_CONNECTION_SERVED;
+    /* Only from what the connection was: an end that has begun stays one. */
+    if (!atomic_compare_exchange_strong_explicit(fgv_connection, &connection, FGV_CONNECTION_LOST, memory_order_release,
                                                  memory_order_relaxed)) {
-        gate = FGV_GATE_OPEN;
-        atomic_compare_exchange_strong_explicit(fgv_gate, &gate, FGV_GATE_LOST, memory_order_release,
+        connection = FGV_CONNECTION_OPEN;
+        atomic_compare_exchange_strong_explicit(fgv_connection, &connection, FGV_CONNECTION_LOST, memory_order_release,
                                                 memory_order_relaxed);
     }
     return result;
@@ -278,11 +280,11 @@ bool fgv_client_keep_waiting(void *unused, uint32_t nr_rounds)
 
 CUresult fgv_client_lost(void)
 {
-    uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (gate == FGV_GATE_LOST) {
+    uint32_t connection = atomic_load_explicit(fgv_connection, memory_order_acquire);
+    if (connection == FGV_CONNECTION_LOST) {
         return (CUresult)atomic_load_explicit(&lost_result, memory_order_relaxed);
     }
-    if (gate == FGV_GATE_ENDING) {
+    if (connection == FGV_CONNECTION_ENDING) {
         return CUDA_ERROR_DEINITIALIZED;
     }
     const bool is_ready = atomic_load_explicit(&fgv_guest.client->state, memory_order_acquire) == FGV_CLIENT_READY;
@@ -324,16 +326,16 @@ CUresult fgv_client_await(void)
     const uint64_t begun_ns = now_ns();
     const struct timespec nap = {.tv_nsec = READY_NAP_NS};
     for (;;) {
-        uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-        if (gate == FGV_GATE_LOST || gate == FGV_GATE_ENDING) {
+        uint32_t connection = atomic_load_explicit(fgv_connection, memory_order_acquire);
+        if (connection == FGV_CONNECTION_LOST || connection == FGV_CONNECTION_ENDING) {
             return fgv_client_lost();
         }
         /* acquire: the worker has taken the ring over before it said READY */
         uint32_t state = atomic_load_explicit(&client->state, memory_order_acquire);
         if (state == FGV_CLIENT_READY) {
-            gate = FGV_GATE_OPEN;
-            atomic_compare_exchange_strong_explicit(fgv_gate, &gate, FGV_GATE_SERVED, memory_order_release,
-                                                    memory_order_relaxed);
+            connection = FGV_CONNECTION_OPEN;
+            atomic_compare_exchange_strong_explicit(fgv_connection, &connection, FGV_CONNECTION_SERVED,
+                                                    memory_order_release, memory_order_relaxed);
             return CUDA_SUCCESS;
         }
         if (state == FGV_CLIENT_REFUSED) {
@@ -353,11 +355,11 @@ CUresult fgv_client_await(void)
 
 __attribute__((destructor(101))) static void client_leave(void)
 {
-    uint32_t gate = atomic_load_explicit(fgv_gate, memory_order_acquire);
-    if (gate == FGV_GATE_CLOSED || gate == FGV_GATE_ENDING) {
+    uint32_t connection = atomic_load_explicit(fgv_connection, memory_order_acquire);
+    if (connection == FGV_CONNECTION_CLOSED || connection == FGV_CONNECTION_ENDING) {
         return;
     }
-    gate_set(FGV_GATE_ENDING);
+    connection_set(FGV_CONNECTION_ENDING);
     fgv_log_counts();
     fgv_beat_stop();
     atomic_store_explicit(&fgv_guest.client->state, FGV_CLIENT_CLOSING, memory_order_release);

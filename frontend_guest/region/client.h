@@ -20,8 +20,14 @@ extern struct fgv_guest fgv_guest;
  * How far this process has come. It lies in a page that a forked child finds zeroed, so that what is true of the
  * process that opened the region is never true of its child.
  */
-enum fgv_gate { FGV_GATE_CLOSED = 0, FGV_GATE_OPEN = 1, FGV_GATE_SERVED = 2, FGV_GATE_LOST = 3, FGV_GATE_ENDING = 4 };
-extern _Atomic uint32_t *fgv_gate;
+enum fgv_connection {
+    FGV_CONNECTION_CLOSED = 0,
+    FGV_CONNECTION_OPEN = 1,
+    FGV_CONNECTION_SERVED = 2,
+    FGV_CONNECTION_LOST = 3,
+    FGV_CONNECTION_ENDING = 4
+};
+extern _Atomic uint32_t *fgv_connection;
 
 /* cuInit. May be called again after a failure, and by several threads. */
 CUresult fgv_client_open(void);

@@ -24,7 +24,7 @@
 #define NR_CHUNKS        24u
 #define ARENA_BYTES      (24u * 1024u * 1024u) /* chunks of 1 MiB: smaller ones cost bandwidth (bulk.h) */
 #define ARENA_MIN_BYTES  (128u * 1024u)
-#define HEAP_PART                                                                                                      \
+#define HEAP_DIVISOR                                                                                                   \
     8u /* a client takes at most one part in so many of the heap, so that small regions serve several programs */
 #define NR_FULL_LOOKS 200u
 #define FULL_NAP_NS   10000000
@@ -117,28 +117,28 @@ static uint64_t arena_wanted_bytes(void)
 }
 
 /* How the memory of a client is laid out, the arena first because it must begin with a page. */
-struct parts {
+struct belongings {
     uint64_t arena_bytes;
     uint32_t ring_bytes;
 };
 
-static uint64_t parts_bytes(const struct parts *parts)
+static uint64_t belongings_bytes(const struct belongings *belongings)
 {
-    return parts->arena_bytes + sizeof(struct fgv_ring_control) + parts->ring_bytes +
+    return belongings->arena_bytes + sizeof(struct fgv_ring_control) + belongings->ring_bytes +
            NR_RESPONSES * sizeof(struct fgv_response) + NR_CHUNKS * sizeof(struct fgv_chunk);
 }
 
-static void place_parts(struct fgv_guest *guest, const struct parts *parts, uint64_t offset)
+static void place_belongings(struct fgv_guest *guest, const struct belongings *belongings, uint64_t offset)
 {
     struct fgv_client *client = guest->client;
     client->arena_offset = offset;
-    client->ring_offset = client->arena_offset + parts->arena_bytes;
-    client->responses_offset = client->ring_offset + sizeof(struct fgv_ring_control) + parts->ring_bytes;
+    client->ring_offset = client->arena_offset + belongings->arena_bytes;
+    client->responses_offset = client->ring_offset + sizeof(struct fgv_ring_control) + belongings->ring_bytes;
     client->chunks_offset = client->responses_offset + NR_RESPONSES * sizeof(struct fgv_response);
-    client->ring_bytes = parts->ring_bytes;
+    client->ring_bytes = belongings->ring_bytes;
     client->nr_responses = NR_RESPONSES;
     client->nr_chunks = NR_CHUNKS;
-    client->chunk_bytes = (uint32_t)(parts->arena_bytes / NR_CHUNKS);
+    client->chunk_bytes = (uint32_t)(belongings->arena_bytes / NR_CHUNKS);
     uint8_t *base = guest->region.base;
     memset(base + client->ring_offset, 0, sizeof(struct fgv_ring_control));
     memset(base + client->responses_offset, 0, NR_RESPONSES * sizeof(struct fgv_response));
@@ -150,27 +150,28 @@ static void place_parts(struct fgv_guest *guest, const struct parts *parts, uint
     guest->arena = base + client->arena_offset;
     guest->responses = (struct fgv_response *)(void *)(base + client->responses_offset);
     guest->chunks = (struct fgv_chunk *)(void *)(base + client->chunks_offset);
-    fgv_pool_init(&guest->free_responses, NR_RESPONSES);
-    fgv_pool_init(&guest->free_chunks, NR_CHUNKS);
+    fgv_free_set_init(&guest->free_responses, NR_RESPONSES);
+    fgv_free_set_init(&guest->free_chunks, NR_CHUNKS);
 }
 
 static bool memory_take(struct fgv_guest *guest)
 {
-    const uint64_t most = guest->region.nr_heap_pages * FGV_PAGE_BYTES / HEAP_PART;
+    const uint64_t most = guest->region.nr_heap_pages * FGV_PAGE_BYTES / HEAP_DIVISOR;
     const uint64_t step = (uint64_t)NR_CHUNKS * FGV_PAGE_BYTES; /* a chunk is whole pages */
-    struct parts parts = {.arena_bytes = (arena_wanted_bytes() + step - 1) / step * step, .ring_bytes = RING_BYTES};
-    while (parts.arena_bytes >= ARENA_MIN_BYTES) {
-        if (parts.arena_bytes < 2 * RING_BYTES) {
-            parts.ring_bytes = RING_SMALL_BYTES;
+    struct belongings belongings = {.arena_bytes = (arena_wanted_bytes() + step - 1) / step * step,
+                                    .ring_bytes = RING_BYTES};
+    while (belongings.arena_bytes >= ARENA_MIN_BYTES) {
+        if (belongings.arena_bytes < 2 * RING_BYTES) {
+            belongings.ring_bytes = RING_SMALL_BYTES;
         }
-        if (parts_bytes(&parts) <= most) {
-            uint64_t offset = fgv_heap_allocate(&guest->region, guest->index, parts_bytes(&parts));
+        if (belongings_bytes(&belongings) <= most) {
+            uint64_t offset = fgv_heap_allocate(&guest->region, guest->index, belongings_bytes(&belongings));
             if (offset != FGV_HEAP_NONE) {
-                place_parts(guest, &parts, offset);
+                place_belongings(guest, &belongings, offset);
                 return true;
             }
         }
-        parts.arena_bytes = parts.arena_bytes / 2 / step * step;
+        belongings.arena_bytes = belongings.arena_bytes / 2 / step * step;
     }
     return false;
 }

@@ -24,8 +24,8 @@ struct fgv_guest {
     uint32_t nr_chunks;
     uint32_t chunk_bytes;
     struct fgv_producer producer;
-    struct fgv_pool free_responses;
-    struct fgv_pool free_chunks;
+    struct fgv_free_set free_responses;
+    struct fgv_free_set free_chunks;
     struct fgv_response *responses;
     struct fgv_chunk *chunks;
     uint8_t *arena;

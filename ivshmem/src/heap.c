@@ -166,7 +166,7 @@ uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index
     return nr_freed;
 }
 
-uint64_t fgv_window_tail_bytes(const struct fgv_region *region)
+uint64_t fgv_window_end_bytes(const struct fgv_region *region)
 {
     const struct fgv_heap_area area = fgv_region_area(region, 1);
     uint64_t nr = 0;

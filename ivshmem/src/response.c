@@ -1,5 +1,5 @@
 /*
- * Response slots, arena chunks, and the guest's pools of them. response.h tells what they are.
+ * Response slots, arena chunks, and the guest's free sets of them. response.h tells what they are.
  *
  * A slot is one word that both ends change by exchange, so there is no second word to disagree with, and no wake-up to
  * lose: the owner moves WAITING to PARKED and sleeps only while the word says PARKED; the host replaces whatever it
@@ -23,14 +23,14 @@
 #define FGV_OVERSLEEP_NS   UINT64_C(50000) /* until it is known: a thread's timer slack, as Linux begins with */
 #define FGV_YIELD_AFTER_NS UINT64_C(20000) /* from then on whoever is ready to run on this core goes first */
 
-void fgv_pool_init(struct fgv_pool *pool, uint32_t nr)
+void fgv_free_set_init(struct fgv_free_set *set, uint32_t nr)
 {
-    pool->nr = nr < FGV_MAX_RESPONSES ? nr : FGV_MAX_RESPONSES;
+    set->nr = nr < FGV_MAX_RESPONSES ? nr : FGV_MAX_RESPONSES;
     for (uint32_t word = 0; word < FGV_MAX_RESPONSES / 64; word++) {
         uint32_t first = word * 64;
-        uint32_t nr_here = pool->nr > first ? pool->nr - first : 0;
+        uint32_t nr_here = set->nr > first ? set->nr - first : 0;
         uint64_t bits = nr_here >= 64 ? UINT64_MAX : (UINT64_C(1) << nr_here) - 1;
-        atomic_store_explicit(&pool->free[word], bits, memory_order_relaxed);
+        atomic_store_explicit(&set->free[word], bits, memory_order_relaxed);
     }
 }
 
@@ -40,7 +40,7 @@ static int32_t take_from_word(_Atomic uint64_t *free_bits, uint32_t wanted)
     uint64_t bits = atomic_load_explicit(free_bits, memory_order_relaxed);
     while (bits != 0) {
         uint32_t bit = (bits >> wanted) & 1 ? wanted : (uint32_t)__builtin_ctzll(bits);
-        /* Acquire: pairs with the release in fgv_pool_give; what the last owner did with the slot is done. */
+        /* Acquire: pairs with the release in fgv_free_set_give; what the last owner did with the slot is done. */
         if (atomic_compare_exchange_weak_explicit(free_bits, &bits, bits & ~(UINT64_C(1) << bit), memory_order_acquire,
                                                   memory_order_relaxed)) {
             return (int32_t)bit;
@@ -49,19 +49,19 @@ static int32_t take_from_word(_Atomic uint64_t *free_bits, uint32_t wanted)
     return -1;
 }
 
-int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint)
+int32_t fgv_free_set_take(struct fgv_free_set *set, uint32_t hint)
 {
-    if (pool->nr == 0) {
+    if (set->nr == 0) {
         return -1;
     }
-    if (hint >= pool->nr) {
-        hint %= pool->nr;
+    if (hint >= set->nr) {
+        hint %= set->nr;
     }
-    const uint32_t nr_words = (pool->nr + 63) / 64;
+    const uint32_t nr_words = (set->nr + 63) / 64;
     uint32_t word = hint / 64;
     uint32_t wanted = hint % 64;
     for (uint32_t i = 0; i < nr_words; i++) {
-        int32_t bit = take_from_word(&pool->free[word], wanted);
+        int32_t bit = take_from_word(&set->free[word], wanted);
         if (bit >= 0) {
             return (int32_t)(word * 64) + bit;
         }
@@ -71,13 +71,13 @@ int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint)
     return -1;
 }
 
-void fgv_pool_give(struct fgv_pool *pool, uint32_t index)
+void fgv_free_set_give(struct fgv_free_set *set, uint32_t index)
 {
-    if (index >= pool->nr) {
+    if (index >= set->nr) {
         return;
     }
     /* Release: pairs with the acquire in take_from_word. */
-    atomic_fetch_or_explicit(&pool->free[index / 64], UINT64_C(1) << (index % 64), memory_order_release);
+    atomic_fetch_or_explicit(&set->free[index / 64], UINT64_C(1) << (index % 64), memory_order_release);
 }
 
 /* When a waiting owner spins, in ns from the start of its wait: at first, for as long as a sleep would last beyond its

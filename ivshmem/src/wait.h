@@ -23,7 +23,7 @@
 #define FGV_NS_PER_S         UINT64_C(1000000000)
 #define FGV_NAP_MIN_NS       UINT64_C(20000)
 #define FGV_NAP_MAX_NS       UINT64_C(1000000)
-#define FGV_NAP_PART         16 /* of the time waited so far: what a nap makes a wait longer by, at most */
+#define FGV_NAP_DIVISOR      16 /* of the time waited so far: what a nap makes a wait longer by, at most */
 #define FGV_ASK_NS           UINT64_C(50000000) /* how often a waiting thread asks whether to go on */
 #define FGV_PAUSES_PER_CLOCK 32u /* a pause takes 10 to 140 cycles: the clock is read every 0.1 to 2 us */
 
@@ -89,7 +89,7 @@ static inline bool fgv_patience_lasts(struct fgv_patience *patience, uint64_t no
 /* How long to nap where nobody wakes, after a wait of so long. */
 static inline uint64_t fgv_nap_after(uint64_t waited_ns)
 {
-    uint64_t nap_ns = waited_ns / FGV_NAP_PART;
+    uint64_t nap_ns = waited_ns / FGV_NAP_DIVISOR;
     return nap_ns < FGV_NAP_MIN_NS ? FGV_NAP_MIN_NS : nap_ns < FGV_NAP_MAX_NS ? nap_ns : FGV_NAP_MAX_NS;
 }
 

@@ -15,9 +15,10 @@
 #define SGP_ABI_VERSION   6u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
-/* Addresses that kernels may use lie in this window. Its size is a power of two, its address a multiple of that. */
-#define SGP_WINDOW_ADDRESS UINT64_C(0x680000000000)
-#define SGP_WINDOW_BYTES   (UINT64_C(1) << 43)
+/* Addresses that kernels may use lie in this range, their reach: its size is a power of two, its address a multiple of
+ * that. */
+#define SGP_REACH_ADDRESS UINT64_C(0x680000000000)
+#define SGP_REACH_BYTES   (UINT64_C(1) << 43)
 /* The largest alignment that an access can ask for is 32 bytes. */
 #define SGP_MISALIGNED_BITS UINT64_C(31)
 
@@ -55,10 +56,10 @@ struct sgp_runtime {
     void (*yield)(struct sgp_thread *self);
     /* activemask: the lanes of the warp that came to this call together. */
     uint32_t (*active_mask)(struct sgp_thread *self);
-    /* Called at the end of a thread or block that used addresses that are misaligned, or outside of the window: `bits`
-     * are the low bits that were set though they must not, and the high bits that were not the window's. Ends the
-     * launch with CUDA_ERROR_MISALIGNED_ADDRESS or CUDA_ERROR_ILLEGAL_ADDRESS; or returns, when memory for kernels lies
-     * outside of the window. */
+    /* Called at the end of a thread or block that used addresses that are misaligned, or out of reach: `bits` are
+     * the low bits that were set though they must not, and the high bits that were not those of their reach. Ends
+     * the launch with CUDA_ERROR_MISALIGNED_ADDRESS or CUDA_ERROR_ILLEGAL_ADDRESS; or returns, when memory for kernels
+     * lies out of reach. */
     void (*bad_address)(struct sgp_thread *self, uint64_t bits);
     /* tex, tld4: reads the texture object `value`; `form` is SGP_TEX_*; the four channels as bits. */
     void (*texture_fetch)(struct sgp_thread *self, uint64_t value, uint32_t form, const uint32_t *operands,

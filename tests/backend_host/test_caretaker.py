@@ -1,6 +1,6 @@
 """The caretaker of a region, in front of a guest that writes whatever it likes and workers that end whenever they like.
 
-The guest is the bytes of the region; the pool hands out workers that are no processes; time is handed in.
+The guest is the bytes of the region; the workers handed out are no processes; time is handed in.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 from backend_host.caretaker import CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SYSTEM_NOT_READY, Caretaker, Owner
 from backend_host.device.control import ControlPageFullError
 from backend_host.errors import WorkerFailedError
-from backend_host.workers import Assignment, WorkerPool, WorkerProcess
+from backend_host.workers import Assignment, WorkerProcess, Workers
 from ivshmem.region import BEAT_LOST_SECONDS, NR_CLIENTS, ClientState, HostState, Region, Wake, lib
 
 MS = 1_000_000
@@ -41,7 +41,7 @@ class PlayedWorker(WorkerProcess):
         self.is_ended.set()
 
 
-class PlayedPool(WorkerPool):
+class PlayedWorkers(Workers):
     """Hands out played workers, or an error."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Scene:
     """A region, what looks after it, and the guest's pen."""
 
     region: Region
-    pool: PlayedPool = field(default_factory=PlayedPool)
+    played: PlayedWorkers = field(default_factory=PlayedWorkers)
     nr_formats: int = 0
     nr_questions: int = 0
     is_paused: bool = False
@@ -76,7 +76,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         owner = Owner(name="vm", vgpu=3, device=0, table_hash=7)
-        self.caretaker = Caretaker(self.region, owner, self.pool, self.ended.append, self._format, self._ask)
+        self.caretaker = Caretaker(self.region, owner, self.played, self.ended.append, self._format, self._ask)
         self._format()
         self.region.set_host_state(HostState.UP)
 
@@ -114,7 +114,7 @@ class Scene:
         self.write(index, ClientState.HELLO)
         self.caretaker.look(now_ns)
         assert self.region.step(index, ClientState.HELLO, ClientState.READY)
-        return self.pool.workers[-1]
+        return self.played.workers[-1]
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ def test_a_client_that_says_hello_gets_one_worker(scene: Scene) -> None:
     scene.write(5, ClientState.HELLO)
     scene.caretaker.look(0)
     scene.caretaker.look(1)
-    [assignment] = scene.pool.assignments
+    [assignment] = scene.played.assignments
     assert (assignment.client, assignment.vgpu, assignment.table_hash) == (5, 3, 7)
     assert assignment.region_fd == scene.region.fileno()
-    assert scene.caretaker.workers() == scene.pool.workers
+    assert scene.caretaker.workers() == scene.played.workers
 
 
 @pytest.mark.parametrize("state", [ClientState.CLAIMED, ClientState.REFUSED, ClientState.DEAD, NONSENSE, 2**32 - 1])
@@ -146,23 +146,23 @@ def test_other_states_are_given_nothing_and_are_taken_back(scene: Scene, state: 
     scene.caretaker.look(LOST_NS + 1)
     assert scene.state(0) == ClientState.FREE
     assert scene.nr_pages(0) == 0
-    assert scene.pool.assignments == []
+    assert scene.played.assignments == []
 
 
 def test_all_clients_at_once(scene: Scene) -> None:
     for index in range(NR_CLIENTS):
         scene.write(index, ClientState.HELLO)
     scene.caretaker.look(0)
-    assert [assignment.client for assignment in scene.pool.assignments] == list(range(NR_CLIENTS))
+    assert [assignment.client for assignment in scene.played.assignments] == list(range(NR_CLIENTS))
 
 
 def test_a_worker_that_ends_before_it_served_is_not_replaced(scene: Scene) -> None:
     scene.write(0, ClientState.HELLO)
     scene.caretaker.look(0)
-    scene.pool.workers[0].end(3)
+    scene.played.workers[0].end(3)
     for now_ns in range(1, 5):
         scene.caretaker.look(now_ns)
-    assert len(scene.pool.assignments) == 1
+    assert len(scene.played.assignments) == 1
     assert scene.state(0) == ClientState.REFUSED
     assert scene.region.client(0).refusal == CUDA_ERROR_SYSTEM_NOT_READY
 
@@ -171,7 +171,7 @@ def test_the_reason_that_a_worker_gave_is_kept(scene: Scene) -> None:
     scene.write(0, ClientState.HELLO)
     scene.caretaker.look(0)
     assert scene.region.refuse(0, 803)
-    scene.pool.workers[0].end(4)
+    scene.played.workers[0].end(4)
     scene.caretaker.look(1)
     assert scene.region.client(0).refusal == 803
 
@@ -194,7 +194,7 @@ def test_a_worker_that_dies_while_it_serves(scene: Scene, caplog: pytest.LogCapt
     ],
 )
 def test_without_a_worker_a_client_is_refused(scene: Scene, error: Exception, code: int) -> None:
-    scene.pool.error = error
+    scene.played.error = error
     scene.write(0, ClientState.HELLO)
     scene.caretaker.look(0)
     assert scene.region.client(0).state == ClientState.REFUSED
@@ -234,7 +234,7 @@ def test_a_second_hello_waits_for_the_end_of_the_first_worker(scene: Scene) -> N
     scene.write(0, ClientState.FREE)
     scene.write(0, ClientState.HELLO)
     scene.caretaker.look(1)
-    assert len(scene.pool.assignments) == 1
+    assert len(scene.played.assignments) == 1
     worker.end()
     scene.caretaker.look(2)
     assert scene.state(0) == ClientState.REFUSED
@@ -244,7 +244,7 @@ def test_a_client_that_calls_itself_ready(scene: Scene) -> None:
     scene.write(0, ClientState.READY)
     scene.caretaker.look(0)
     assert scene.state(0) == ClientState.DEAD
-    assert scene.pool.assignments == []
+    assert scene.played.assignments == []
 
 
 def test_a_lost_beat_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -278,11 +278,11 @@ def test_in_a_paused_machine_no_program_is_dead(scene: Scene) -> None:
         scene.caretaker.look(now_ns)
         assert scene.nr_questions <= nr_questions + 1, "one question is enough for all clients"
     assert not worker.is_stopped
-    assert scene.pool.patient == [(worker.slot, True), (other.slot, True)], "workers watch the beat by themselves"
+    assert scene.played.patient == [(worker.slot, True), (other.slot, True)], "workers watch the beat by themselves"
     scene.is_paused = False
     scene.beat(0, 1)
     scene.caretaker.look(10 * LOST_NS)
-    assert scene.pool.patient[-1] == (worker.slot, False)
+    assert scene.played.patient[-1] == (worker.slot, False)
 
 
 def test_a_worker_is_told_of_a_pause_before_it_gives_up(scene: Scene) -> None:
@@ -290,7 +290,7 @@ def test_a_worker_is_told_of_a_pause_before_it_gives_up(scene: Scene) -> None:
     scene.is_paused = True
     for now_ns in range(0, LOST_NS // 2, 100 * MS):
         scene.caretaker.look(now_ns)
-    assert scene.pool.patient != []
+    assert scene.played.patient != []
 
 
 def test_a_reset_guest_finds_a_new_region_after_the_old_workers_ended(scene: Scene) -> None:
@@ -343,7 +343,7 @@ def test_stopping_tells_every_program_at_once(scene: Scene) -> None:
 
 
 def test_a_guest_cannot_fill_the_log(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.pool.error = OSError(11, "no processes")
+    scene.played.error = OSError(11, "no processes")
     for now_ns in range(500):
         scene.write(0, ClientState.HELLO)
         scene.caretaker.look(now_ns)
@@ -360,9 +360,9 @@ def test_the_thread_attends_to_announcements_and_to_ends(scene: Scene) -> None:
     scene.region.announce()
     watching = Region("watching", os.dup(scene.region.fileno()), scene.region.region_bytes)
     watching.check(table_hash=7)
-    while not scene.pool.workers:
+    while not scene.played.workers:
         watching.wait_announce(0.01)
-    scene.pool.workers[0].end(3)
+    scene.played.workers[0].end(3)
     while watching.client(0).state != ClientState.REFUSED:
         watching.wait_announce(0.01)
     scene.caretaker.stop()
@@ -370,15 +370,15 @@ def test_the_thread_attends_to_announcements_and_to_ends(scene: Scene) -> None:
 
 
 def test_an_exception_does_not_end_the_thread(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.pool.error = ZeroDivisionError("a bug")
+    scene.played.error = ZeroDivisionError("a bug")
     scene.caretaker.start()
     scene.write(0, ClientState.HELLO)
     scene.region.announce()
     while "a bug" not in caplog.text:
         threading.Event().wait(0.01)
-    scene.pool.error = None
+    scene.played.error = None
     scene.region.announce()
-    while not scene.pool.workers:
+    while not scene.played.workers:
         threading.Event().wait(0.01)
-    scene.pool.workers[0].stop = scene.pool.workers[0].end  # type: ignore[method-assign]
+    scene.played.workers[0].stop = scene.played.workers[0].end  # type: ignore[method-assign]
     scene.caretaker.stop()

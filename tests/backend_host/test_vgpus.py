@@ -15,7 +15,7 @@ from backend_host.devices import probe, with_quota
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
-from backend_host.workers import WorkerPool
+from backend_host.workers import Workers
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
 from scheduler.first_come import FirstCome
 from tests.backend_host.window_device import LIMIT_BYTES, Device, listening_device
@@ -41,14 +41,14 @@ def page() -> Iterator[ControlPage]:
 @pytest.fixture
 def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     fd = os.memfd_create("unused")
-    pool = WorkerPool(page, fd, "none", (os.geteuid(), os.getegid()), 0)
-    pool.start()
+    workers = Workers(page, fd, "none", (os.geteuid(), os.getegid()), 0)
+    workers.start()
     keeper = GrantKeeper(page, FirstCome())
     keeper.start()
     coscheduler = Coscheduler(page)
     coscheduler.start()
     nr_fds = nr_open()
-    registry = VGpuRegistry(page, pool, keeper, TABLE_HASH, facts, coscheduler)
+    registry = VGpuRegistry(page, workers, keeper, TABLE_HASH, facts, coscheduler)
     yield registry
     registry.remove_all()
     assert registry.statistics() == ()
@@ -56,7 +56,7 @@ def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     assert nr_open() == nr_fds, "every descriptor was given back"
     coscheduler.stop()
     keeper.stop()
-    pool.stop()
+    workers.stop()
     os.close(fd)
 
 

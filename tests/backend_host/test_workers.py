@@ -1,4 +1,4 @@
-"""The pool of workers: real processes, on softgpu or on a device library that is not there."""
+"""The daemon's workers: real processes, on softgpu or on a device library that is not there."""
 
 import os
 import pwd
@@ -12,14 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from backend_host import workers
 from backend_host.channels import LIBRARY
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device.control import MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.errors import ConfigError, WorkerFailedError
-from backend_host.workers import MAX_FAILURES, Assignment, WorkerPool, WorkerProcess
+from backend_host.workers import (
+    MAX_FAILURES,
+    Assignment,
+    WorkerProcess,
+    Workers,
+    preemption_environment,
+    worker_environment,
+    worker_identity,
+)
 
-MakePool = Callable[..., WorkerPool]
+MakeWorkers = Callable[..., Workers]
 MISSING = "/nowhere/libcuda.so.1"
 EXIT_NO_LIBRARY = 3
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers as somebody else")
@@ -32,17 +39,17 @@ def page(control_fd: int) -> Iterator[ControlPage]:
 
 
 @pytest.fixture
-def make_pool(page: ControlPage, control_fd: int) -> Iterator[MakePool]:
-    pools: list[WorkerPool] = []
+def make_workers(page: ControlPage, control_fd: int) -> Iterator[MakeWorkers]:
+    made: list[Workers] = []
 
-    def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> WorkerPool:
-        pools.append(WorkerPool(page, control_fd, library, (os.geteuid(), os.getegid()), nr_warm))
-        pools[-1].start()
-        return pools[-1]
+    def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> Workers:
+        made.append(Workers(page, control_fd, library, (os.geteuid(), os.getegid()), nr_warm))
+        made[-1].start()
+        return made[-1]
 
     yield make
-    for pool in pools:
-        pool.stop()
+    for workers in made:
+        workers.stop()
     assert page.workers() == [], "every slot was given back"
 
 
@@ -82,12 +89,12 @@ def wait_for_lines(caplog: pytest.LogCaptureFixture, text: str, nr: int) -> None
     raise AssertionError(f"the log never said {nr} times {text!r}:\n{caplog.text}")
 
 
-def warm_worker(pool: WorkerPool) -> WorkerProcess:
+def warm_worker(workers: Workers) -> WorkerProcess:
     """The only one, once it was started."""
     while True:
-        with pool._lock:
-            if pool._warm:
-                return pool._warm[0]
+        with workers._lock:
+            if workers._warm:
+                return workers._warm[0]
         threading.Event().wait(0.001)
 
 
@@ -96,68 +103,68 @@ def children() -> set[str]:
 
 
 def test_workers_that_cannot_start_are_not_started_for_ever(
-    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+    make_workers: MakeWorkers, region_fd: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = make_pool(MISSING, nr_warm=1)
+    workers = make_workers(MISSING, nr_warm=1)
     wait_for_lines(caplog, "none is kept ready any more", 1)
     assert caplog.text.count("before it had a client") == MAX_FAILURES
     end = End()
-    pool.assign(assignment(region_fd), end)
+    workers.assign(assignment(region_fd), end)
     assert end.wait() == EXIT_NO_LIBRARY, "each client gets an attempt of its own"
-    pool.stop()
+    workers.stop()
     assert caplog.text.count("before it had a client") == MAX_FAILURES
 
 
 def test_a_warm_worker_that_died_is_replaced(
-    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+    make_workers: MakeWorkers, region_fd: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool = make_pool(nr_warm=1)
-    warm = warm_worker(pool)
+    workers = make_workers(nr_warm=1)
+    warm = warm_worker(workers)
     os.kill(warm.process.pid, signal.SIGKILL)
     wait_for_lines(caplog, "before it had a client", 1)
     end = End()
-    assert pool.assign(assignment(region_fd), end) is not warm
+    assert workers.assign(assignment(region_fd), end) is not warm
     assert end.wait() is not None
 
 
-def test_a_client_is_not_given_to_a_dead_worker(make_pool: MakePool, region_fd: int) -> None:
-    pool = make_pool(nr_warm=1)
-    warm = warm_worker(pool)
-    with pool._lock:  # the reaper cannot take it off the list yet
+def test_a_client_is_not_given_to_a_dead_worker(make_workers: MakeWorkers, region_fd: int) -> None:
+    workers = make_workers(nr_warm=1)
+    warm = warm_worker(workers)
+    with workers._lock:  # the reaper cannot take it off the list yet
         os.kill(warm.process.pid, signal.SIGKILL)
         select.select([warm.pidfd], [], [])
     end = End()
-    assert pool.assign(assignment(region_fd), end) is not warm
+    assert workers.assign(assignment(region_fd), end) is not warm
     assert end.wait() is not None
 
 
-def test_a_refused_client_ends_its_worker(make_pool: MakePool, region_fd: int) -> None:
+def test_a_refused_client_ends_its_worker(make_workers: MakeWorkers, region_fd: int) -> None:
     end = End()
-    worker = make_pool().assign(assignment(region_fd), end)
+    worker = make_workers().assign(assignment(region_fd), end)
     assert end.wait() is not None
     assert worker.is_ended.wait(10)
     worker.stop()
     assert worker.pidfd == -1
 
 
-def test_a_worker_is_in_a_session_of_its_own(make_pool: MakePool) -> None:
-    pool = make_pool(nr_warm=1)
-    warm = warm_worker(pool)
+def test_a_worker_is_in_a_session_of_its_own(make_workers: MakeWorkers) -> None:
+    workers = make_workers(nr_warm=1)
+    warm = warm_worker(workers)
     assert os.getsid(warm.process.pid) == warm.process.pid, "Ctrl-C at the daemon's terminal is not for it"
 
 
 @pytest.mark.parametrize("call", ["socket.socketpair", "subprocess.Popen", "os.pidfd_open"])
 def test_a_start_that_fails_leaves_nothing(
-    make_pool: MakePool, page: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
+    make_workers: MakeWorkers, page: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(24, "too many open files")
 
-    pool = make_pool()
+    workers = make_workers()
     before, nr_fds = children(), len(list(Path("/proc/self/fd").iterdir()))
     monkeypatch.setattr(f"backend_host.workers.{call}", fail)
     with pytest.raises(OSError, match="too many"):
-        pool.assign(assignment(region_fd), End())
+        workers.assign(assignment(region_fd), End())
     monkeypatch.undo()
     assert page.workers() == []
     assert children() == before
@@ -165,63 +172,63 @@ def test_a_start_that_fails_leaves_nothing(
 
 
 def test_a_reaper_that_cannot_start_workers_goes_on(
-    make_pool: MakePool, region_fd: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make_workers: MakeWorkers, region_fd: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(11, "no processes")
 
     monkeypatch.setattr("backend_host.workers.subprocess.Popen", fail)
-    pool = make_pool(nr_warm=1)
+    workers = make_workers(nr_warm=1)
     wait_for_lines(caplog, "cannot start a worker", 1)
     monkeypatch.undo()
     end = End()
-    pool.assign(assignment(region_fd), end)
+    workers.assign(assignment(region_fd), end)
     assert end.wait() is not None
 
 
-def test_full_slots_are_an_error_of_one_client(make_pool: MakePool, page: ControlPage, region_fd: int) -> None:
+def test_full_slots_are_an_error_of_one_client(make_workers: MakeWorkers, page: ControlPage, region_fd: int) -> None:
     taken = [page.worker_take() for _ in range(MAX_WORKERS)]
-    pool = make_pool(nr_warm=1)
+    workers = make_workers(nr_warm=1)
     with pytest.raises(ControlPageFullError):
-        pool.assign(assignment(region_fd), End())
+        workers.assign(assignment(region_fd), End())
     for slot in taken:
         page.worker_free(slot)
     end = End()
-    pool.assign(assignment(region_fd), end)
+    workers.assign(assignment(region_fd), end)
     assert end.wait() is not None
 
 
 def test_what_follows_an_end_cannot_stop_the_reaper(
-    make_pool: MakePool, region_fd: int, caplog: pytest.LogCaptureFixture
+    make_workers: MakeWorkers, region_fd: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(worker: WorkerProcess, status: int) -> None:
         raise ZeroDivisionError
 
-    pool = make_pool(MISSING)
-    assert pool.assign(assignment(region_fd), fail).is_ended.wait(60)
+    workers = make_workers(MISSING)
+    assert workers.assign(assignment(region_fd), fail).is_ended.wait(60)
     end = End()
-    pool.assign(assignment(region_fd), end)
+    workers.assign(assignment(region_fd), end)
     assert end.wait() == EXIT_NO_LIBRARY
 
 
-def test_a_pool_that_stops_starts_nothing(make_pool: MakePool, region_fd: int) -> None:
-    pool = make_pool()
-    pool.stop()
+def test_workers_that_were_stopped_start_nothing(make_workers: MakeWorkers, region_fd: int) -> None:
+    workers = make_workers()
+    workers.stop()
     with pytest.raises(WorkerFailedError, match="stopping"):
-        pool.assign(assignment(region_fd), End())
+        workers.assign(assignment(region_fd), End())
 
 
 def test_workers_of_an_ordinary_user_are_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setattr(os, "getegid", lambda: 567)
-    assert workers.worker_identity("nobody") == (1234, 567)
-    assert workers.worker_environment((1234, 567), Path("/nowhere")) == {}
+    assert worker_identity("nobody") == (1234, 567)
+    assert worker_environment((1234, 567), Path("/nowhere")) == {}
 
 
 def test_root_needs_a_user_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(ConfigError, match="no-such-user"):
-        workers.worker_identity("no-such-user")
+        worker_identity("no-such-user")
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755])
@@ -233,12 +240,12 @@ def test_root_gives_up_its_privileges_where_it_can(
         place = Path(directory)
         place.chmod(mode)
         (place / "inside").mkdir(mode=0o755)
-        monkeypatch.setattr(workers, "PACKAGE_ROOT", place / "inside")
+        monkeypatch.setattr("backend_host.workers.PACKAGE_ROOT", place / "inside")
         monkeypatch.setattr("sys.prefix", str(place / "inside"))
         monkeypatch.setattr("sys.executable", "/bin/sh")
         nobody = pwd.getpwnam("nobody")
         wanted = (nobody.pw_uid, nobody.pw_gid) if mode == 0o755 else (0, 0)
-        assert workers.worker_identity("nobody") == wanted
+        assert worker_identity("nobody") == wanted
         assert (f"may not enter {place}" in caplog.text) == (mode == 0o700)
 
 
@@ -248,29 +255,29 @@ def test_workers_of_another_user_get_a_cache_of_their_own() -> None:
     identity = (nobody.pw_uid, nobody.pw_gid)
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         state_dir = Path(directory)
-        assert workers.worker_environment(identity, state_dir) == {}, "it could not be entered"
+        assert worker_environment(identity, state_dir) == {}, "it could not be entered"
         state_dir.chmod(0o711)
         for _ in range(2):
-            environment = workers.worker_environment(identity, state_dir)
+            environment = worker_environment(identity, state_dir)
         cache = Path(environment["FAIRGV_SOFTGPU_CACHE"])
         subprocess.run(["mkdir", cache], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], check=True)
         assert cache.parent.stat().st_uid == nobody.pw_uid
         assert cache.parent.stat().st_mode & 0o077 == 0
-        assert workers.worker_environment((0, 0), state_dir) == {}
+        assert worker_environment((0, 0), state_dir) == {}
 
 
 def test_what_takes_work_off_a_gpu_is_loaded_before_libc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     library = tmp_path / "channels.so"
-    assert workers.preemption_environment(Config(), library) == {}
+    assert preemption_environment(Config(), library) == {}
     assert f"{library} is missing" in caplog.text
     library.touch()
     monkeypatch.delenv("LD_PRELOAD", raising=False)
-    assert workers.preemption_environment(Config(), library) == {"LD_PRELOAD": str(library)}
+    assert preemption_environment(Config(), library) == {"LD_PRELOAD": str(library)}
     monkeypatch.setenv("LD_PRELOAD", "other.so")
-    assert workers.preemption_environment(Config(), library) == {"LD_PRELOAD": f"{library}:other.so"}
-    assert workers.preemption_environment(Config(preemption="driver"), library) == {}
+    assert preemption_environment(Config(), library) == {"LD_PRELOAD": f"{library}:other.so"}
+    assert preemption_environment(Config(preemption="driver"), library) == {}
 
 
 def test_it_is_there_and_stands_before_libcs_ioctl() -> None:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.build import build, build_without_ptx
 from benchmarks.devices import private_device
 from benchmarks.guests import NATIVE, Setting, open_session, run
-from benchmarks.window import run_together
+from benchmarks.stretch import run_together
 from benchmarks.workloads import Workload, parse_report
 from scheduler.registry import DEFAULT_POLICY
 
@@ -40,7 +40,7 @@ def test_each_block_counts_once(system: str, slicing: str) -> None:
     assert all(account.nr_parts >= 3 for account in accounts)
 
 
-def test_a_window_ends_long_before_the_kernel() -> None:
+def test_a_stretch_ends_long_before_the_kernel() -> None:
     """Blocks that are left do nothing, and none is lost: else the program fails."""
     workload = Workload("endless", "long", ("--kernel-seconds", "60"))
     with open_session(DEFAULT_POLICY, setting("boxes")) as session:

@@ -14,7 +14,7 @@ from benchmarks.experiments import EXPERIMENTS, loops, shares, sharing
 from benchmarks.experiments.slicing import SIZES, Sizes
 from benchmarks.guests import NATIVE, Setting
 from benchmarks.results import section
-from benchmarks.window import Outcome
+from benchmarks.stretch import Outcome
 from benchmarks.workloads import spin
 
 PNG = b"\x89PNG"
@@ -32,7 +32,7 @@ def measured(folder: Path, *words: str, status: int = 0) -> dict[str, Any]:
     assert document["ended"] is None
     assert document["command"].startswith(f"fairgv-bench {words[0]} ")
     assert str(path) not in document["command"]
-    assert EXPERIMENTS[words[0]].grids(document)
+    assert EXPERIMENTS[words[0]].sheets(document)
     assert all(0 <= record["steal"] <= 1 for record in document["records"])
     return document
 

@@ -7,12 +7,12 @@ import pytest
 
 from benchmarks.document import command_line, origin
 from benchmarks.experiments import EXPERIMENTS
-from benchmarks.grid import Grid
 from benchmarks.newest import merged
 from benchmarks.paper import claims
 from benchmarks.pictures import ALL, source
 from benchmarks.promises import RESULTS, promises
 from benchmarks.results import beside_the_paper, documents, page, section
+from benchmarks.sheet import Sheet
 
 HEAD: dict[str, Any] = {
     "device": "softgpu",
@@ -126,7 +126,7 @@ def test_a_program_beside_a_background(program: float, background: float, name: 
 
 def test_shares_are_shown_by_weights() -> None:
     runs = [together(0, "fair", guest(1, 1.0), guest(2, 2.0)), together(0, "fair", guest(1, 1.0), guest(1, 1.0))]
-    first, second = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})
+    first, second = EXPERIMENTS["mmr"].sheets({**HEAD, "experiment": "mmr", "records": runs})
     assert (first.title[-3:], second.title[-3:]) == ("1:2", "1:1")
     assert len(first.rows) == len(second.rows) == 1
 
@@ -138,8 +138,8 @@ def test_shares_of_a_known_document() -> None:
         together(0, "native", *({**guest(weight, float(weight)), "charged_s": None} for weight in (1, 2, 3))),
     ]
     document = {**HEAD, "experiment": "mmr", "records": runs}
-    [grid] = EXPERIMENTS["mmr"].grids(document)
-    fair, native = grid.rows
+    [sheet] = EXPERIMENTS["mmr"].sheets(document)
+    fair, native = sheet.rows
     assert fair[2].startswith("0.900 ± ")
     assert fair[3].startswith("0.900 ± ")  # the mean of 1 and 2.4/3
     assert fair[4].startswith("1.000 ± 0.000")
@@ -154,8 +154,8 @@ def test_shares_of_a_known_document() -> None:
 def test_who_holds_the_device_without_use_pays_as_for_use() -> None:
     waiting = {**guest(1, 1.0), "charged_s": 0.75, "held_s": 0.25}
     document = {**HEAD, "experiment": "mmr", "records": [together(0, "fair", waiting, guest(2, 2.0))]}
-    [grid] = EXPERIMENTS["mmr"].grids(document)
-    assert grid.rows[0][4].startswith("1.000")
+    [sheet] = EXPERIMENTS["mmr"].sheets(document)
+    assert sheet.rows[0][4].startswith("1.000")
 
 
 def share(way: str, *guests: dict[str, Any]) -> dict[str, Any]:
@@ -172,14 +172,14 @@ def test_shares_of_long_kernels_of_a_known_document() -> None:
         share("in parts", guest(1, 1.5), guest(3, 4.5)),
     ]
     document = {**HEAD, "experiment": "slicing", "records": runs}
-    [grid] = EXPERIMENTS["slicing"].grids(document)
-    assert [row[:2] for row in grid.rows] == [
+    [sheet] = EXPERIMENTS["slicing"].sheets(document)
+    assert [row[:2] for row in sheet.rows] == [
         ("in parts", "1:1"),
         ("in parts", "1:3"),
         ("whole without PTX", "1:1"),
         ("native", "-"),
     ]
-    even, weighted, whole, native = grid.rows
+    even, weighted, whole, native = sheet.rows
     assert even[2:] == ("0.500", "0.500", "1.000", "0.98", "1.000", "1.000", "1")
     assert weighted[2:5] == ("0.250", "0.750", "1.000")
     assert whole[2:5] == ("0.250", "0.500", "0.500")
@@ -189,24 +189,24 @@ def test_shares_of_long_kernels_of_a_known_document() -> None:
 
 def test_an_older_document_without_native_runs() -> None:
     runs = [together(0, "fair", guest(1, 1.0, native=None), guest(2, 2.0, native=None))]
-    [grid] = EXPERIMENTS["mmr"].grids({**HEAD, "experiment": "mmr", "records": runs})
-    assert grid.rows[0][5] == "2.000"
+    [sheet] = EXPERIMENTS["mmr"].sheets({**HEAD, "experiment": "mmr", "records": runs})
+    assert sheet.rows[0][5] == "2.000"
 
 
 def test_an_unfinished_document_says_so() -> None:
     document = {**HEAD, "experiment": "mmr", "ended": "interrupted", "records": []}
-    assert EXPERIMENTS["mmr"].grids(document) == []
+    assert EXPERIMENTS["mmr"].sheets(document) == []
     assert "not whole: interrupted" in origin(document)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_document_without_records_makes_no_table(name: str) -> None:
-    assert EXPERIMENTS[name].grids({**HEAD, "experiment": name, "records": []}) == []
+    assert EXPERIMENTS[name].sheets({**HEAD, "experiment": name, "records": []}) == []
     assert EXPERIMENTS[name].findings({**HEAD, "experiment": name, "records": []}) == []
 
 
 def test_a_grid_on_a_page() -> None:
-    text = Grid("Title", ("name", "figure"), (("a|b", "1.5"), ("c", "-")), ("A note.",)).on_page()
+    text = Sheet("Title", ("name", "figure"), (("a|b", "1.5"), ("c", "-")), ("A note.",)).on_page()
     assert text == "### Title\n\nA note.\n\n| name | figure |\n|---|---:|\n| a\\|b | 1.5 |\n| c | - |\n"
 
 

@@ -48,10 +48,10 @@ def test_what_a_guest_had_stands_beside_what_it_was_entitled_to() -> None:
     for phase in phases(record()):
         for guest, entitled in phase.entitled.items():
             assert mean_share(record(), phase, guest) == pytest.approx(entitled)
-    [grid] = EXPERIMENT.grids({"records": [record()]})
-    assert grid.rows[0] == ("0.0 to 4.0", "A", "1", "25.0", "25.0", "1.000")
-    assert grid.rows[-1] == ("8.0 to 12.0", "C", "4", "33.3", "33.3", "1.000")
-    assert len(grid.rows) == 2 + 3 + 3
+    [sheet] = EXPERIMENT.sheets({"records": [record()]})
+    assert sheet.rows[0] == ("0.0 to 4.0", "A", "1", "25.0", "25.0", "1.000")
+    assert sheet.rows[-1] == ("8.0 to 12.0", "C", "4", "33.3", "33.3", "1.000")
+    assert len(sheet.rows) == 2 + 3 + 3
 
 
 def test_nothing_measured_is_nothing_to_draw() -> None:

@@ -187,7 +187,7 @@ uint64_t fgv_stream_wire(CUstream stream)
 }
 
 /* Memory of the program lies below 1 MiB here. */
-bool fgv_memory_holds(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
 {
     return address + (height - 1) * pitch + width * element_bytes <= 0x100000;
 }

@@ -21,7 +21,7 @@ from backend_host.vm.accelerator import find_emulator
 from backend_host.vm.guest_output import GuestOutput
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_image
 from backend_host.vm.region_file import prepare_region_file, remove_region_file
-from backend_host.workers import WorkerPool, worker_identity
+from backend_host.workers import Workers, worker_identity
 from benchmarks.nvcc import find_nvcc
 from scheduler.registry import make_policy
 from tests.end_to_end.host import PROGRAMS
@@ -49,18 +49,18 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     page_fd = os.memfd_create("control")
     page = ControlPage.format(page_fd, device.slice_ns, is_preemptive=device.preempts)
     keeper = GrantKeeper(page, make_policy(config.policy))
-    pool = WorkerPool(page, page_fd, device.path, worker_identity(config.worker_user), 1)
-    pool.start()
+    workers = Workers(page, page_fd, device.path, worker_identity(config.worker_user), 1)
+    workers.start()
     keeper.start()
     coscheduler = Coscheduler(page)
     coscheduler.start()
-    vgpus = VGpuRegistry(page, pool, keeper, lib.fgw_table_hash(), device.facts, coscheduler)
+    vgpus = VGpuRegistry(page, workers, keeper, lib.fgw_table_hash(), device.facts, coscheduler)
     vgpus.add_domain("vm", 1, 0, region_name, REGION_BYTES, lambda: False)
     yield vgpus
     vgpus.remove_all()
     coscheduler.stop()
     keeper.stop()
-    pool.stop()
+    workers.stop()
     page.close()
     os.close(page_fd)
 

@@ -240,7 +240,7 @@ static void serve_once(uint64_t round)
                     (named_bytes != 0 && named < REGION_BYTES + MAPPED_BYTES &&
                      named_bytes <= REGION_BYTES + MAPPED_BYTES - named),
                 "memory of its own outside the heap");
-        require(fgv_window_tail_bytes(&region) < MAPPED_BYTES, "more free than is mapped");
+        require(fgv_window_end_bytes(&region) < MAPPED_BYTES, "more free than is mapped");
         fgv_heap_free(&region, 7, draw_number(), draw_number());
         fgv_heap_reclaim(&region, 7);
         fgv_heap_reclaim(&region, INDEX);

@@ -260,9 +260,9 @@ def test_refusing_works_once(guest: Guest) -> None:
 
 def test_only_a_ready_client_is_marked_dead(guest: Guest) -> None:
     guest.write(guest.good_entry(), ClientState.CLOSING)
-    assert not guest.region.mark_dead(guest.index)
+    assert not guest.region.declare_dead(guest.index)
     guest.poke("state", ClientState.READY)
-    assert guest.region.mark_dead(guest.index)
+    assert guest.region.declare_dead(guest.index)
     assert guest.region.client(guest.index).state == ClientState.DEAD
 
 

@@ -1,4 +1,4 @@
-"""Slots, chunks and pools."""
+"""Slots, chunks and free sets."""
 
 import threading
 import time
@@ -17,40 +17,40 @@ IDLE, WAITING, PARKED, DONE = 0, 1, 2, 3
 SECOND = 10**9
 
 
-def pool_of(nr: int) -> Any:
-    pool = ffi.new("struct fgv_pool *")
-    lib.fgv_pool_init(pool, nr)
-    return pool
+def free_set_of(nr: int) -> Any:
+    free_set = ffi.new("struct fgv_free_set *")
+    lib.fgv_free_set_init(free_set, nr)
+    return free_set
 
 
 @pytest.mark.parametrize("nr", [1, 2, 63, 64, 65, 100, 1023, 1024])
 def test_a_pool_gives_each_index_once(nr: int) -> None:
-    pool = pool_of(nr)
-    taken = [lib.fgv_pool_take(pool, 5) for _ in range(nr)]
+    free_set = free_set_of(nr)
+    taken = [lib.fgv_free_set_take(free_set, 5) for _ in range(nr)]
     assert sorted(taken) == list(range(nr))
     assert taken[0] == 5 % nr, "the hint comes first"
-    assert lib.fgv_pool_take(pool, 0) == -1
-    lib.fgv_pool_give(pool, nr - 1)
-    assert lib.fgv_pool_take(pool, 0) == nr - 1
+    assert lib.fgv_free_set_take(free_set, 0) == -1
+    lib.fgv_free_set_give(free_set, nr - 1)
+    assert lib.fgv_free_set_take(free_set, 0) == nr - 1
 
 
 def test_odd_pools() -> None:
-    assert lib.fgv_pool_take(pool_of(0), 0) == -1
-    pool = pool_of(5000)
-    assert pool.nr == lib.FGV_MAX_RESPONSES
-    small = pool_of(3)
-    lib.fgv_pool_give(small, 3)
-    lib.fgv_pool_give(small, 2**32 - 1)
-    assert sorted(lib.fgv_pool_take(small, 2**32 - 1) for _ in range(4)) == [-1, 0, 1, 2]
+    assert lib.fgv_free_set_take(free_set_of(0), 0) == -1
+    free_set = free_set_of(5000)
+    assert free_set.nr == lib.FGV_MAX_RESPONSES
+    small = free_set_of(3)
+    lib.fgv_free_set_give(small, 3)
+    lib.fgv_free_set_give(small, 2**32 - 1)
+    assert sorted(lib.fgv_free_set_take(small, 2**32 - 1) for _ in range(4)) == [-1, 0, 1, 2]
 
 
 @given(nr=st.integers(1, 1024), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 2**32 - 1)), max_size=300))
 def test_a_pool_is_a_set(nr: int, steps: list[tuple[bool, int]]) -> None:
-    pool = pool_of(nr)
+    free_set = free_set_of(nr)
     taken: set[int] = set()
     for is_take, number in steps:
         if is_take or not taken:
-            index = lib.fgv_pool_take(pool, number)
+            index = lib.fgv_free_set_take(free_set, number)
             assert (index == -1) == (len(taken) == nr)
             assert index not in taken
             assert index < nr
@@ -59,25 +59,25 @@ def test_a_pool_is_a_set(nr: int, steps: list[tuple[bool, int]]) -> None:
             taken.update({index} - {-1})
         else:
             index = sorted(taken)[number % len(taken)]
-            lib.fgv_pool_give(pool, index)
+            lib.fgv_free_set_give(free_set, index)
             taken.remove(index)
 
 
 def test_threads_never_share_an_index() -> None:
-    pool = pool_of(70)
+    free_set = free_set_of(70)
     owners: list[int] = [0] * 70
     clashes: list[int] = []
 
     def work(me: int) -> None:
         for _ in range(3000):
-            index = lib.fgv_pool_take(pool, me * 17)
+            index = lib.fgv_free_set_take(free_set, me * 17)
             if owners[index] != 0:
                 clashes.append(index)
             owners[index] = me
             if owners[index] != me:
                 clashes.append(index)
             owners[index] = 0
-            lib.fgv_pool_give(pool, index)
+            lib.fgv_free_set_give(free_set, index)
 
     threads = [threading.Thread(target=work, args=(me,)) for me in (1, 2, 3, 4)]
     for thread in threads:
@@ -85,7 +85,7 @@ def test_threads_never_share_an_index() -> None:
     for thread in threads:
         thread.join()
     assert clashes == []
-    assert sorted(lib.fgv_pool_take(pool, 0) for _ in range(70)) == list(range(70))
+    assert sorted(lib.fgv_free_set_take(free_set, 0) for _ in range(70)) == list(range(70))
 
 
 @pytest.mark.parametrize("wake", list(Wake))

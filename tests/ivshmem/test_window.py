@@ -89,13 +89,13 @@ def test_what_may_be_named(full: Region) -> None:
 
 
 def test_the_free_end(full: Region) -> None:
-    assert lib.fgv_window_tail_bytes(full.c_region) == 0
+    assert lib.fgv_window_end_bytes(full.c_region) == 0
     full.grow_window(FRONT_BYTES + 4 * PAGE_BYTES)
-    assert lib.fgv_window_tail_bytes(full.c_region) == 4 * PAGE_BYTES
+    assert lib.fgv_window_end_bytes(full.c_region) == 4 * PAGE_BYTES
     kept = allocate(full, 3)
-    assert lib.fgv_window_tail_bytes(full.c_region) == PAGE_BYTES
+    assert lib.fgv_window_end_bytes(full.c_region) == PAGE_BYTES
     assert lib.fgv_heap_free(full.c_region, CLIENT, kept, PAGE_BYTES) == 1
-    assert lib.fgv_window_tail_bytes(full.c_region) == PAGE_BYTES, "a hole before the end does not count"
+    assert lib.fgv_window_end_bytes(full.c_region) == PAGE_BYTES, "a hole before the end does not count"
 
 
 def test_what_a_dead_client_held_is_taken_back(full: Region) -> None:

@@ -130,7 +130,7 @@ class LoadedModule:
         self._runtime.functions[13] = ctypes.cast(self._bad_address, ctypes.c_void_p).value
 
     def _collect(self, _self: int, bits: int) -> None:
-        """Memory here is the process's, outside of the window for kernels."""
+        """Memory here is the process's, outside of what kernels reach."""
         self.misaligned_bits |= bits & _MISALIGNED_BITS
 
     def _printed(self, _self: int, text: bytes, _arguments: int) -> int:

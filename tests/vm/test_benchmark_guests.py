@@ -1,4 +1,4 @@
-"""A virtual machine as the guest of experiments: one boot, programs with and without a window, daemons that take over from one another."""
+"""A virtual machine as the guest of experiments: one boot, programs with and without a stretch, daemons that take over from one another."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from benchmarks.devices import private_device
 from benchmarks.errors import ProgramFailedError
 from benchmarks.guests import Pinning, Setting, open_guests, run
 from benchmarks.guests.machine import Machines
-from benchmarks.window import run_together
+from benchmarks.stretch import run_together
 from benchmarks.workloads import parse_report, sized, spin
 from scheduler.registry import DEFAULT_POLICY
 

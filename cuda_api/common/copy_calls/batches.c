@@ -49,7 +49,7 @@ static bool side_of(const CUmemcpy3DOperand *operand, const CUextent3D *extent, 
 static CUresult copy(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
 {
     const uint32_t bytes = element_bytes(op);
-    const struct fgv_copy_extent extent = {
+    const struct fgv_copy_size size = {
         .width_bytes = op->extent.width * bytes, .height = op->extent.height, .depth = op->extent.depth};
     struct fgv_copy_side to, from;
     if (bytes == 0 || op->extent.width == 0 || op->extent.height == 0 || op->extent.depth == 0 ||
@@ -58,7 +58,7 @@ static CUresult copy(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
         !side_of(&op->src, &op->extent, bytes, &from)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_copy_ops_get()->box(&to, &from, &extent, stream, false);
+    CUresult result = fgv_copy_ops_get()->box(&to, &from, &size, stream, false);
     if (result == CUDA_SUCCESS && op->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
         result = cuStreamSynchronize(stream); /* the source may be gone when the call has returned */
     }

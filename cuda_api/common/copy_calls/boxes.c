@@ -25,8 +25,8 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *said, CUstream stream, bool waits)
                                        .x_bytes = said->srcXInBytes,
                                        .y = said->srcY,
                                        .pitch_bytes = said->srcPitch};
-    const struct fgv_copy_extent extent = {.width_bytes = said->WidthInBytes, .height = said->Height, .depth = 1};
-    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
+    const struct fgv_copy_size size = {.width_bytes = said->WidthInBytes, .height = said->Height, .depth = 1};
+    return fgv_copy_ops_get()->box(&to, &from, &size, stream, waits);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
@@ -69,9 +69,8 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *said, CUstream stream, bool waits)
                                        .z = said->srcZ,
                                        .pitch_bytes = said->srcPitch,
                                        .height = said->srcHeight};
-    const struct fgv_copy_extent extent = {
-        .width_bytes = said->WidthInBytes, .height = said->Height, .depth = said->Depth};
-    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
+    const struct fgv_copy_size size = {.width_bytes = said->WidthInBytes, .height = said->Height, .depth = said->Depth};
+    return fgv_copy_ops_get()->box(&to, &from, &size, stream, waits);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -148,8 +147,8 @@ static struct fgv_copy_side of_host(const void *memory)
 
 static CUresult copy_row(struct fgv_copy_side to, struct fgv_copy_side from, size_t bytes, CUstream stream, bool waits)
 {
-    const struct fgv_copy_extent extent = {.width_bytes = bytes, .height = 1, .depth = 1};
-    return fgv_copy_ops_get()->box(&to, &from, &extent, stream, waits);
+    const struct fgv_copy_size size = {.width_bytes = bytes, .height = 1, .depth = 1};
+    return fgv_copy_ops_get()->box(&to, &from, &size, stream, waits);
 }
 
 /* CUDA has no call with a stream for AtoD, DtoA and AtoA, so that their twins are not generated. */

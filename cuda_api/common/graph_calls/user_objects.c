@@ -177,7 +177,7 @@ bool fgv_user_objects_has(uint64_t owner)
     return reference != NULL;
 }
 
-bool fgv_user_object_is_held(uint64_t owner, CUhostFn destroy, const void *value)
+bool fgv_user_object_is_kept(uint64_t owner, CUhostFn destroy, const void *value)
 {
     pthread_mutex_lock(&lock);
     struct reference *reference = references;

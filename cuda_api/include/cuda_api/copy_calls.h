@@ -22,7 +22,7 @@ struct fgv_copy_side {
     uint64_t height; /* rows of a slice */
 };
 
-struct fgv_copy_extent {
+struct fgv_copy_size {
     uint64_t width_bytes, height, depth;
 };
 
@@ -30,8 +30,8 @@ struct fgv_copy_extent {
 struct fgv_copy_ops {
     /* Checks both sides and copies. `waits`: for the calls without a stream, which may still name that of the thread.
      */
-    CUresult (*box)(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                    const struct fgv_copy_extent *extent, CUstream stream, bool waits);
+    CUresult (*box)(const struct fgv_copy_side *to, const struct fgv_copy_side *from, const struct fgv_copy_size *size,
+                    CUstream stream, bool waits);
     bool (*is_context)(CUcontext context);
 };
 

@@ -23,7 +23,7 @@ uint64_t fgv_heap_reclaim(const struct fgv_region *region, uint32_t client_index
 
 /* Guest: how many bytes are free at the end of what is mapped of the window, so that a run there needs fewer new ones.
  */
-uint64_t fgv_window_tail_bytes(const struct fgv_region *region);
+uint64_t fgv_window_end_bytes(const struct fgv_region *region);
 /* Guest: the right to ask the device for more, which one client has at a time; false: another one has it. The host
  * takes it back from one that is gone. */
 bool fgv_grower_take(const struct fgv_region *region, uint32_t client_index);

@@ -43,14 +43,14 @@ struct fgv_chunk {
 _Static_assert(sizeof(struct fgv_chunk) == 8, "chunk");
 
 /* Guest: which of `nr` slots (or chunks) are taken. Lock-free bitmap in private memory. */
-struct fgv_pool {
+struct fgv_free_set {
     _Atomic uint64_t free[FGV_MAX_RESPONSES / 64];
     uint32_t nr;
 };
-void fgv_pool_init(struct fgv_pool *pool, uint32_t nr);
+void fgv_free_set_init(struct fgv_free_set *set, uint32_t nr);
 /* Index of one that was free, looking at `hint` first; -1 when none is. */
-int32_t fgv_pool_take(struct fgv_pool *pool, uint32_t hint);
-void fgv_pool_give(struct fgv_pool *pool, uint32_t index);
+int32_t fgv_free_set_take(struct fgv_free_set *set, uint32_t hint);
+void fgv_free_set_give(struct fgv_free_set *set, uint32_t index);
 
 /*
  * How a waiting owner spins. `most_ns`: at one go, at most. `wait`: how long waits like this one last, `oversleep`: by

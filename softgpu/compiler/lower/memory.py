@@ -17,7 +17,7 @@ _STRONG = {
     "mmio": "monotonic",
 }
 _LANES = {"v2": 2, "v4": 4, "v8": 8}
-_STACK_WINDOW_BYTES = 256 << 10
+_STACK_MOST_BYTES = 256 << 10
 _RED_ZONE_BYTES = 128
 """Leaf functions keep variables below the stack pointer (System V ABI)."""
 
@@ -245,7 +245,7 @@ def is_in(builder: Builder, address: str, space: str) -> str:
         builder.frame.unit.declare("llvm.stacksave.p0", "ptr", ())
         top = builder.let(f"ptrtoint ptr {builder.let('call ptr @llvm.stacksave.p0()')} to i64")
         start = builder.let(f"sub i64 {top}, {_RED_ZONE_BYTES}")
-        return _within(builder, address, start, str(_STACK_WINDOW_BYTES))
+        return _within(builder, address, start, str(_STACK_MOST_BYTES))
     raise builder.unsupported()
 
 

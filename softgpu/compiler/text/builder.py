@@ -14,8 +14,8 @@ from softgpu.compiler.base.scalars import BITS_OF_LLVM, TYPES, Type
 from softgpu.compiler.text.frame import Frame
 from softgpu.compiler.text.writer import Writer
 
-WINDOW_ADDRESS = 0x680000000000
-WINDOW_BYTES = 1 << 43
+REACH_ADDRESS = 0x680000000000
+REACH_BYTES = 1 << 43
 """Of the addresses that kernels may use."""
 
 
@@ -279,7 +279,7 @@ class Builder(Writer):
 
     def check_address(self, pointer: str, alignment_bytes: int, *, is_atomic: bool = False) -> None:
         """
-        Notes it if an address is not a multiple of a power of two, or outside of the window for kernels.
+        Notes it if an address is not a multiple of a power of two, or outside of what kernels reach.
 
         The host would not mind, so that this alone tells; it is collected as bits, those of a block together, and looked at when the kernel
         ends, which leaves loops over threads without branches. The access itself must not claim an alignment, or LLVM believes it; an atomic
@@ -288,7 +288,7 @@ class Builder(Writer):
         address = self.let(f"ptrtoint ptr {pointer} to i64")
         if is_atomic:
             address = self.let(f'call i64 asm "", "=r,0"(i64 {address})')
-        address = self.let(f"xor i64 {address}, {WINDOW_ADDRESS}")
+        address = self.let(f"xor i64 {address}, {REACH_ADDRESS}")
         others = self._addresses.get(alignment_bytes)
         self._addresses[alignment_bytes] = self.let(f"or i64 {others}, {address}") if others else address
 
@@ -300,7 +300,7 @@ class Builder(Writer):
     def _collect_addresses(self) -> None:
         """At the end of a block."""
         for alignment_bytes, address in self._addresses.items():
-            self.collect(self.bad_bits, self.let(f"and i64 {address}, {alignment_bytes - 1 - WINDOW_BYTES}"))
+            self.collect(self.bad_bits, self.let(f"and i64 {address}, {alignment_bytes - 1 - REACH_BYTES}"))
         self._addresses.clear()
 
     def is_new_address(self, register: str, alignment_bytes: int) -> bool:

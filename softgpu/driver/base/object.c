@@ -115,7 +115,7 @@ void sgp_object_remove(void *handle)
     }
 }
 
-void sgp_object_hold(void *handle)
+void sgp_object_keep(void *handle)
 {
     ((struct sgp_object *)handle)->nr_references++;
 }

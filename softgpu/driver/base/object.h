@@ -41,7 +41,7 @@ bool sgp_object_add(void *object, enum sgp_kind kind, void (*destroy)(void *));
 bool sgp_object_is(const void *handle, enum sgp_kind kind);
 struct CUctx_st *sgp_object_context(const void *handle); /* NULL: no object, or of no context */
 void sgp_object_remove(void *object); /* the handle is no longer valid; the object lives on while referenced */
-void sgp_object_hold(void *object);
+void sgp_object_keep(void *object);
 void sgp_object_release(void *object);
 /* As sgp_enter_driver, for a call on this object; `error` if the handle is none of the kind. */
 CUresult sgp_enter_object(const void *handle, enum sgp_kind kind, CUresult error);

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "code/function.h"
 #include "code/tier.h"
 #include "cuda_api/prototypes.h"
@@ -54,7 +54,7 @@ static struct {
 
 static struct sgp_launch_area *areas[SGP_MAX_DEVICES];
 
-static void turn_take(struct sgp_device *device)
+static void device_take(struct sgp_device *device)
 {
     uint64_t turn;
 
@@ -67,7 +67,7 @@ static void turn_take(struct sgp_device *device)
     sgp_state_begin_kernel(device->state);
 }
 
-static void turn_end(struct sgp_device *device, uint64_t busy_ns)
+static void device_leave(struct sgp_device *device, uint64_t busy_ns)
 {
     sgp_state_end_kernel(device->state, busy_ns);
     sgp_lock();
@@ -78,7 +78,7 @@ static void turn_end(struct sgp_device *device, uint64_t busy_ns)
 
 bool sgp_launch_area_map(const struct sgp_device *device)
 {
-    areas[device->ordinal] = sgp_window_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
+    areas[device->ordinal] = sgp_reach_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
     return areas[device->ordinal];
 }
 
@@ -100,11 +100,11 @@ static CUresult kernel_run(struct sgp_command *command)
     CUresult result;
 
     kernel->grid.kernel = sgp_tier_kernel(image->tier, image->module, kernel->grid.kernel);
-    turn_take(device);
+    device_take(device);
     lay_out(kernel, areas[device->ordinal]);
     begin_ns = sgp_now_ns();
     result = sgp_grid_run(&kernel->grid);
-    turn_end(device, sgp_now_ns() - begin_ns);
+    device_leave(device, sgp_now_ns() - begin_ns);
     if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);
     }
@@ -233,7 +233,7 @@ static CUresult submit(struct CUctx_st *context, struct CUstream_st *stream, con
     kernel->command.run = kernel_run;
     kernel->command.finish = kernel_finish;
     kernel->module = launch->module;
-    sgp_object_hold(launch->module);
+    sgp_object_keep(launch->module);
     kernel->grid = (struct sgp_grid){
         .kernel = launch->kernel,
         .context = context,

@@ -174,11 +174,11 @@ SGP_EXPORT CUresult cuLibraryUnload(CUlibrary library)
     if (result) {
         return result;
     }
-    sgp_object_hold(library);
+    sgp_object_keep(library);
     for (module = module_anywhere(library); module; module = module_anywhere(library)) {
         struct CUctx_st *context = module->object.context;
 
-        sgp_object_hold(context);
+        sgp_object_keep(context);
         sgp_queue_drain(context);
         sgp_printf_flush(context);
         module = module_in(context, library); /* others ran meanwhile */

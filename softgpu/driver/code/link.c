@@ -117,7 +117,7 @@ static CUresult enter_link(CUlinkState state)
     if (result) {
         return result;
     }
-    sgp_object_hold(state);
+    sgp_object_keep(state);
     return sgp_leave(CUDA_SUCCESS);
 }
 

@@ -82,7 +82,7 @@ CUresult sgp_module_new(struct CUctx_st *context, struct sgp_image *image, struc
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     module->object.context = context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     module->image = image;
     image->nr_references++;
     module->library = library;
@@ -194,7 +194,7 @@ SGP_EXPORT CUresult cuModuleUnload(CUmodule hmod)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE); /* the library's own: it goes with it */
     }
     context = hmod->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context);
     sgp_printf_flush(context);
     if (sgp_object_is(hmod, SGP_MODULE)) {

@@ -385,7 +385,7 @@ SGP_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     if (result) {
         return sgp_leave(result);
     }
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context);
     result = context->error;
     sgp_printf_flush(context);

@@ -72,7 +72,7 @@ CUresult sgp_context_push(struct CUctx_st *context)
         pthread_setspecific(own_key, &own);
     }
     if (context) {
-        sgp_object_hold(context);
+        sgp_object_keep(context);
     }
     own.stack[own.depth++] = context;
     return CUDA_SUCCESS;

@@ -37,7 +37,7 @@ static CUresult capture_copy(struct CUctx_st *context, struct CUstream_st *strea
 {
     struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .context = context, .box = *box};
 
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     return sgp_capture_work(stream, &work);
 }
 
@@ -45,7 +45,7 @@ static CUresult capture_set(struct CUctx_st *context, struct CUstream_st *stream
 {
     struct sgp_work work = {.type = CU_GRAPH_NODE_TYPE_MEMSET, .context = context, .set = *set};
 
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     return sgp_capture_work(stream, &work);
 }
 
@@ -60,7 +60,7 @@ static CUresult capture_event(struct CUstream_st *stream, struct CUevent_st *eve
 {
     struct sgp_work work = {.type = type, .event = event};
 
-    sgp_object_hold(event);
+    sgp_object_keep(event);
     return sgp_capture_work(stream, &work);
 }
 

@@ -29,19 +29,19 @@ static bool parameters_make(struct sgp_work *work)
     return true;
 }
 
-static void hold(const struct sgp_work *work)
+static void keep_objects(const struct sgp_work *work)
 {
     if (work->context) {
-        sgp_object_hold(work->context);
+        sgp_object_keep(work->context);
     }
     if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        sgp_object_hold(work->kernel.launch.module);
+        sgp_object_keep(work->kernel.launch.module);
     }
     if (work->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || work->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-        sgp_object_hold(work->event);
+        sgp_object_keep(work->event);
     }
     if (sgp_is_of_memory(work->type)) {
-        sgp_graph_memory_hold(work->memory);
+        sgp_graph_memory_keep(work->memory);
     }
 }
 
@@ -55,7 +55,7 @@ CUresult sgp_work_kernel(struct sgp_work *work, struct CUctx_st *context, const 
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = sgp_launch_pack(launch->kernel, parameters, extra, work->kernel.parameters);
-    hold(work);
+    keep_objects(work);
     if (result) {
         sgp_work_drop(work);
     }
@@ -78,7 +78,7 @@ CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from)
         }
     }
     if (!result) {
-        hold(to);
+        keep_objects(to);
     }
     return result;
 }
@@ -203,7 +203,7 @@ CUresult sgp_node_add(struct CUgraph_st *graph, struct CUgraphNode_st *const *de
 
 /* A node of the clone and its dependencies; `marks` tells which node of the clone stands for which original. */
 static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph_st *clone,
-                           struct CUgraphNode_st **twin)
+                           struct CUgraphNode_st **copy)
 {
     struct sgp_work work;
     CUresult result = sgp_work_copy(&work, &original->work);
@@ -211,11 +211,11 @@ static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph
     if (result) {
         return result;
     }
-    result = sgp_node_add(clone, NULL, 0, &work, twin);
+    result = sgp_node_add(clone, NULL, 0, &work, copy);
     if (result) {
         sgp_work_drop(&work);
     } else {
-        (*twin)->origin_id = original->id;
+        (*copy)->origin_id = original->id;
     }
     return result;
 }
@@ -227,20 +227,20 @@ CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **
     }
 
     struct CUgraph_st *graph = sgp_graph_new();
-    struct CUgraphNode_st **twins = calloc(original->nr_nodes + 1, sizeof(*twins));
-    CUresult result = graph && twins ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    struct CUgraphNode_st **copies = calloc(original->nr_nodes + 1, sizeof(*copies));
+    CUresult result = graph && copies ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     uint32_t nr = 0;
 
     for (struct CUgraphNode_st *node = original->first; node && !result; node = node->next) {
         node->mark = nr;
-        result = node_clone(node, graph, &twins[nr++]);
+        result = node_clone(node, graph, &copies[nr++]);
     }
     for (const struct CUgraphNode_st *node = original->first; node && !result; node = node->next) {
         for (uint32_t i = 0; i < node->nr_dependencies && !result; i++) {
-            result = sgp_node_depend(twins[node->mark], twins[node->dependencies[i]->mark]);
+            result = sgp_node_depend(copies[node->mark], copies[node->dependencies[i]->mark]);
         }
     }
-    free(twins);
+    free(copies);
     if (result && graph) {
         sgp_graph_delete(graph);
     } else {
@@ -336,6 +336,6 @@ CUresult sgp_work_of_memory(struct sgp_work *work, struct CUctx_st *context, con
         return CUDA_ERROR_INVALID_VALUE;
     }
     work->memory = memory;
-    sgp_graph_memory_hold(memory);
+    sgp_graph_memory_keep(memory);
     return CUDA_SUCCESS;
 }

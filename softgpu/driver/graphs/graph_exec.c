@@ -280,7 +280,7 @@ static CUresult memory_check(const struct CUgraphExec_st *exec)
 
 static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
-    CUresult result = sgp_capture_gate(stream);
+    CUresult result = sgp_capture_check(stream);
 
     if (!result) {
         result = memory_check(exec);
@@ -294,7 +294,7 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
     if (result) {
         return result;
     }
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     if (exec->last) {
         sgp_object_release(exec->last);
     }
@@ -326,6 +326,6 @@ SGP_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
     if (result) {
         return result;
     }
-    result = sgp_object_is(hGraphExec, SGP_EXEC) ? sgp_capture_gate(stream) : CUDA_ERROR_INVALID_VALUE;
+    result = sgp_object_is(hGraphExec, SGP_EXEC) ? sgp_capture_check(stream) : CUDA_ERROR_INVALID_VALUE;
     return sgp_leave(result);
 }

@@ -38,7 +38,7 @@ struct sgp_graph_memory *sgp_graph_memory_find(CUdeviceptr address)
     return allocation && allocation->start == address ? allocation->graph_memory : NULL;
 }
 
-void sgp_graph_memory_hold(struct sgp_graph_memory *memory)
+void sgp_graph_memory_keep(struct sgp_graph_memory *memory)
 {
     memory->nr_references++;
 }
@@ -88,7 +88,7 @@ void sgp_graph_memory_launched(struct sgp_graph_memory *memory)
         return; /* freed by the launch itself, and had again */
     }
     memory->is_live = true;
-    sgp_graph_memory_hold(memory);
+    sgp_graph_memory_keep(memory);
     add_up(memory->device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, (int64_t)memory->params.bytesize);
 }
 

@@ -16,7 +16,7 @@ CUresult sgp_graph_memory_new(struct CUctx_st *context, CUDA_MEM_ALLOC_NODE_PARA
                               struct sgp_graph_memory **made);
 /* That begins at the address; NULL: none does. */
 struct sgp_graph_memory *sgp_graph_memory_find(CUdeviceptr address);
-void sgp_graph_memory_hold(struct sgp_graph_memory *memory);
+void sgp_graph_memory_keep(struct sgp_graph_memory *memory);
 void sgp_graph_memory_release(struct sgp_graph_memory *memory);
 const CUDA_MEM_ALLOC_NODE_PARAMS *sgp_graph_memory_params(const struct sgp_graph_memory *memory);
 /* Between a launch that allocates it and its free. */

@@ -73,7 +73,7 @@ static CUresult event_of_params(struct sgp_work *work, CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     work->event = event;
-    sgp_object_hold(event);
+    sgp_object_keep(event);
     return CUDA_SUCCESS;
 }
 
@@ -108,7 +108,7 @@ CUresult sgp_work_of_params(struct sgp_work *work, struct CUctx_st *context, con
     }
     if (!result) {
         work->context = context;
-        sgp_object_hold(context);
+        sgp_object_keep(context);
     }
     return result;
 }

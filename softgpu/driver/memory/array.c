@@ -53,14 +53,14 @@ static CUresult descriptor_check(const CUDA_ARRAY3D_DESCRIPTOR *array)
     return texel.edge != 1 || (array->Flags & ~(unsigned int)SERVED_FLAGS) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-static CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR *whole, uint32_t level)
+static CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR *mipmap, uint32_t level)
 {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = *whole;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = *mipmap;
 
-    descriptor.Width = fgv_level_extent(whole->Width, level);
-    descriptor.Height = fgv_level_extent(whole->Height, level);
-    if (!(whole->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) {
-        descriptor.Depth = fgv_level_extent(whole->Depth, level);
+    descriptor.Width = fgv_level_extent(mipmap->Width, level);
+    descriptor.Height = fgv_level_extent(mipmap->Height, level);
+    if (!(mipmap->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) {
+        descriptor.Depth = fgv_level_extent(mipmap->Depth, level);
     }
     return descriptor;
 }
@@ -176,12 +176,14 @@ SGP_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDes
 
 SGP_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    CUDA_ARRAY3D_DESCRIPTOR whole;
-    CUresult result = pArrayDescriptor ? cuArray3DGetDescriptor_v2(&whole, hArray) : CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    CUresult result = pArrayDescriptor ? cuArray3DGetDescriptor_v2(&descriptor, hArray) : CUDA_ERROR_INVALID_VALUE;
 
     if (!result) {
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
-            .Width = whole.Width, .Height = whole.Height, .Format = whole.Format, .NumChannels = whole.NumChannels};
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = descriptor.Width,
+                                                    .Height = descriptor.Height,
+                                                    .Format = descriptor.Format,
+                                                    .NumChannels = descriptor.NumChannels};
     }
     return result;
 }
@@ -198,7 +200,7 @@ SGP_EXPORT CUresult cuArrayDestroy(CUarray hArray)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     context = hArray->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context); /* a kernel may still read it; others run meanwhile */
     for (struct CUarray_st **link = &context->arrays; *link; link = &(*link)->next) {
         if (*link == hArray) {
@@ -332,7 +334,7 @@ SGP_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
         return sgp_leave(CUDA_ERROR_INVALID_HANDLE);
     }
     context = hMipmappedArray->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     sgp_queue_drain(context);
     for (struct CUmipmappedArray_st **link = &context->mipmaps; *link; link = &(*link)->next) {
         if (*link == hMipmappedArray) {

@@ -2,8 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -117,7 +117,7 @@ SGP_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     owner = allocation->context;
-    sgp_object_hold(owner);
+    sgp_object_keep(owner);
     sgp_queue_drain(owner);             /* a kernel may still use it, as with CUDA: freeing waits */
     allocation = sgp_memory_find(dptr); /* others ran meanwhile */
     if (is_freeable(allocation, dptr) && allocation->owner && allocation->owner->free) {
@@ -187,13 +187,13 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
         *pp = NULL;
         return sgp_leave(CUDA_SUCCESS);
     }
-    at = sgp_window_map(bytesize, PROT_READ | PROT_WRITE, 0);
+    at = sgp_reach_map(bytesize, PROT_READ | PROT_WRITE, 0);
     if (!at) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     result = sgp_memory_add_host(context, at, bytesize, SGP_MEMORY_HOST, Flags | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result) {
-        sgp_window_unmap(at, bytesize);
+        sgp_reach_unmap(at, bytesize);
     } else {
         *pp = at;
     }
@@ -215,7 +215,7 @@ static CUresult host_delete(void *p, enum sgp_memory_kind kind, CUresult not_fou
         return not_found;
     }
     owner = allocation->context;
-    sgp_object_hold(owner);
+    sgp_object_keep(owner);
     sgp_queue_drain(owner);
     allocation = sgp_memory_find((uintptr_t)p);
     if (allocation && allocation->start == (uintptr_t)p && allocation->kind == kind) {

@@ -1,5 +1,5 @@
 /*
- * Device memory is memory of this process in the window for kernels (window.h): one reservation per device, without
+ * Device memory is memory of this process within the reach of kernels (reach.h): one reservation per device, without
  * access, out of which allocations are mapped and into which they are returned, each followed by a page that stays
  * without access. A kernel that leaves an allocation at its end faults at once; new addresses are handed out in a
  * round, so that one that uses freed memory faults, too.
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "kernel_abi.h"
 
-#define FIRST_ADDRESS     (SGP_WINDOW_ADDRESS + RESERVATION_BYTES) /* before it an address and an offset may lie */
+#define FIRST_ADDRESS     (SGP_REACH_ADDRESS + RESERVATION_BYTES) /* before it an address and an offset may lie */
 #define RESERVATION_BYTES (1ull << 36)
 #define HUGE_PAGE_BYTES   (1ull << 21)
 
@@ -50,7 +50,7 @@ bool sgp_memory_reserve(struct sgp_device *device)
             at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         }
         if (at != MAP_FAILED) {
-            sgp_window_add((uintptr_t)at, bytes);
+            sgp_reach_add((uintptr_t)at, bytes);
             device->reservation = at;
             device->reservation_bytes = bytes;
             return true;
@@ -185,7 +185,7 @@ CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t byt
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (kind == SGP_MEMORY_REGISTERED) {
-        sgp_window_add(allocation.start, bytes);
+        sgp_reach_add(allocation.start, bytes);
     }
     return CUDA_SUCCESS;
 }
@@ -195,9 +195,9 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
     size_t i = (size_t)(allocation - allocations);
 
     if (allocation->kind == SGP_MEMORY_HOST) {
-        sgp_window_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
+        sgp_reach_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
     } else if (allocation->kind == SGP_MEMORY_REGISTERED) {
-        sgp_window_remove(allocation->start, allocation->bytes);
+        sgp_reach_remove(allocation->start, allocation->bytes);
     } else {
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

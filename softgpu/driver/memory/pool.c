@@ -15,7 +15,7 @@
 #include "stream/stream.h"
 
 /* Kept memory serves requests down to this part of its size. */
-#define FIT_PART 2u
+#define FIT_DIVISOR 2u
 
 void sgp_pool_open(struct sgp_device *device)
 {
@@ -53,7 +53,7 @@ static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep_bytes)
 {
     struct sgp_allocation *kept;
 
-    sgp_object_hold(pool); /* a destroyed one goes with its last memory */
+    sgp_object_keep(pool); /* a destroyed one goes with its last memory */
     while (pool->reserved_bytes > keep_bytes && (kept = sgp_memory_search(is_kept_by, pool))) {
         sgp_memory_delete(kept);
     }
@@ -101,7 +101,7 @@ static bool suits(const struct sgp_allocation *allocation, const void *what)
     const struct wish *wish = what;
 
     return is_kept_by(allocation, wish->pool) && allocation->mapped_bytes >= wish->bytes &&
-           allocation->mapped_bytes / FIT_PART <= wish->bytes;
+           allocation->mapped_bytes / FIT_DIVISOR <= wish->bytes;
 }
 
 /* New memory. When there is none, kept memory goes first, and then all work is waited for: it may end in frees. */
@@ -119,7 +119,7 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     }
     result = sgp_memory_new(context, bytes, SGP_MEMORY_POOLED, &address);
     if (result && bytes <= context->device->memory_bytes) {
-        sgp_object_hold(context);
+        sgp_object_keep(context);
         sgp_queue_drain(context);
         sgp_object_release(context);
         sgp_pools_trim(pool->device);
@@ -132,7 +132,7 @@ static CUresult grow(struct CUctx_st *context, struct CUmemPoolHandle_st *pool, 
     (*allocation)->owner = &owner;
     (*allocation)->pool = pool;
     if (pool != pool->device->default_pool) {
-        sgp_object_hold(pool);
+        sgp_object_keep(pool);
     }
     pool->reserved_bytes += (*allocation)->mapped_bytes;
     return CUDA_SUCCESS;

@@ -250,7 +250,7 @@ SGP_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElement
 
 static CUresult sampler_set(struct sgp_texture *texture, const CUDA_TEXTURE_DESC *wanted)
 {
-    bool is_whole = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
+    bool is_integer = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
 
     if (wanted->flags & ~(unsigned int)KNOWN_FLAGS) {
         return wanted->flags & CU_TRSF_SEAMLESS_CUBEMAP ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
@@ -259,11 +259,11 @@ static CUresult sampler_set(struct sgp_texture *texture, const CUDA_TEXTURE_DESC
         (unsigned int)wanted->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (is_whole && texture->channel_bytes < 4 && !(wanted->flags & CU_TRSF_READ_AS_INTEGER)) {
+    if (is_integer && texture->channel_bytes < 4 && !(wanted->flags & CU_TRSF_READ_AS_INTEGER)) {
         texture->is_fraction = true;
     }
-    is_whole = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
-    if (is_whole && wanted->filterMode == CU_TR_FILTER_MODE_LINEAR) {
+    is_integer = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
+    if (is_integer && wanted->filterMode == CU_TR_FILTER_MODE_LINEAR) {
         return CUDA_ERROR_INVALID_VALUE; /* whole numbers are not mixed */
     }
     texture->is_srgb = wanted->flags & CU_TRSF_SRGB && texture->is_fraction && texture->channel_bytes == 1 &&

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/reach.h"
 #include "base/state.h"
-#include "base/window.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -26,7 +26,7 @@ struct sgp_physical {
     CUmemAllocationProp properties;
 };
 
-static bool is_whole(uint64_t value)
+static bool is_whole_pages(uint64_t value)
 {
     return value % GRANULARITY_BYTES == 0;
 }
@@ -39,14 +39,14 @@ static void *reserve(uint64_t wanted, uint64_t bytes, uint64_t alignment)
         at = mmap((void *)wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
                   -1, 0);
         if (at == (void *)wanted) {
-            sgp_window_add(wanted, bytes);
+            sgp_reach_add(wanted, bytes);
             return at;
         }
         if (at != MAP_FAILED) {
             munmap(at, bytes);
         }
     }
-    at = sgp_window_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
+    at = sgp_reach_map(bytes + alignment, PROT_NONE, MAP_NORESERVE);
     if (!at) {
         return NULL;
     }
@@ -67,7 +67,7 @@ SGP_EXPORT CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t al
     if (result) {
         return result;
     }
-    if (!ptr || !size || !is_whole(size) || flags || (alignment & (alignment - 1))) {
+    if (!ptr || !size || !is_whole_pages(size) || flags || (alignment & (alignment - 1))) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (alignment < GRANULARITY_BYTES) {
@@ -107,7 +107,7 @@ SGP_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
         return sgp_leave(CUDA_ERROR_INVALID_VALUE); /* none, or something is mapped there */
     }
     *link = found->next;
-    sgp_window_unmap((void *)found->start, found->bytes);
+    sgp_reach_unmap((void *)found->start, found->bytes);
     free(found);
     return sgp_leave(CUDA_SUCCESS);
 }
@@ -166,7 +166,7 @@ SGP_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t siz
     if (result) {
         return result;
     }
-    if (!handle || !size || !is_whole(size) || flags) {
+    if (!handle || !size || !is_whole_pages(size) || flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     result = check_properties(prop, &device);
@@ -246,8 +246,9 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
         return result;
     }
     after = sgp_memory_after(ptr);
-    if (!size || !is_whole(ptr) || !is_whole(size) || !is_whole(offset) || flags || offset > physical->bytes ||
-        size > physical->bytes - offset || !sgp_reservation_of(ptr, size) || (after && after->start < ptr + size)) {
+    if (!size || !is_whole_pages(ptr) || !is_whole_pages(size) || !is_whole_pages(offset) || flags ||
+        offset > physical->bytes || size > physical->bytes - offset || !sgp_reservation_of(ptr, size) ||
+        (after && after->start < ptr + size)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     mapping = (struct sgp_allocation){.start = ptr,
@@ -262,7 +263,7 @@ SGP_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemG
     if (!sgp_memory_enter(&mapping)) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    sgp_object_hold(physical);
+    sgp_object_keep(physical);
     if (mmap((void *)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->file, (off_t)offset) == MAP_FAILED) {
         sgp_memory_delete(sgp_memory_find(ptr));
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -413,7 +414,7 @@ SGP_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ha
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (mapping->physical->nr_retained++ == 0) {
-        sgp_object_hold(mapping->physical);
+        sgp_object_keep(mapping->physical);
     }
     *handle = (uintptr_t)mapping->physical;
     return sgp_leave(CUDA_SUCCESS);

@@ -19,7 +19,7 @@ static void thread_main(void *argument)
         team->free_stacks[team->nr_free_stacks++] = team->left_stack;
     }
     team->left_stack = self->stack;
-    sgp_fiber_jump(next ? next->stack_pointer : team->lane->home);
+    sgp_fiber_jump(next ? next->stack_pointer : team->runner->home);
 }
 
 /* What a block that ended well leaves behind, made ready for the next one; the rest is sgp_team_prepare's. */
@@ -45,20 +45,20 @@ static void team_reset(struct sgp_team *team, uint32_t nr_threads)
 
 static void fibers_run(struct sgp_team *team)
 {
-    struct sgp_lane *lane = team->lane;
+    struct sgp_runner *runner = team->runner;
     struct sgp_thread *first = sgp_thread_next(team);
 
-    lane->is_in_kernel = true;
-    sgp_fiber_switch(&lane->home, first->stack_pointer);
-    lane->is_in_kernel = false;
+    runner->is_in_kernel = true;
+    sgp_fiber_switch(&runner->home, first->stack_pointer);
+    runner->is_in_kernel = false;
 }
 
 static enum sgp_progress fibers_go_on(struct sgp_team *team)
 {
-    struct sgp_lane *lane = team->lane;
+    struct sgp_runner *runner = team->runner;
 
     fibers_run(team);
-    if (lane->error) {
+    if (runner->error) {
         return SGP_FAILED;
     }
     if (team->left_stack) {
@@ -74,7 +74,7 @@ static enum sgp_progress fibers_go_on(struct sgp_team *team)
     /* On a GPU this hangs for ever. */
     sgp_log("kernel", "%s: %u threads of block %u,%u,%u wait for others that will not come", team->kernel->name,
             team->nr_alive, team->block.block_index[0], team->block.block_index[1], team->block.block_index[2]);
-    lane->error = CUDA_ERROR_LAUNCH_FAILED;
+    runner->error = CUDA_ERROR_LAUNCH_FAILED;
     return SGP_FAILED;
 }
 
@@ -83,18 +83,18 @@ static void whole_block_main(void *argument)
     struct sgp_team *team = argument;
 
     team->kernel->run_block(&team->block, &team->threads[0]);
-    sgp_fiber_jump(team->lane->home);
+    sgp_fiber_jump(team->runner->home);
 }
 
 static enum sgp_progress whole_run(struct sgp_team *team)
 {
-    struct sgp_lane *lane = team->lane;
-    void *start = sgp_fiber_prepare(lane->block_stack + SGP_BLOCK_STACK_BYTES, whole_block_main, team);
+    struct sgp_runner *runner = team->runner;
+    void *start = sgp_fiber_prepare(runner->block_stack + SGP_BLOCK_STACK_BYTES, whole_block_main, team);
 
-    lane->is_in_kernel = true;
-    sgp_fiber_switch(&lane->home, start);
-    lane->is_in_kernel = false;
-    return lane->error ? SGP_FAILED : SGP_ENDED;
+    runner->is_in_kernel = true;
+    sgp_fiber_switch(&runner->home, start);
+    runner->is_in_kernel = false;
+    return runner->error ? SGP_FAILED : SGP_ENDED;
 }
 
 void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t number)
@@ -108,7 +108,7 @@ void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t numb
         .globals = grid->globals,
         .shared = sgp_team_shared(team, kernel->static_shared_bytes + grid->dynamic_shared_bytes),
         .dynamic_shared_bytes = grid->dynamic_shared_bytes,
-        .multiprocessor = team->lane->index % SGP_NR_MULTIPROCESSORS,
+        .multiprocessor = team->runner->index % SGP_NR_MULTIPROCESSORS,
         .nr_multiprocessors = SGP_NR_MULTIPROCESSORS,
         .grid_workspace = grid->workspace,
         .context = team->context,
@@ -128,16 +128,16 @@ enum sgp_progress sgp_block_go_on(struct sgp_team *team)
 
 void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid)
 {
-    const struct sgp_lane *lane = team->lane;
+    const struct sgp_runner *runner = team->runner;
     const uint32_t *index = team->block.block_index;
     uint32_t none = CUDA_SUCCESS;
 
-    if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS && lane->fault_address) {
+    if (runner->error == CUDA_ERROR_ILLEGAL_ADDRESS && runner->fault_address) {
         sgp_log("kernel", "%s: block %u,%u,%u used address %p", grid->kernel->name, index[0], index[1], index[2],
-                lane->fault_address);
-    } else if (lane->error == CUDA_ERROR_ILLEGAL_ADDRESS) {
+                runner->fault_address);
+    } else if (runner->error == CUDA_ERROR_ILLEGAL_ADDRESS) {
         sgp_log("kernel", "%s: block %u,%u,%u used memory that is not the device's", grid->kernel->name, index[0],
                 index[1], index[2]);
     }
-    __atomic_compare_exchange_n(&grid->error, &none, lane->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&grid->error, &none, runner->error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

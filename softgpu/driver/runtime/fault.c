@@ -1,7 +1,7 @@
 /*
- * A kernel that touches what is not mapped raises a signal in the lane that runs it. The handler ends the block there:
- * it sends the thread back to the lane's own flow by changing where the signal returns to. Any other fault is the
- * program's, and goes to its handler or kills it.
+ * A kernel that touches what is not mapped raises a signal in the runner that runs it. The handler ends the block
+ * there: it sends the thread back to the runner's own flow by changing where the signal returns to. Any other fault is
+ * the program's, and goes to its handler or kills it.
  *
  * Mapped memory of the process that is none of the device's raises nothing: such accesses are collected by compiled
  * code and end in bad_address() of services.c when the block does.
@@ -55,17 +55,17 @@ static void chain(int signal, siginfo_t *info, void *context)
 
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
-    struct sgp_lane *lane = sgp_lane_current;
+    struct sgp_runner *runner = sgp_runner_current;
     greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
 
-    if (!lane || !lane->is_in_kernel || info->si_code <= 0) {
+    if (!runner || !runner->is_in_kernel || info->si_code <= 0) {
         chain(signal, info, context);
         return;
     }
-    lane->error = signal == SIGSEGV || signal == SIGBUS ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
-    lane->fault_address = info->si_addr;
-    lane->is_in_kernel = false;
-    registers[REG_RDI] = (greg_t)(uintptr_t)lane->home;
+    runner->error = signal == SIGSEGV || signal == SIGBUS ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+    runner->fault_address = info->si_addr;
+    runner->is_in_kernel = false;
+    registers[REG_RDI] = (greg_t)(uintptr_t)runner->home;
     registers[REG_RIP] = (greg_t)(uintptr_t)sgp_fiber_jump;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The blocks of a launch, over the lanes of this process. The thread that serves the launch runs blocks itself; helpers
- * join when what is left is worth waking them. Several launches may be in work at once, of different devices.
+ * The blocks of a launch, over the runners of this process. The thread that serves the launch runs blocks itself;
+ * helpers join when what is left is worth waking them. Several launches may be in work at once, of different devices.
  */
 #include <sched.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include "stream/queue.h"
 
 #define WORTH_WAKING_NS 30000u
-#define MAX_LANES       256u
+#define MAX_RUNNERS     256u
 #define MAX_CHUNK       64u
 
 struct job {
@@ -25,9 +25,9 @@ static pthread_cond_t jobs_posted = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t jobs_left = PTHREAD_COND_INITIALIZER;
 static struct job *jobs;
 static uint32_t nr_helpers;
-static uint32_t nr_lanes; /* this process may use at once, for one launch */
+static uint32_t nr_runners; /* this process may use at once, for one launch */
 
-static uint32_t count_lanes(void)
+static uint32_t count_runners(void)
 {
     const char *text = getenv("FAIRGV_SOFTGPU_THREADS");
     cpu_set_t cpus;
@@ -36,13 +36,13 @@ static uint32_t count_lanes(void)
     if (nr <= 0) {
         nr = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
     }
-    return nr > (long)MAX_LANES ? MAX_LANES : (uint32_t)nr;
+    return nr > (long)MAX_RUNNERS ? MAX_RUNNERS : (uint32_t)nr;
 }
 
 /* False: it failed, and the launch with it. */
-static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t number)
+static bool run_block(struct sgp_grid *grid, struct sgp_runner *runner, uint64_t number)
 {
-    struct sgp_team *team = lane->teams[0];
+    struct sgp_team *team = runner->teams[0];
 
     sgp_block_begin(team, grid, number);
     if (sgp_block_go_on(team) == SGP_ENDED) {
@@ -53,7 +53,7 @@ static bool run_block(struct sgp_grid *grid, struct sgp_lane *lane, uint64_t num
 }
 
 /* Runs blocks until none is left or one fails. */
-static void run_in_order(struct sgp_grid *grid, struct sgp_lane *lane)
+static void run_in_order(struct sgp_grid *grid, struct sgp_runner *runner)
 {
     bool goes_on = true;
 
@@ -65,31 +65,31 @@ static void run_in_order(struct sgp_grid *grid, struct sgp_lane *lane)
             break;
         }
         for (uint64_t number = first; goes_on && number < last; number++) {
-            goes_on = run_block(grid, lane, number);
+            goes_on = run_block(grid, runner, number);
         }
     }
 }
 
-static void run_blocks(struct sgp_grid *grid, struct sgp_lane *lane)
+static void run_blocks(struct sgp_grid *grid, struct sgp_runner *runner)
 {
-    lane->error = CUDA_SUCCESS;
-    sgp_lane_current = lane;
-    (grid->kernel->spins ? sgp_resident_run : run_in_order)(grid, lane);
-    sgp_lane_current = NULL;
+    runner->error = CUDA_SUCCESS;
+    sgp_runner_current = runner;
+    (grid->kernel->spins ? sgp_resident_run : run_in_order)(grid, runner);
+    sgp_runner_current = NULL;
 }
 
 static void take_part(struct sgp_grid *grid)
 {
-    struct sgp_lane *lane = sgp_lane_take();
+    struct sgp_runner *runner = sgp_runner_take();
 
-    if (!lane) {
+    if (!runner) {
         return;
     }
-    lane->grid = grid;
-    if (sgp_lane_team(lane, 0)) {
-        run_blocks(grid, lane);
+    runner->grid = grid;
+    if (sgp_runner_team(runner, 0)) {
+        run_blocks(grid, runner);
     }
-    sgp_lane_give(lane);
+    sgp_runner_give(runner);
 }
 
 static struct job *job_find(void)
@@ -162,55 +162,55 @@ static void job_end(struct job *job)
     }
 }
 
-static void run_shared(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_wanted)
+static void run_shared(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_wanted)
 {
     struct job job = {.grid = grid, .nr_wanted = nr_wanted};
 
     pthread_mutex_lock(&jobs_lock);
     helpers_start(nr_wanted);
     job_begin(&job);
-    run_blocks(grid, lane);
+    run_blocks(grid, runner);
     job_end(&job);
     pthread_mutex_unlock(&jobs_lock);
 }
 
 /* The first block tells whether the others are worth waking anybody. */
-static void run_apart(struct sgp_grid *grid, struct sgp_lane *lane)
+static void run_apart(struct sgp_grid *grid, struct sgp_runner *runner)
 {
     uint64_t begin_ns = sgp_now_ns(), left = grid->nr_blocks - 1;
 
-    grid->chunk = grid->nr_blocks / (nr_lanes * 16ull);
+    grid->chunk = grid->nr_blocks / (nr_runners * 16ull);
     grid->chunk = grid->chunk < 1 ? 1 : grid->chunk > MAX_CHUNK ? MAX_CHUNK : grid->chunk;
     grid->next_block = 1;
-    lane->error = CUDA_SUCCESS;
-    sgp_lane_current = lane;
-    run_block(grid, lane, 0);
-    sgp_lane_current = NULL;
+    runner->error = CUDA_SUCCESS;
+    sgp_runner_current = runner;
+    run_block(grid, runner, 0);
+    sgp_runner_current = NULL;
     if (grid->error || !left) {
         return;
     }
-    if (nr_lanes > 1 && (sgp_now_ns() - begin_ns) * left > WORTH_WAKING_NS) {
-        run_shared(grid, lane, left < nr_lanes - 1 ? (uint32_t)left : nr_lanes - 1);
+    if (nr_runners > 1 && (sgp_now_ns() - begin_ns) * left > WORTH_WAKING_NS) {
+        run_shared(grid, runner, left < nr_runners - 1 ? (uint32_t)left : nr_runners - 1);
     } else {
-        run_blocks(grid, lane);
+        run_blocks(grid, runner);
     }
 }
 
 CUresult sgp_grid_run(struct sgp_grid *grid)
 {
-    struct sgp_lane *lane = sgp_lane_take();
+    struct sgp_runner *runner = sgp_runner_take();
 
-    if (!lane) {
+    if (!runner) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    lane->grid = grid;
-    if (!sgp_lane_team(lane, 0)) {
-        sgp_lane_give(lane);
+    runner->grid = grid;
+    if (!sgp_runner_team(runner, 0)) {
+        sgp_runner_give(runner);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sgp_fault_handlers_install();
-    if (!nr_lanes) {
-        nr_lanes = count_lanes();
+    if (!nr_runners) {
+        nr_runners = count_runners();
     }
     grid->nr_blocks = (uint64_t)grid->grid[0] * grid->grid[1] * grid->grid[2];
     grid->runtime = &sgp_runtime_table;
@@ -218,10 +218,10 @@ CUresult sgp_grid_run(struct sgp_grid *grid)
     grid->next_block = 0;
     grid->error = CUDA_SUCCESS;
     if (grid->kernel->spins) {
-        run_shared(grid, lane, grid->nr_blocks < nr_lanes ? (uint32_t)grid->nr_blocks - 1 : nr_lanes - 1);
+        run_shared(grid, runner, grid->nr_blocks < nr_runners ? (uint32_t)grid->nr_blocks - 1 : nr_runners - 1);
     } else {
-        run_apart(grid, lane);
+        run_apart(grid, runner);
     }
-    sgp_lane_give(lane);
+    sgp_runner_give(runner);
     return (CUresult)grid->error;
 }

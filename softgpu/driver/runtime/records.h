@@ -1,4 +1,4 @@
-/* A lane and the blocks it runs: plain data, and what its files offer each other. Only runtime/ includes this. */
+/* A runner and the blocks it runs: plain data, and what its files offer each other. Only runtime/ includes this. */
 #ifndef SOFTGPU_RUNTIME_RECORDS_H
 #define SOFTGPU_RUNTIME_RECORDS_H
 
@@ -14,7 +14,7 @@
 #define SGP_MAX_RESIDENT_BLOCKS (32u * SGP_NR_MULTIPROCESSORS)
 
 struct sgp_team;
-struct sgp_lane;
+struct sgp_runner;
 
 /* One CUDA thread, as a fiber. Compiled code knows the pointer alone. */
 struct sgp_thread {
@@ -57,7 +57,7 @@ struct sgp_warp {
 /* A block that runs, and what it needs: fibers' stacks and shared memory. One after another, blocks use the same team.
  */
 struct sgp_team {
-    struct sgp_lane *lane;
+    struct sgp_runner *runner;
     const struct sgp_kernel *kernel;
     struct sgp_block block;
     void (*thread_main)(void *thread);
@@ -71,7 +71,7 @@ struct sgp_team {
     struct sgp_barrier barriers[SGP_NR_BARRIERS];
     struct sgp_warp warps[SGP_NR_WARPS];
     struct sgp_thread threads[SGP_MAX_BLOCK_THREADS];
-    uint8_t *shared_window;
+    uint8_t *shared_memory;
     void *context; /* what threads keep across barriers in whole-block calls */
     uint64_t context_bytes;
     uint8_t *stacks;
@@ -84,22 +84,22 @@ struct sgp_team {
     void *left_stack; /* of the thread that ended last: free once it has been switched away from */
 };
 
-struct sgp_lane {
-    struct sgp_lane *next_free;
+struct sgp_runner {
+    struct sgp_runner *next_free;
     uint32_t index;
     struct sgp_grid *grid;
     /* Blocks of kernels that never spin use the first team alone; the others are made when they are needed. */
     struct sgp_team *teams[SGP_MAX_RESIDENT_BLOCKS];
     uint32_t nr_teams;
-    void *home;                         /* stack pointer of the lane's own flow while a fiber runs */
+    void *home;                         /* stack pointer of the runner's own flow while a fiber runs */
     volatile sig_atomic_t is_in_kernel; /* a fault now is the kernel's */
     CUresult error;
     void *fault_address;  /* of the last fault, for the log */
     uint8_t *block_stack; /* for whole-block calls */
 };
 
-/* The lane of this thread while it runs blocks. Read by the signal handler: a static offset, never allocated late. */
-extern __thread struct sgp_lane *sgp_lane_current __attribute__((tls_model("initial-exec")));
+/* The runner of this thread while it runs blocks. Read by the signal handler: a static offset, never allocated late. */
+extern __thread struct sgp_runner *sgp_runner_current __attribute__((tls_model("initial-exec")));
 
 /* fiber.S: saves what a call must preserve on the stack, stores the stack pointer in *from and goes on at `to`. */
 void sgp_fiber_switch(void **from, void *to);
@@ -108,16 +108,16 @@ __attribute__((noreturn)) void sgp_fiber_jump(void *to);
 /* A stack on which the first switch calls entry(argument). */
 void *sgp_fiber_prepare(void *stack_top, void (*entry)(void *), void *argument);
 
-/* lane.c */
-struct sgp_lane *sgp_lane_take(void); /* NULL: no memory */
-void sgp_lane_give(struct sgp_lane *lane);
-/* The lane's team of this number, ready for blocks of the lane's launch; NULL: no memory. */
-struct sgp_team *sgp_lane_team(struct sgp_lane *lane, uint32_t number);
-/* Ends the block that this lane runs: abandons its fibers and goes home. From inside a kernel. */
-__attribute__((noreturn)) void sgp_lane_abandon(struct sgp_lane *lane, CUresult error);
+/* runner.c */
+struct sgp_runner *sgp_runner_take(void); /* NULL: no memory */
+void sgp_runner_give(struct sgp_runner *runner);
+/* The runner's team of this number, ready for blocks of the runner's launch; NULL: no memory. */
+struct sgp_team *sgp_runner_team(struct sgp_runner *runner, uint32_t number);
+/* Ends the block that this runner runs: abandons its fibers and goes home. From inside a kernel. */
+__attribute__((noreturn)) void sgp_runner_abandon(struct sgp_runner *runner, CUresult error);
 
 /* team.c */
-struct sgp_team *sgp_team_new(struct sgp_lane *lane);
+struct sgp_team *sgp_team_new(struct sgp_runner *runner);
 void sgp_team_delete(struct sgp_team *team);
 bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid);
 uint8_t *sgp_team_shared(const struct sgp_team *team, uint64_t bytes);
@@ -126,12 +126,12 @@ uint8_t *sgp_team_shared(const struct sgp_team *team, uint64_t bytes);
 enum sgp_progress {
     SGP_ENDED,
     SGP_SPINS, /* its threads wait for each other or for other blocks: let those run, then go on */
-    SGP_FAILED /* the lane says why */
+    SGP_FAILED /* the runner says why */
 };
 
 void sgp_block_begin(struct sgp_team *team, struct sgp_grid *grid, uint64_t number);
 enum sgp_progress sgp_block_go_on(struct sgp_team *team);
-void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid); /* as its lane says */
+void sgp_block_fail(const struct sgp_team *team, struct sgp_grid *grid); /* as its runner says */
 
 /* thread.c */
 struct sgp_thread *sgp_thread_next(struct sgp_team *team); /* takes the one to run; NULL: nobody can */
@@ -140,7 +140,7 @@ void sgp_thread_wait(struct sgp_thread *thread);  /* until somebody makes it rea
 void sgp_thread_yield(struct sgp_thread *thread); /* until the others had their turn */
 
 /* resident.c */
-void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane);
+void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner);
 
 /* barrier.c, warp.c */
 enum { SGP_BARRIER_AND, SGP_BARRIER_OR, SGP_BARRIER_COUNT };

@@ -1,5 +1,5 @@
 /*
- * Blocks that wait for other blocks: a lane keeps several of them, and lets them go on in turn whenever the one that
+ * Blocks that wait for other blocks: a runner keeps several of them, and lets them go on in turn whenever the one that
  * runs only spins. It begins another one when those it has get nowhere for some rounds, so that a launch whose blocks
  * wait for earlier ones alone (a look-back scan) never has many; in a cooperative launch at once, as there all must
  * meet.
@@ -29,8 +29,8 @@ static bool block_take(struct sgp_grid *grid, uint64_t *number)
     return false;
 }
 
-/* Adds a block to the lane's; false: none was added. */
-static bool block_add(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_resident)
+/* Adds a block to the runner's; false: none was added. */
+static bool block_add(struct sgp_grid *grid, struct sgp_runner *runner, uint32_t nr_resident)
 {
     struct sgp_team *team;
     uint64_t number;
@@ -38,26 +38,26 @@ static bool block_add(struct sgp_grid *grid, struct sgp_lane *lane, uint32_t nr_
     if (nr_resident == SGP_MAX_RESIDENT_BLOCKS || !block_take(grid, &number)) {
         return false;
     }
-    team = sgp_lane_team(lane, nr_resident);
+    team = sgp_runner_team(runner, nr_resident);
     if (!team) {
-        lane->error = CUDA_ERROR_OUT_OF_MEMORY;
-        sgp_block_fail(lane->teams[0], grid);
+        runner->error = CUDA_ERROR_OUT_OF_MEMORY;
+        sgp_block_fail(runner->teams[0], grid);
         return false;
     }
     sgp_block_begin(team, grid, number);
     return true;
 }
 
-static void swap_teams(struct sgp_lane *lane, uint32_t a, uint32_t b)
+static void swap_teams(struct sgp_runner *runner, uint32_t a, uint32_t b)
 {
-    struct sgp_team *team = lane->teams[a];
+    struct sgp_team *team = runner->teams[a];
 
-    lane->teams[a] = lane->teams[b];
-    lane->teams[b] = team;
+    runner->teams[a] = runner->teams[b];
+    runner->teams[b] = team;
 }
 
-/* The lane's first nr_resident teams run. Until no block is left or one fails, here or in another lane. */
-void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
+/* The runner's first nr_resident teams run. Until no block is left or one fails, here or in another runner. */
+void sgp_resident_run(struct sgp_grid *grid, struct sgp_runner *runner)
 {
     uint32_t nr_resident = 0, at = 0, nr_spun = 0;
 
@@ -66,7 +66,7 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
         enum sgp_progress progress;
 
         if (!nr_resident || (nr_spun && nr_spun >= patience)) {
-            if (block_add(grid, lane, nr_resident)) {
+            if (block_add(grid, runner, nr_resident)) {
                 at = nr_resident++;
                 nr_spun = 0;
             } else if (!nr_resident) {
@@ -76,15 +76,15 @@ void sgp_resident_run(struct sgp_grid *grid, struct sgp_lane *lane)
                 sched_yield();
             }
         }
-        progress = sgp_block_go_on(lane->teams[at]);
+        progress = sgp_block_go_on(runner->teams[at]);
         if (progress == SGP_FAILED) {
-            sgp_block_fail(lane->teams[at], grid);
+            sgp_block_fail(runner->teams[at], grid);
             return;
         }
         nr_spun++;
         if (progress == SGP_ENDED) {
             __atomic_fetch_sub(&grid->nr_resident, 1, __ATOMIC_RELAXED);
-            swap_teams(lane, at, --nr_resident);
+            swap_teams(runner, at, --nr_resident);
             nr_spun = 0;
         } else {
             at++;

@@ -1,9 +1,9 @@
 /*
- * Running kernels. A launch is a grid of blocks; lanes (one thread of this process each) take blocks until there are
- * none left. In a lane a block is one call of compiled code, or, when its threads wait for each other, one fiber for
+ * Running kernels. A launch is a grid of blocks; runners (one thread of this process each) take blocks until there are
+ * none left. In a runner a block is one call of compiled code, or, when its threads wait for each other, one fiber for
  * each of its threads.
  *
- *     grid.c      the blocks of a launch over the lanes         lane.c      a lane; leaving a faulty block
+ *     grid.c      the blocks of a launch over the runners       runner.c      a runner; leaving a faulty block
  *     team.c      a running block's stacks and shared memory    block.c     its begin and its end
  *     resident.c  blocks that wait for each other               barrier.c   bar.sync and its kin
  *     warp.c      vote, shfl, match, activemask                 fault.c     signals of kernels

@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/window.h"
+#include "base/reach.h"
 #include "device/printf.h"
 #include "memory/memory_map.h"
 #include "runtime/records.h"
@@ -24,7 +24,7 @@ static int32_t print(struct sgp_thread *self, const char *format, const void *ar
     int nr = sgp_printf_format(format, arguments, text, sizeof(text), &length);
 
     if (nr >= 0 && length) {
-        sgp_printf_append(self->team->lane->grid->context->printf_buffer, text, length);
+        sgp_printf_append(self->team->runner->grid->context->printf_buffer, text, length);
     }
     return nr;
 }
@@ -44,30 +44,30 @@ static void assert_fail(struct sgp_thread *self, const char *message, const char
     if (write(STDERR_FILENO, text, (size_t)length) < 0) {
         length = 0; /* nobody reads: the error code still tells */
     }
-    sgp_lane_abandon(self->team->lane, CUDA_ERROR_ASSERT);
+    sgp_runner_abandon(self->team->runner, CUDA_ERROR_ASSERT);
 }
 
 static void trap(struct sgp_thread *self)
 {
-    sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
+    sgp_runner_abandon(self->team->runner, CUDA_ERROR_LAUNCH_FAILED);
 }
 
 static void bad_address(struct sgp_thread *self, uint64_t bits)
 {
-    struct sgp_lane *lane = self->team->lane;
+    struct sgp_runner *runner = self->team->runner;
 
     if (bits & SGP_MISALIGNED_BITS) {
-        sgp_lane_abandon(lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+        sgp_runner_abandon(runner, CUDA_ERROR_MISALIGNED_ADDRESS);
     }
-    if (sgp_window_is_closed()) {
-        lane->fault_address = NULL; /* which one is not known */
-        sgp_lane_abandon(lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+    if (sgp_reach_is_closed()) {
+        runner->fault_address = NULL; /* which one is not known */
+        sgp_runner_abandon(runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
 
 static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
 {
-    struct CUctx_st *context = self->team->lane->grid->context;
+    struct CUctx_st *context = self->team->runner->grid->context;
     void *address = NULL;
 
     sgp_lock();
@@ -82,7 +82,7 @@ static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
 
 static void device_free(struct sgp_thread *self, void *pointer)
 {
-    struct CUctx_st *context = self->team->lane->grid->context;
+    struct CUctx_st *context = self->team->runner->grid->context;
     struct sgp_allocation *allocation;
     bool is_bad = false;
 
@@ -100,7 +100,7 @@ static void device_free(struct sgp_thread *self, void *pointer)
     }
     sgp_unlock();
     if (is_bad) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
 

@@ -21,7 +21,7 @@ void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form
     const struct sgp_texture *surface = sgp_texture_find(value, SGP_SURFACE);
 
     if (!surface) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     const struct sgp_level *level = &surface->levels[0];
     uint32_t nr_axes = form & SGP_TEX_AXES;
@@ -38,13 +38,13 @@ void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form
     is_inside &= inside(&z, (int64_t)level->extent[2] - 1, form);
     is_inside &= inside(&layer, last_layer, form);
     if (!is_inside && !(form & (SGP_TEX_ZERO | SGP_TEX_CLAMP))) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_LAUNCH_FAILED);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_LAUNCH_FAILED);
     }
     if (!is_inside) {
         return NULL;
     }
     if (x % nr_bytes) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_MISALIGNED_ADDRESS);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_MISALIGNED_ADDRESS);
     }
     return level->base + (uint64_t)(z + layer) * level->slice_bytes + (uint64_t)y * level->pitch_bytes + (uint64_t)x;
 }

@@ -1,22 +1,22 @@
 /*
- * What a running block needs: stacks for its fibers or memory for what its threads keep, and a window of shared memory.
+ * What a running block needs: stacks for its fibers or memory for what its threads keep, and shared memory.
  *
  * Each stack ends in a page without access, as long as the process has mappings to spare (Linux allows 65,530): a
  * kernel that recurses too deep faults instead of writing into its neighbour. Stacks start at staggered offsets: at
- * equal ones, the tops of all stacks would compete for the same few lines of the cache. Shared memory ends where its
- * window ends, so that a kernel that leaves it upwards faults.
+ * equal ones, the tops of all stacks would compete for the same few lines of the cache. Shared memory lies at the
+ * end of its pages, so that a kernel that leaves it upwards faults.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/window.h"
+#include "base/reach.h"
 #include "runtime/records.h"
 
 #define MAX_GUARDS          24000u
 #define STAGGER_BYTES       128u
 #define NR_STAGGERS         32u
-#define SHARED_WINDOW_BYTES 167936u
+#define SHARED_MEMORY_BYTES 167936u
 #define SHARED_ALIGNMENT    256u
 
 static uint32_t nr_guards; /* of all teams */
@@ -40,22 +40,22 @@ void *sgp_fiber_prepare(void *stack_top, void (*entry)(void *), void *argument)
     return at;
 }
 
-struct sgp_team *sgp_team_new(struct sgp_lane *lane)
+struct sgp_team *sgp_team_new(struct sgp_runner *runner)
 {
     struct sgp_team *team = calloc(1, sizeof(*team));
-    uint64_t bytes = SHARED_WINDOW_BYTES + SGP_PAGE_BYTES;
+    uint64_t bytes = SHARED_MEMORY_BYTES + SGP_PAGE_BYTES;
 
     if (!team) {
         return NULL;
     }
-    team->lane = lane;
-    team->shared_window = sgp_window_map(bytes, PROT_NONE, MAP_NORESERVE);
-    if (!team->shared_window) {
+    team->runner = runner;
+    team->shared_memory = sgp_reach_map(bytes, PROT_NONE, MAP_NORESERVE);
+    if (!team->shared_memory) {
         free(team);
         return NULL;
     }
-    if (mprotect(team->shared_window, SHARED_WINDOW_BYTES, PROT_READ | PROT_WRITE)) {
-        sgp_window_unmap(team->shared_window, bytes);
+    if (mprotect(team->shared_memory, SHARED_MEMORY_BYTES, PROT_READ | PROT_WRITE)) {
+        sgp_reach_unmap(team->shared_memory, bytes);
         free(team);
         return NULL;
     }
@@ -84,7 +84,7 @@ static void guards_release(uint32_t nr)
 static void stacks_unmap(struct sgp_team *team)
 {
     if (team->stacks) {
-        sgp_window_unmap(team->stacks, team->stack_mapping_bytes);
+        sgp_reach_unmap(team->stacks, team->stack_mapping_bytes);
     }
     guards_release(team->nr_guards);
     free(team->free_stacks);
@@ -97,14 +97,14 @@ static void stacks_unmap(struct sgp_team *team)
 static void context_unmap(struct sgp_team *team)
 {
     if (team->context) {
-        sgp_window_unmap(team->context, team->context_bytes);
+        sgp_reach_unmap(team->context, team->context_bytes);
     }
 }
 
 void sgp_team_delete(struct sgp_team *team)
 {
     stacks_unmap(team);
-    sgp_window_unmap(team->shared_window, SHARED_WINDOW_BYTES + SGP_PAGE_BYTES);
+    sgp_reach_unmap(team->shared_memory, SHARED_MEMORY_BYTES + SGP_PAGE_BYTES);
     context_unmap(team);
     free(team);
 }
@@ -117,7 +117,7 @@ static bool stacks_map(struct sgp_team *team, uint32_t nr, uint64_t stack_bytes)
 
     stacks_unmap(team);
     team->free_stacks = malloc(nr * sizeof(*team->free_stacks));
-    team->stacks = sgp_window_map(nr * stride, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+    team->stacks = sgp_reach_map(nr * stride, PROT_READ | PROT_WRITE, MAP_NORESERVE);
     team->stack_mapping_bytes = nr * stride;
     if (!team->free_stacks || !team->stacks) {
         stacks_unmap(team);
@@ -153,7 +153,7 @@ static bool context_reserve(struct sgp_team *team, uint64_t bytes)
     }
     bytes = (bytes + SGP_PAGE_BYTES - 1) / SGP_PAGE_BYTES * SGP_PAGE_BYTES;
     context_unmap(team);
-    team->context = sgp_window_map(bytes, PROT_READ | PROT_WRITE, 0);
+    team->context = sgp_reach_map(bytes, PROT_READ | PROT_WRITE, 0);
     team->context_bytes = team->context ? bytes : 0;
     return team->context;
 }
@@ -181,5 +181,5 @@ bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid)
 
 uint8_t *sgp_team_shared(const struct sgp_team *team, uint64_t bytes)
 {
-    return team->shared_window + (SHARED_WINDOW_BYTES - bytes) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
+    return team->shared_memory + (SHARED_MEMORY_BYTES - bytes) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
 }

@@ -37,7 +37,7 @@ static const struct sgp_texture *find(struct sgp_thread *self, uint64_t value, e
     const struct sgp_texture *texture = sgp_texture_find(value, kind);
 
     if (!texture) {
-        sgp_lane_abandon(self->team->lane, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sgp_runner_abandon(self->team->runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     return texture;
 }
@@ -418,12 +418,12 @@ static void read_whole(const struct place *place, struct texel *texel)
 
 static void channels_write(const struct sgp_texture *texture, const struct texel *texel, uint32_t *channels)
 {
-    bool is_whole = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
+    bool is_integer = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
 
     for (int channel = 0; channel < 4; channel++) {
         float value = (float)texel->channel[channel];
 
-        if (is_whole) {
+        if (is_integer) {
             channels[channel] = (uint32_t)(int64_t)texel->channel[channel];
         } else {
             memcpy(&channels[channel], &value, sizeof(value));

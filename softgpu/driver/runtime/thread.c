@@ -1,5 +1,5 @@
 /*
- * Which fiber of a block runs. The lane runs one of them until it waits or ends: the next is the one that has been
+ * Which fiber of a block runs. The runner runs one of them until it waits or ends: the next is the one that has been
  * ready longest; threads not yet started come first, so that all reach a barrier before anybody passes it twice. A
  * switch goes from fiber to fiber, home only when nobody is ready.
  *
@@ -44,7 +44,7 @@ void sgp_thread_wait(struct sgp_thread *thread)
     struct sgp_thread *next = sgp_thread_next(thread->team);
 
     if (next != thread) {
-        sgp_fiber_switch(&thread->stack_pointer, next ? next->stack_pointer : thread->team->lane->home);
+        sgp_fiber_switch(&thread->stack_pointer, next ? next->stack_pointer : thread->team->runner->home);
     }
 }
 
@@ -58,6 +58,6 @@ void sgp_thread_yield(struct sgp_thread *thread)
         sgp_thread_wait(thread);
     } else {
         team->nr_yields = 0;
-        sgp_fiber_switch(&thread->stack_pointer, team->lane->home);
+        sgp_fiber_switch(&thread->stack_pointer, team->runner->home);
     }
 }

@@ -100,7 +100,7 @@ CUresult sgp_capture_begin(struct CUstream_st *stream, const struct sgp_sink *si
         .thread = own_thread(),
         .is_into_graph = is_into_graph,
     };
-    sgp_object_hold(capture->context);
+    sgp_object_keep(capture->context);
     captures = capture;
     stream_join(stream, capture);
     return CUDA_SUCCESS;
@@ -167,7 +167,7 @@ struct sgp_capture *sgp_capture_blocking(const struct CUctx_st *context)
     return NULL;
 }
 
-CUresult sgp_capture_gate(struct CUstream_st *stream)
+CUresult sgp_capture_check(struct CUstream_st *stream)
 {
     struct sgp_capture *capture = stream->capture;
 

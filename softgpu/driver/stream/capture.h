@@ -54,7 +54,7 @@ struct sgp_capture *sgp_capture_blocking(const struct CUctx_st *context);
 
 /* Whether a command may be queued in the stream: not while it is captured, nor in the legacy stream beside a blocking
  * stream that is. */
-CUresult sgp_capture_gate(struct CUstream_st *stream);
+CUresult sgp_capture_check(struct CUstream_st *stream);
 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the captures are invalidated, when the calling thread may not do what is
  * unsafe during captures. */
 CUresult sgp_capture_forbid_unsafe(void);

@@ -58,7 +58,7 @@ SGP_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     event->object.context = context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     event->flags = Flags;
     event->next = context->events;
     context->events = event;
@@ -100,7 +100,7 @@ static void record_finish(struct sgp_command *command)
 CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
 {
     struct record_command *command;
-    CUresult result = sgp_capture_gate(stream);
+    CUresult result = sgp_capture_check(stream);
 
     if (result) {
         return result;
@@ -115,8 +115,8 @@ CUresult sgp_event_record(struct CUevent_st *event, struct CUstream_st *stream)
         /* So that the time is the device's: when its thread is there, not when it was called. */
         command->command.run = sgp_command_in_order;
     }
-    sgp_object_hold(event);
-    sgp_object_hold(stream);
+    sgp_object_keep(event);
+    sgp_object_keep(stream);
     if (event->stream) {
         sgp_object_release(event->stream);
     }
@@ -192,7 +192,7 @@ SGP_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
         return sgp_leave(result);
     }
     context = hEvent->object.context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     if (!is_complete(hEvent)) {
         sgp_queue_wait(hEvent->stream, hEvent->sequence);
     }

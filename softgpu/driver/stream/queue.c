@@ -148,7 +148,7 @@ static void streams_advance(void)
     do {
         completed = false;
         for (struct CUstream_st *stream = pending, *next; stream; stream = next) {
-            sgp_object_hold(stream);
+            sgp_object_keep(stream);
             completed |= stream_advance(stream);
             next = stream->next_pending;
             if (!stream->head && !stream->is_running) {
@@ -206,7 +206,7 @@ static void *executor_main(void *unused)
         }
         nr_ready--;
         stream->is_ready = false;
-        sgp_object_hold(stream);
+        sgp_object_keep(stream);
         result = is_skipped(stream) ? CUDA_SUCCESS : run_head(stream);
         nr_returning++;
         complete_head(stream, result);
@@ -235,7 +235,7 @@ CUresult sgp_queue_depend(struct sgp_command *command, struct CUstream_st *strea
     }
     command->dependencies = grown;
     grown[command->nr_dependencies++] = (struct sgp_dependency){.stream = stream, .sequence = sequence};
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     return CUDA_SUCCESS;
 }
 
@@ -259,7 +259,7 @@ static CUresult depend_on_legacy_order(struct CUstream_st *stream, struct sgp_co
 
 static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
 {
-    CUresult result = sgp_capture_gate(stream);
+    CUresult result = sgp_capture_check(stream);
 
     if (!result) {
         result = depend_on_legacy_order(stream, command);
@@ -282,7 +282,7 @@ static CUresult append(struct CUstream_st *stream, struct sgp_command *command)
     stream->tail = command;
     if (!stream->is_pending) {
         stream->is_pending = true;
-        sgp_object_hold(stream);
+        sgp_object_keep(stream);
         stream->next_pending = pending;
         pending = stream;
     }
@@ -293,7 +293,7 @@ CUresult sgp_queue_submit(struct CUstream_st *stream, struct sgp_command *comman
 {
     CUresult result;
 
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     result = append(stream, command);
     if (!result) {
         if (sequence) {
@@ -312,7 +312,7 @@ CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_comman
     CUresult result;
     uint64_t sequence;
 
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     result = append(stream, command);
     sequence = stream->nr_submitted;
     if (!result) {
@@ -331,7 +331,7 @@ CUresult sgp_queue_submit_and_wait(struct CUstream_st *stream, struct sgp_comman
 
 void sgp_queue_wait(struct CUstream_st *stream, uint64_t sequence)
 {
-    sgp_object_hold(stream);
+    sgp_object_keep(stream);
     while (stream->nr_completed < sequence) {
         sgp_wait();
     }

@@ -36,7 +36,7 @@ struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags,
         return NULL;
     }
     stream->object.context = context;
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     stream->id = sgp_new_id();
     stream->flags = flags;
     stream->sync_policy = CU_SYNC_POLICY_AUTO;
@@ -160,7 +160,7 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     if (result) {
         return result;
     }
-    result = sgp_capture_gate(stream);
+    result = sgp_capture_check(stream);
     if (result) {
         return sgp_leave(result);
     }
@@ -171,7 +171,7 @@ SGP_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
         result = empty_command_submit(stream, &sequence);
     }
     if (!result) {
-        sgp_object_hold(context);
+        sgp_object_keep(context);
         sgp_queue_wait(stream, sequence);
         result = context->error;
         sgp_printf_flush(context);
@@ -190,7 +190,7 @@ SGP_EXPORT CUresult cuStreamQuery(CUstream hStream)
     if (result) {
         return result;
     }
-    result = sgp_capture_gate(stream);
+    result = sgp_capture_check(stream);
     if (result) {
         return sgp_leave(result);
     }

@@ -123,7 +123,7 @@ CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const st
     if (!waits) {
         return sgp_queue_submit(stream, &copy->command, NULL);
     }
-    sgp_object_hold(context);
+    sgp_object_keep(context);
     result = sgp_queue_submit_and_wait(stream, &copy->command);
     sgp_printf_flush(context);
     sgp_object_release(context);

@@ -12,20 +12,20 @@ struct side {
     uint64_t pitch_bytes, slice_bytes;
 };
 
-static bool fits(uint64_t at, uint64_t extent, uint64_t end)
+static bool fits(uint64_t at, uint64_t length, uint64_t end)
 {
-    return at <= end && extent <= end - at;
+    return at <= end && length <= end - at;
 }
 
-static CUresult side_of_array(struct side *side, const struct fgv_copy_side *said, const struct fgv_copy_extent *extent)
+static CUresult side_of_array(struct side *side, const struct fgv_copy_side *said, const struct fgv_copy_size *size)
 {
     const struct CUarray_st *array = said->array;
 
     if (!sgp_object_is(array, SGP_ARRAY)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!fits(said->x_bytes, extent->width_bytes, array->box.row_bytes) ||
-        !fits(said->y, extent->height, array->box.rows) || !fits(said->z, extent->depth, array->box.slices)) {
+    if (!fits(said->x_bytes, size->width_bytes, array->box.row_bytes) ||
+        !fits(said->y, size->height, array->box.rows) || !fits(said->z, size->depth, array->box.slices)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *side = (struct side){
@@ -37,17 +37,16 @@ static CUresult side_of_array(struct side *side, const struct fgv_copy_side *sai
     return CUDA_SUCCESS;
 }
 
-static CUresult side_of_memory(struct side *side, const struct fgv_copy_side *said,
-                               const struct fgv_copy_extent *extent)
+static CUresult side_of_memory(struct side *side, const struct fgv_copy_side *said, const struct fgv_copy_size *size)
 {
-    bool is_one_row = extent->height == 1 && extent->depth == 1 && !said->y && !said->z;
+    bool is_one_row = size->height == 1 && size->depth == 1 && !said->y && !said->z;
     uint64_t row, offset;
 
     *side = (struct side){.address = said->type == CU_MEMORYTYPE_HOST ? said->host : said->device,
                           .is_device = said->type == CU_MEMORYTYPE_DEVICE,
                           .pitch_bytes = said->pitch_bytes};
-    if (!side->address || (!is_one_row && !fits(said->x_bytes, extent->width_bytes, said->pitch_bytes)) ||
-        (extent->depth > 1 && !fits(said->y, extent->height, said->height)) ||
+    if (!side->address || (!is_one_row && !fits(said->x_bytes, size->width_bytes, said->pitch_bytes)) ||
+        (size->depth > 1 && !fits(said->y, size->height, said->height)) ||
         __builtin_mul_overflow(said->pitch_bytes, said->height, &side->slice_bytes) ||
         __builtin_mul_overflow(said->z, said->height, &row) || __builtin_add_overflow(row, said->y, &row) ||
         __builtin_mul_overflow(row, said->pitch_bytes, &offset) ||
@@ -58,22 +57,22 @@ static CUresult side_of_memory(struct side *side, const struct fgv_copy_side *sa
     return CUDA_SUCCESS;
 }
 
-static CUresult side_of(struct side *side, const struct fgv_copy_side *said, const struct fgv_copy_extent *extent)
+static CUresult side_of(struct side *side, const struct fgv_copy_side *said, const struct fgv_copy_size *size)
 {
     switch (said->type) {
     case CU_MEMORYTYPE_ARRAY:
-        return side_of_array(side, said, extent);
+        return side_of_array(side, said, size);
     case CU_MEMORYTYPE_HOST:
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
-        return side_of_memory(side, said, extent);
+        return side_of_memory(side, said, size);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_side *from,
-                         const struct fgv_copy_extent *extent, CUstream handle, bool waits)
+                         const struct fgv_copy_size *size, CUstream handle, bool waits)
 {
     struct side destination, source;
     struct CUstream_st *stream;
@@ -82,12 +81,12 @@ static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_s
     if (result) {
         return result;
     }
-    if (!extent->width_bytes || !extent->height || !extent->depth) {
+    if (!size->width_bytes || !size->height || !size->depth) {
         return sgp_leave(CUDA_SUCCESS);
     }
-    result = side_of(&destination, to, extent);
+    result = side_of(&destination, to, size);
     if (!result) {
-        result = side_of(&source, from, extent);
+        result = side_of(&source, from, size);
     }
     if (result) {
         return sgp_leave(result);
@@ -97,9 +96,9 @@ static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_s
         .source = source.address,
         .destination_is_device = destination.is_device,
         .source_is_device = source.is_device,
-        .width = extent->width_bytes,
-        .height = extent->height,
-        .depth = extent->depth,
+        .width = size->width_bytes,
+        .height = size->height,
+        .depth = size->depth,
         .destination_pitch = destination.pitch_bytes,
         .source_pitch = source.pitch_bytes,
         .destination_slice = destination.slice_bytes,

@@ -1,11 +1,11 @@
 /*
- * The window from its start: a gap, the reservations of the devices (memory_map.c), what the driver maps for kernels
- * (here: pinned memory, stacks, shared memory), and the end, which is left to the program: FairGV's guests have their
- * region there, and so has the worker that serves them, at the same addresses.
+ * The reach of kernels from its start: a gap, the reservations of the devices (memory_map.c), what the driver maps for
+ * kernels (here: pinned memory, stacks, shared memory), and the end, which is left to the program: FairGV's guests have
+ * their region there, and so has the worker that serves them, at the same addresses.
  *
  * Places are handed out in a round, as in memory_map.c. Each takes whole units, so that huge pages can back it.
  */
-#include "base/window.h"
+#include "base/reach.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -23,25 +23,25 @@ static uint64_t nr_outside;                 /* atomic: pieces of memory */
 
 static bool is_inside(uintptr_t start, uint64_t bytes)
 {
-    return start >= SGP_WINDOW_ADDRESS && bytes <= SGP_WINDOW_BYTES &&
-           start - SGP_WINDOW_ADDRESS <= SGP_WINDOW_BYTES - bytes;
+    return start >= SGP_REACH_ADDRESS && bytes <= SGP_REACH_BYTES &&
+           start - SGP_REACH_ADDRESS <= SGP_REACH_BYTES - bytes;
 }
 
-void sgp_window_add(uintptr_t start, uint64_t bytes)
+void sgp_reach_add(uintptr_t start, uint64_t bytes)
 {
     if (!is_inside(start, bytes)) {
         __atomic_fetch_add(&nr_outside, 1, __ATOMIC_RELAXED);
     }
 }
 
-void sgp_window_remove(uintptr_t start, uint64_t bytes)
+void sgp_reach_remove(uintptr_t start, uint64_t bytes)
 {
     if (!is_inside(start, bytes)) {
         __atomic_fetch_sub(&nr_outside, 1, __ATOMIC_RELAXED);
     }
 }
 
-bool sgp_window_is_closed(void)
+bool sgp_reach_is_closed(void)
 {
     return __atomic_load_n(&nr_outside, __ATOMIC_RELAXED) == 0;
 }
@@ -63,7 +63,7 @@ static void *map_inside(uint64_t bytes, int protection, int flags)
     uint64_t place_bytes = (bytes / UNIT_BYTES + 1) * UNIT_BYTES; /* more than is mapped, by a page at least */
 
     for (int i = 0; i < NR_TRIES; i++) {
-        void *wanted = (void *)(uintptr_t)(SGP_WINDOW_ADDRESS + take_place(place_bytes));
+        void *wanted = (void *)(uintptr_t)(SGP_REACH_ADDRESS + take_place(place_bytes));
         void *at = mmap(wanted, bytes, protection, flags | MAP_FIXED_NOREPLACE, -1, 0);
 
         if (at == wanted) {
@@ -78,7 +78,7 @@ static void *map_inside(uint64_t bytes, int protection, int flags)
     return MAP_FAILED;
 }
 
-void *sgp_window_map(uint64_t bytes, int protection, int flags)
+void *sgp_reach_map(uint64_t bytes, int protection, int flags)
 {
     void *at = MAP_FAILED;
 
@@ -92,12 +92,12 @@ void *sgp_window_map(uint64_t bytes, int protection, int flags)
     if (at == MAP_FAILED) {
         return NULL;
     }
-    sgp_window_add((uintptr_t)at, bytes);
+    sgp_reach_add((uintptr_t)at, bytes);
     return at;
 }
 
-void sgp_window_unmap(void *start, uint64_t bytes)
+void sgp_reach_unmap(void *start, uint64_t bytes)
 {
-    sgp_window_remove((uintptr_t)start, bytes);
+    sgp_reach_remove((uintptr_t)start, bytes);
     munmap(start, bytes);
 }

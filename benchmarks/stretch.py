@@ -1,7 +1,7 @@
-"""All guests at once, counted in one window: each works before it and after it, so that all disturb each other throughout.
+"""All guests at once, counted in one stretch: each works before it and after it, so that all disturb each other throughout.
 
-What is done towards both ends of the window may count less and less: benchmarks/programs/common.h says how. Guests take turns of the length
-of a slice, and one whose turn the window cuts off would else seem to have got less.
+What is done towards both ends of the stretch may count less and less: benchmarks/programs/common.h says how. Guests take turns of the length
+of a slice, and one whose turn the stretch cuts off would else seem to have got less.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ START_LIMIT_S = 180.0
 """A program that has not ended its first round by then, with its compilation, will not."""
 END_LIMIT_S = 120.0
 
-SETTLE_PART = 1 / 8
-"""Of the window: so long all run before it begins."""
+SETTLE_FRACTION = 1 / 8
+"""Of the stretch: so long all run before it begins."""
 
 NR_LOOKS = 20
-"""At the accounts, in each edge of a window."""
+"""At the accounts, in each edge of a stretch."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one guest did in the window: `throughput` in its program's unit; what the daemon charged, for use and for holding, and turns.
+    """What one guest did in the stretch: `throughput` in its program's unit; what the daemon charged, for use and for holding, and turns.
 
-    None natively. Launches per second and charges per second are those of the window that counts; turns are those of the whole; parts of
+    None natively. Launches per second and charges per second are those of the stretch that counts; turns are those of the whole; parts of
     large launches those until its end.
     """
 
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def run_together(
-    session: Session, workloads: Sequence[Workload], window_s: float, edge_s: float = 0.0
+    session: Session, workloads: Sequence[Workload], stretch_s: float, edge_s: float = 0.0
 ) -> tuple[Outcome, ...]:
     """One outcome for each workload, which is run in the guest of the same number. ProgramFailedError."""
     with contextlib.ExitStack() as stack:
@@ -58,14 +58,14 @@ def run_together(
         for child, workload in zip(running, workloads, strict=True):
             if (line := child.read_line(deadline_s)) != "ready":
                 raise ProgramFailedError(f"{workload.program} said: {line}")
-        # What a program used before the others came is made up for before the window, not in it.
-        begin_s = time.monotonic() + session.lead_s + window_s * SETTLE_PART
+        # What a program used before the others came is made up for before the stretch, not in it.
+        begin_s = time.monotonic() + session.lead_s + stretch_s * SETTLE_FRACTION
         for child in running:
-            child.tell(f"{left_s(begin_s):.6f} {window_s:.6f} {edge_s:.6f}")
+            child.tell(f"{left_s(begin_s):.6f} {stretch_s:.6f} {edge_s:.6f}")
         before = _looks(session, begin_s, edge_s)
-        after = _looks(session, begin_s + window_s - edge_s, edge_s)
+        after = _looks(session, begin_s + stretch_s - edge_s, edge_s)
         time.sleep(
-            left_s(begin_s + window_s + session.lead_s / 2)
+            left_s(begin_s + stretch_s + session.lead_s / 2)
         )  # guests may have begun later than they were told to
         for child in running:
             child.tell("end")

@@ -6,7 +6,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True)
-class Grid:
+class Sheet:
     """Cells as they are read. `notes` stand below it on a terminal, above it on a page."""
 
     title: str

@@ -1,19 +1,19 @@
 /*
- * Work that is counted in a window of time, for programs whose kernels count it themselves, in memory that the host
- * reads at any moment. Where the window lies they are told on standard input, as common.h says.
+ * Work that is counted in a stretch of time, for programs whose kernels count it themselves, in memory that the host
+ * reads at any moment. Where the stretch lies they are told on standard input, as common.h says.
  */
-#ifndef BENCHMARKS_PROGRAMS_WINDOW_H
-#define BENCHMARKS_PROGRAMS_WINDOW_H
+#ifndef BENCHMARKS_PROGRAMS_STRETCH_H
+#define BENCHMARKS_PROGRAMS_STRETCH_H
 
 #include <stdio.h>
 #include <time.h>
 
-struct window {
+struct stretch {
     double begin_s, end_s, edge_s;
 };
 
 struct count {
-    unsigned long long first, last; /* had ended when the window began, and when it ended */
+    unsigned long long first, last; /* had ended when the stretch began, and when it ended */
     double nr;                      /* that count */
 };
 
@@ -41,8 +41,8 @@ static void sleep_until(double at_s)
     }
 }
 
-/* Where the window lies, asked from whoever started all programs; false when that was no window. */
-static bool ask(struct window *window)
+/* Where the stretch lies, asked from whoever started all programs; false when that was no stretch. */
+static bool ask(struct stretch *stretch)
 {
     double lead_s, length_s, edge_s;
     char line[128];
@@ -55,9 +55,9 @@ static bool ask(struct window *window)
                 "how much of that each edge takes, half of it at most\n");
         return false;
     }
-    window->begin_s = seconds_now() + lead_s;
-    window->end_s = window->begin_s + length_s;
-    window->edge_s = edge_s;
+    stretch->begin_s = seconds_now() + lead_s;
+    stretch->end_s = stretch->begin_s + length_s;
+    stretch->edge_s = edge_s;
     return true;
 }
 
@@ -69,9 +69,9 @@ static void wait_for_word(void)
 }
 
 /* The seconds that count. */
-static double counted_s(struct window window)
+static double counted_s(struct stretch stretch)
 {
-    return window.end_s - window.begin_s - window.edge_s;
+    return stretch.end_s - stretch.begin_s - stretch.edge_s;
 }
 
 /* How many had ended in the mean of an edge. */
@@ -88,14 +88,14 @@ static double mean_ended(double begin_s, double end_s, const volatile unsigned l
 }
 
 /* What ended between the mean of the first edge and that of the last. */
-static struct count count(struct window window, const volatile unsigned long long *nr_ended)
+static struct count count(struct stretch stretch, const volatile unsigned long long *nr_ended)
 {
     struct count counted;
-    sleep_until(window.begin_s);
+    sleep_until(stretch.begin_s);
     counted.first = *nr_ended;
-    double begun = mean_ended(window.begin_s, window.begin_s + window.edge_s, nr_ended);
-    sleep_until(window.end_s - window.edge_s);
-    counted.nr = mean_ended(window.end_s - window.edge_s, window.end_s, nr_ended) - begun;
+    double begun = mean_ended(stretch.begin_s, stretch.begin_s + stretch.edge_s, nr_ended);
+    sleep_until(stretch.end_s - stretch.edge_s);
+    counted.nr = mean_ended(stretch.end_s - stretch.edge_s, stretch.end_s, nr_ended) - begun;
     counted.last = *nr_ended;
     return counted;
 }

@@ -3,11 +3,11 @@
 import math
 
 from benchmarks.document import Document
-from benchmarks.grid import Grid
 from benchmarks.ratios import geometric_mean
+from benchmarks.sheet import Sheet
 
 
-def frameworks_grid(document: Document) -> Grid:
+def frameworks_sheet(document: Document) -> Sheet:
     """One row for each step, and the geometric mean."""
     rows = []
     for step in document["steps"]:
@@ -18,7 +18,7 @@ def frameworks_grid(document: Document) -> Grid:
     notes = (
         "Time of a step through FairGV over native; below 1 FairGV is faster. The same result: to the last digit printed.",
     )
-    return Grid("Steps", ("step", "same result", "native us", "FairGV us", "ratio"), tuple(rows), notes)
+    return Sheet("Steps", ("step", "same result", "native us", "FairGV us", "ratio"), tuple(rows), notes)
 
 
 def framework_figures(document: Document) -> dict[str, float]:
