@@ -1,8 +1,9 @@
-"""For all tests: signals as at a terminal, and how tests are shared out among processes.
+"""For all tests: signals as at a terminal, no deadlines, and how tests are shared out among processes.
 
 What a shell or `nohup` has ignored or blocked for a background job stays so in every child.
 """
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,12 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+
+with contextlib.suppress(ModuleNotFoundError):  # the tests of a GPU do without it
+    from hypothesis import settings
+
+    settings.register_profile("fairgv", deadline=None)  # how long an example takes is the machine's affair
+    settings.load_profile("fairgv")
 
 for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) is signal.SIG_IGN:

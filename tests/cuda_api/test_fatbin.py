@@ -297,7 +297,7 @@ def read_everything(image: bytes) -> None:
     assert text.strip()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_container_raises_nothing_else(real: bytes, data: st.DataObject) -> None:
     image = bytearray(real + lz4_entry(PTX))
@@ -310,7 +310,7 @@ def test_a_damaged_container_raises_nothing_else(real: bytes, data: st.DataObjec
     read_everything(bytes(image[: data.draw(st.integers(0, len(image)) | st.just(len(image)))]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(image=st.binary(max_size=300))
 def test_noise_behind_a_good_magic_raises_nothing_else(image: bytes) -> None:
     read_everything(image)
@@ -393,7 +393,7 @@ def test_an_image_cut_short_is_not_whole(library: ctypes.CDLL, real: bytes, cubi
                 assert measure(library, image[:length])[0] == INVALID_IMAGE
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_measuring_a_damaged_image_reads_nothing_beyond_it(
     library: ctypes.CDLL, real: bytes, cubin: bytes, data: st.DataObject

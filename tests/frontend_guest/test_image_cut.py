@@ -229,7 +229,7 @@ entries = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.lists(entries, max_size=12), device=st.sampled_from(DEVICES))
 def test_what_is_left_out_is_of_no_use(cut: Cut, made: list[bytes], device: int) -> None:
     whole = container(*made)
@@ -258,7 +258,7 @@ def _selected(image: bytes, device: int) -> str | None:
         return None
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_container_is_read_no_further_than_it_goes(cut: Cut, data: st.DataObject) -> None:
     image = bytearray(container(entry(ELF, 75), entry(PTX, 75), entry(ELF, 90), entry(LTO, 90)))

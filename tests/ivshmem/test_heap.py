@@ -17,7 +17,7 @@ def heap_offset(region: Region) -> int:
     return int(region.c_region.heap - region.c_region.base)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     steps=st.lists(
         st.tuples(

@@ -201,7 +201,7 @@ def test_an_old_lap_is_not_taken_for_a_new_one() -> None:
         assert ring.receive() is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     start=st.integers(0, 2**64 // ALIGN - 1).map(lambda n: n * ALIGN),
     steps=st.lists(

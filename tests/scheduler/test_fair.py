@@ -52,13 +52,13 @@ def test_the_example_of_the_paper() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 2**32), st.integers(1, 150))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_nobody_gets_ahead_of_an_active_one_by_more_than_the_bound(weights: list[int], seed: int, nr: int) -> None:
     play(History(FairQueuing(owed_ns=MS), weights, MS), random.Random(seed), nr)
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_bound_holds_without_pauses_too(seed: int) -> None:
     play(History(FairQueuing(pause_ns=0), [1, 2, 3], 0), random.Random(seed), 120)
 

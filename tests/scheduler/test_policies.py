@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.policy import Policy
@@ -64,7 +64,6 @@ class Waiting:
 
 @every_policy
 @given(events=EVENTS)
-@settings(deadline=None)
 def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: list[Event]) -> None:
     policy, waiting, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Waiting(), 0
     for event in events:
@@ -80,7 +79,6 @@ def test_somebody_who_waits_is_picked_whenever_anybody_waits(name: str, events: 
 
 @every_policy
 @given(events=EVENTS)
-@settings(deadline=None)
 def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -> None:
     policy, waiting, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Waiting(), 0
     for event in events:
@@ -97,7 +95,6 @@ def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -
 
 @every_policy
 @given(events=EVENTS)
-@settings(deadline=None)
 def test_the_same_events_give_the_same_picks(name: str, events: list[Event]) -> None:
     one, two, now_ns = Choosing(make_policy(name, ALL_POLICIES)), Choosing(make_policy(name, ALL_POLICIES)), 0
     for event in events:

@@ -292,7 +292,7 @@ _FUZZED = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_operands(machine: ElementWise, data: st.DataObject) -> None:
     item = data.draw(st.sampled_from(_FUZZED), label="instruction")

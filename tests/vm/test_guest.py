@@ -33,8 +33,8 @@ NAME = "test-guest"
 WEIGHT, MEMORY_BYTES, REGION_BYTES = 3, 24 << 20, 64 << 20
 ATTACH = ("attach", NAME, "--weight", str(WEIGHT), "--memory", "24M", "--region", "64M")
 LONG_MS = 60_000
-KERNEL_MS = 8_000
-PAUSE_S = 10
+KERNEL_MS = 20_000
+PAUSE_S = 22
 WAITING = "until grep -q running /tmp/spin; do /bin/busybox usleep 20000; done"
 
 
