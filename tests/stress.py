@@ -68,9 +68,10 @@ class Round:
     def outcomes(self) -> Path:
         return self.folder / f"round-{self.number}.outcomes"
 
-    def run(self, tests: Sequence[str]) -> tuple[int, bool]:
-        """Exit status of pytest, and whether it was interrupted. It has a process group of its own: a terminal's Ctrl-C would reach it, too,
-        and a second one, by us, would keep it from taking down what its tests have set up."""
+    def run(self, tests: Sequence[str]) -> tuple[int, list[Outcome] | None]:
+        """Exit status of pytest, and what had happened when it was interrupted, if it was. It has a process group of its own: a terminal's
+        Ctrl-C would reach it, too, and a second one, by us, would keep it from taking down what its tests have set up. What fails from then on
+        may fail for that."""
         options = ("-p", "tests.outcomes", "--outcomes", str(self.outcomes), "-p", "no:cacheprovider", "-v")
         command = [sys.executable, "-m", "pytest", *options, "-m", "not gpu and not qemu", *tests]
         with (
@@ -80,14 +81,15 @@ class Round:
             ) as child,
         ):
             try:
-                return child.wait(), False
+                return child.wait(), None
             except KeyboardInterrupt:
+                until_then = list(read(self.outcomes))
                 child.send_signal(signal.SIGINT)
                 try:
-                    return child.wait(END_SECONDS), True
+                    return child.wait(END_SECONDS), until_then
                 except (KeyboardInterrupt, subprocess.TimeoutExpired):
                     os.killpg(child.pid, signal.SIGKILL)
-                    return child.wait(), True
+                    return child.wait(), until_then
 
 
 def first_line(text: str) -> str:
@@ -130,7 +132,9 @@ def show(tallies: dict[str, Tally], console: Console) -> bool:
     if not failed:
         console.print(f"none of {len(tallies)} tests failed")
         return False
-    table = Table("test", "failed", "first line of the first failure")
+    table = Table()
+    for head in ("test", "failed", "first line of the first failure"):
+        table.add_column(head, overflow="fold")
     for test in failed:
         tally = tallies[test]
         table.add_row(test, f"{tally.nr_failed} of {tally.nr_runs}", tally.why)
@@ -143,13 +147,14 @@ def run_rounds(tests: Sequence[str], nr_times: int, folder: Path, tallies: dict[
     for number in range(1, nr_times + 1):
         begun_s = time.monotonic()
         this = Round(number, folder)
-        status, is_interrupted = this.run(tests)
-        is_crash = not is_interrupted and status not in set(pytest.ExitCode)
-        told = failures(list(read(this.outcomes)), f"the process ended with status {status}" if is_crash else "")
+        status, until_then = this.run(tests)
+        is_crash = until_then is None and status not in set(pytest.ExitCode)
+        outcomes = list(read(this.outcomes)) if until_then is None else until_then
+        told = failures(outcomes, f"the process ended with status {status}" if is_crash else "")
         nr_failed = count(tallies, told)
         took_s = time.monotonic() - begun_s
         print(f"round {number} of {nr_times}: {len(told)} tests, {nr_failed} failed, {took_s:.0f} s", flush=True)
-        if is_interrupted:
+        if until_then is not None:
             return 128 + signal.SIGINT
         if not is_crash and status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             print(this.output.read_text())

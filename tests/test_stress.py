@@ -128,7 +128,10 @@ def thing():
 
 def test_long(thing):
     if runs("long") == 2:
-        time.sleep(600)
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            assert False, "of no interest: it was interrupted"
 """)
     with running([*stressed.command, "--times", "3", "test_planted.py"], **stressed.options) as child:
         long = stressed.root / "long"
@@ -138,6 +141,7 @@ def test_long(thing):
         status, output = stressed.end_of(child)
     assert status == 128 + signal.SIGINT
     assert row(output, "test_planted.py::test_bad") == "2 of 2: AssertionError: always"
+    assert row(output, "test_planted.py::test_long") is None
     assert (stressed.root / "taken_down").read_text() == "xx"
     assert len(children) == 2
     assert not any(is_there(pid) for pid in children)
