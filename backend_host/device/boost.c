@@ -17,6 +17,7 @@
 
 #include "page/bell.h"
 #include "page/grant.h"
+#include "page/outlook.h"
 #include "page/sets.h"
 
 #define SLEEP_NS UINT64_C(1000000000)

@@ -32,6 +32,7 @@ HEADERS = (
     "page/grantee.h",
     "page/bell.h",
     "page/account.h",
+    "page/outlook.h",
     "page/grant.h",
     "generated/counters.h",
     "page/control.h",

@@ -8,7 +8,7 @@ from tests.backend_host.parts import load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
-PARTS = ("turn", "queue", "grant", "account", "control", "due", "gate", "running", "latency", "bell")
+PARTS = ("turn", "queue", "grant", "outlook", "account", "control", "due", "gate", "running", "latency", "bell")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests.backend_host.parts import load_parts
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", "turn", "queue", "grant", "account", "control", "due", "running", "latency")
+PARTS = ("rest", "turn", "queue", "grant", "outlook", "account", "control", "due", "running", "latency")
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 

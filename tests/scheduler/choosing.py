@@ -1,4 +1,4 @@
-"""Who is granted the GPU next under a policy, chosen by standing as workers (backend_host/worker/page/grant.c) and the simulator do.
+"""Who is granted the GPU next under a policy, chosen by standing as workers (backend_host/worker/page/outlook.c) and the simulator do.
 
 Test code of several files.
 """

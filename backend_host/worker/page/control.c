@@ -17,6 +17,7 @@
 
 #include "page/account.h"
 #include "page/bell.h"
+#include "page/outlook.h"
 #include "page/sets.h"
 
 /* The daemon waits so long after a ring: at a hand-over the cores of a small host belong to who hands over and who is

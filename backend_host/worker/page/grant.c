@@ -19,88 +19,13 @@
 
 #include "ivshmem/region.h"
 #include "page/bell.h"
+#include "page/outlook.h"
 #include "page/sets.h"
 
 /* A turn that runs dry no more than an eighth of the slice before its end has used it: as what begins late is left for
  * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
  * (docs/lab/withdrawal.md). */
 #define FGW_EARLY_DIVISOR 8u
-#define SLICE_TIME_BITS   48
-#define SLICE_TIME_MASK   ((UINT64_C(1) << SLICE_TIME_BITS) - 1)
-
-/* The vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
-static struct fgw_vgpu_slot *vgpu_of(struct fgw_control *control, uint32_t number)
-{
-    return number >= 1 && number <= FGW_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
-}
-
-static bool has_users(struct fgw_control *control, uint32_t number)
-{
-    struct fgw_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && fgw_set_has_common(&vgpu->members, &control->users);
-}
-
-static bool has_waiting(struct fgw_control *control, uint32_t number)
-{
-    struct fgw_vgpu_slot *vgpu = vgpu_of(control, number);
-    return vgpu && fgw_set_has_common(&vgpu->members, &control->waiting);
-}
-
-static bool anybody_waits(struct fgw_control *control)
-{
-    return fgw_set_has_common(&control->waiting, &control->waiting);
-}
-
-/* The start of the turn that `word` tells of. It is written after the hand-over, by whoever looks first: whoever
- * handed over may have died. */
-static uint64_t elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
-{
-    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
-    uint64_t start = atomic_load_explicit(&control->slice_start, memory_order_relaxed);
-    if ((start & ~SLICE_TIME_MASK) != tag) {
-        atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
-        return 0;
-    }
-    uint64_t passed_ns = (now_ns - start) & SLICE_TIME_MASK;
-    return passed_ns >> (SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
-}
-
-/* Tells how a vGPU that waits stands now. */
-struct place {
-    double standing;
-    uint64_t since_ns;
-};
-
-static struct place place_of(struct fgw_control *control, uint32_t number)
-{
-    struct fgw_vgpu_slot *vgpu = &control->vgpus[number - 1];
-    return (struct place){
-        .standing = fgw_vgpu_standing(vgpu),
-        .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
-    };
-}
-
-static bool is_before(const struct place *a, const struct place *b)
-{
-    return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
-}
-
-/* Chooses who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
-static uint32_t choose(struct fgw_control *control, uint32_t other_than)
-{
-    uint32_t best = FGW_NOBODY;
-    struct place best_place = {.standing = 0};
-    for (uint32_t number = 1; number <= FGW_MAX_VGPUS && anybody_waits(control); number++) {
-        if (number != other_than && has_waiting(control, number)) {
-            struct place place = place_of(control, number);
-            if (best == FGW_NOBODY || is_before(&place, &best_place)) {
-                best = number;
-                best_place = place;
-            }
-        }
-    }
-    return best;
-}
 
 static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next)
 {
@@ -112,8 +37,8 @@ static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next
 /* Does what goes with a hand-over that has just succeeded. */
 static void announce(struct fgw_control *control, uint64_t word, uint32_t next)
 {
-    elapsed_ns(control, word, fgw_clock_ns());
-    struct fgw_vgpu_slot *vgpu = vgpu_of(control, next);
+    fgw_grant_elapsed_ns(control, word, fgw_clock_ns());
+    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, next);
     if (vgpu) {
         atomic_fetch_add(&vgpu->nr_grants, 1);
         fgw_bell_ring(&vgpu->bell);
@@ -127,10 +52,10 @@ bool fgw_grant_pass(struct fgw_control *control)
     for (;;) {
         uint64_t word = atomic_load(&control->grant);
         uint32_t holder = FGW_GRANT_HOLDER(word);
-        if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || has_users(control, holder))) {
+        if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder))) {
             return false;
         }
-        uint32_t next = choose(control, FGW_NOBODY);
+        uint32_t next = fgw_grant_choose(control, FGW_NOBODY);
         if (holder == FGW_NOBODY && next == FGW_NOBODY) {
             return false;
         }
@@ -148,8 +73,8 @@ bool fgw_grant_pass(struct fgw_control *control)
 static void drop(struct fgw_control *control, uint32_t number)
 {
     uint64_t word = atomic_load(&control->grant);
-    if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !has_users(control, number) &&
-        !has_waiting(control, number)) {
+    if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, number) &&
+        !fgw_vgpu_waits(control, number)) {
         atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED);
     }
     fgw_grant_pass(control);
@@ -202,7 +127,7 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
     if (grantee->is_waiting) {
         return false;
     }
-    if (!has_waiting(grantee->control, grantee->number)) {
+    if (!fgw_vgpu_waits(grantee->control, grantee->number)) {
         atomic_store_explicit(&grantee->vgpu->waiting_since_ns, since_ns, memory_order_relaxed);
     }
     grantee->is_waiting = true;
@@ -220,9 +145,9 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
  */
 static uint64_t turn_start_ns(struct fgw_control *control, uint64_t now_ns)
 {
-    elapsed_ns(control, atomic_load(&control->grant), now_ns);
-    const uint64_t ahead_ns = (atomic_load(&control->slice_start) - now_ns) & SLICE_TIME_MASK;
-    return ahead_ns >> (SLICE_TIME_BITS - 1) ? now_ns : now_ns + ahead_ns;
+    fgw_grant_elapsed_ns(control, atomic_load(&control->grant), now_ns);
+    const uint64_t ahead_ns = (atomic_load(&control->slice_start) - now_ns) & FGW_SLICE_TIME_MASK;
+    return ahead_ns >> (FGW_SLICE_TIME_BITS - 1) ? now_ns : now_ns + ahead_ns;
 }
 
 static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
@@ -271,11 +196,11 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant);
-    if (FGW_GRANT_HOLDER(word) == FGW_NOBODY && !anybody_waits(control)) {
+    if (FGW_GRANT_HOLDER(word) == FGW_NOBODY && !fgw_control_anybody_waits(control)) {
         uint64_t taken = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, grantee->number);
         fgw_set_add(&control->users, grantee->slot_index); /* before the grant: nobody may find it unused */
         if (atomic_compare_exchange_strong(&control->grant, &word, taken)) {
-            elapsed_ns(control, taken, now_ns);
+            fgw_grant_elapsed_ns(control, taken, now_ns);
             atomic_fetch_add_explicit(&grantee->vgpu->nr_grants, 1, memory_order_relaxed);
             return true;
         }
@@ -326,7 +251,7 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
 static bool pass_over(struct fgw_control *control, uint64_t word)
 {
     uint32_t holder = FGW_GRANT_HOLDER(word);
-    uint32_t next = choose(control, holder);
+    uint32_t next = fgw_grant_choose(control, holder);
     if (holder == FGW_NOBODY || next == FGW_NOBODY) {
         return false;
     }
@@ -359,8 +284,8 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant);
     uint32_t holder = FGW_GRANT_HOLDER(word);
-    struct fgw_vgpu_slot *vgpu = vgpu_of(control, holder);
-    if (!vgpu || elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
+    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, holder);
+    if (!vgpu || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
         fgw_grant_pass(control);
         return;
     }
@@ -371,80 +296,14 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
             fgw_grant_repair(control, slot);
         }
     }
-    if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !has_users(control, holder) &&
+    if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, holder) &&
         atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED)) {
         atomic_fetch_add(&vgpu->held_ns, FGW_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
-        if (!has_users(control, holder)) {
+        if (!fgw_vgpu_has_users(control, holder)) {
             pass_over(control, word | FGW_GRANT_CLOSED);
         }
     }
     fgw_grant_pass(control);
-}
-
-bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
-{
-    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
-        uint64_t waiting = atomic_load_explicit(&grantee->control->waiting.words[i], memory_order_relaxed);
-        if (waiting && waiting & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool fgw_grant_is_first(const struct fgw_grantee *grantee)
-{
-    uint32_t next = choose(grantee->control, grantee->number);
-    if (next == FGW_NOBODY) {
-        return true;
-    }
-    struct place other = place_of(grantee->control, next);
-    return place_of(grantee->control, grantee->number).standing <= other.standing;
-}
-
-bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
-{
-    uint32_t next = choose(grantee->control, grantee->number);
-    if (next == FGW_NOBODY) {
-        return false;
-    }
-    struct place other = place_of(grantee->control, next);
-    double per_ns = atomic_load_explicit(&grantee->control->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
-    return other.since_ns > grantee->turn_since_ns + late_ns &&
-           other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
-}
-
-bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
-{
-    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    const struct fgw_vgpu_slot *holder = vgpu_of(grantee->control, FGW_GRANT_HOLDER(word));
-    return holder && atomic_load_explicit(&holder->has_long_turns, memory_order_relaxed) != 0;
-}
-
-bool fgw_grant_next_stays(const struct fgw_grantee *grantee)
-{
-    const struct fgw_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
-    return next && atomic_load_explicit(&next->has_long_turns, memory_order_relaxed) != 0;
-}
-
-uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
-{
-    struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
-    struct fgw_vgpu_slot *holder = vgpu_of(control, FGW_GRANT_HOLDER(word));
-    const bool is_beside = holder && holder != grantee->vgpu && fgw_set_has_common(&holder->members, &control->running);
-    return is_beside ? elapsed_ns(control, word, now_ns) : 0;
-}
-
-uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
-{
-    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number) {
-        return 0;
-    }
-    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
-    uint64_t passed_ns = elapsed_ns(grantee->control, word, now_ns);
-    return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
 }
 
 bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
@@ -456,14 +315,15 @@ bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
         return false;
     }
     /* Fails when the grant has been handed on since: the new holder's start is another. */
-    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << SLICE_TIME_BITS;
-    return (start & ~SLICE_TIME_MASK) == tag &&
-           atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & SLICE_TIME_MASK));
+    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << FGW_SLICE_TIME_BITS;
+    return (start & ~FGW_SLICE_TIME_MASK) == tag &&
+           atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & FGW_SLICE_TIME_MASK));
 }
 
 void fgw_grant_alert_next(struct fgw_grantee *grantee)
 {
-    struct fgw_vgpu_slot *next = vgpu_of(grantee->control, choose(grantee->control, grantee->number));
+    struct fgw_vgpu_slot *next =
+        fgw_control_vgpu(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
     if (next) {
         fgw_bell_ring(&next->bell);
     }
@@ -507,41 +367,6 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
     if (is_waiting_now) {
         fgw_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
     }
-}
-
-void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading)
-{
-    uint64_t word = atomic_load(&control->grant);
-    uint64_t now_ns = fgw_clock_ns();
-    uint32_t holder = FGW_GRANT_HOLDER(word);
-    struct fgw_vgpu_slot *vgpu = vgpu_of(control, holder);
-    *reading = (struct fgw_grant_reading){
-        .holder = vgpu ? holder : FGW_NOBODY,
-        .is_closed = (word & FGW_GRANT_CLOSED) != 0,
-        .nr_users = vgpu ? fgw_set_nr_common(&vgpu->members, &control->users) : 0,
-        .sequence = FGW_GRANT_SEQUENCE(word),
-        .since_ns = now_ns - elapsed_ns(control, word, now_ns),
-    };
-}
-
-uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
-{
-    uint64_t mask = 0;
-    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS && anybody_waits(control); vgpu++) {
-        if (has_waiting(control, vgpu + 1)) {
-            mask |= UINT64_C(1) << vgpu;
-            since_ns[vgpu] = atomic_load(&control->vgpus[vgpu].waiting_since_ns);
-        }
-    }
-    return mask;
-}
-
-uint64_t fgw_control_active(struct fgw_control *control)
-{
-    uint64_t since_ns[FGW_MAX_VGPUS];
-    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant));
-    const uint64_t backlogged = fgw_control_backlogged(control, since_ns);
-    return vgpu_of(control, holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }
 
 bool fgw_control_evict(struct fgw_control *control)

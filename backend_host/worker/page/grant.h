@@ -58,22 +58,6 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
 /* While waiting: takes the grant from a holder that does not use it, and frees it from users that died with nobody to
  * say so. */
 void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns);
-/* It is true when a worker of another vGPU waits: loads of one cache line while there is none. */
-bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
-/* It is true when no other vGPU that waits stands before its own. */
-bool fgw_grant_is_first(const struct fgw_grantee *grantee);
-/* It is true when the next vGPU did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
- * even if it had been charged for `owed_ns` more. */
-bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
-/* Tells for how long another vGPU has had the grant in one go, with work on the device now; 0: none has. */
-uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
-/* Tells whether the holder, by its last turn, will use most of its slice. */
-bool fgw_grant_holder_stays(const struct fgw_grantee *grantee);
-/* Tells the same of the one that is next. */
-bool fgw_grant_next_stays(const struct fgw_grantee *grantee);
-/* Tells how much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether
- * anybody waits. */
-uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
 /* Gives another slice to a holder that stands before all who wait: handing over would only bring the grant back. */
 bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns);
 /* Whoever should be next wakes up while our queue runs dry: waking takes longer than handing over. */
@@ -90,19 +74,6 @@ void fgw_grant_wait_cancel(struct fgw_grantee *grantee);
 void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running);
 /* What follows is for the daemon. */
 
-struct fgw_grant_reading {
-    uint32_t holder; /* vGPU index + 1, or 0 */
-    uint32_t is_closed;
-    uint32_t nr_users;
-    uint32_t sequence;
-    uint64_t since_ns;
-};
-
-void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading);
-/* Bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGW_MAX_VGPUS, is filled for those. */
-uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns);
-/* Tells the same, with who holds the grant. */
-uint64_t fgw_control_active(struct fgw_control *control);
 /* Hands the grant on, whoever uses it, to the next one that waits; false: there is none. */
 bool fgw_control_evict(struct fgw_control *control);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
@@ -110,14 +81,5 @@ bool fgw_grant_pass(struct fgw_control *control);
 /* Takes back everything that a dead worker had. */
 void fgw_grant_repair(struct fgw_control *control, uint32_t slot);
 /* cffi: end */
-
-/* Tells how it stands with what it was charged up to now; see layout.h. */
-static inline double fgw_vgpu_standing(const struct fgw_vgpu_slot *vgpu)
-{
-    uint64_t charged_ns = atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
-                          atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed);
-    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
-           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
-}
 
 #endif

@@ -8,6 +8,7 @@
 #include "page/grant.h"
 #include "page/grantee.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/state.h"

@@ -13,8 +13,8 @@
 
 #include "client/state.h"
 #include "page/bell.h"
-#include "page/grant.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "track/due.h"
 #include "track/running.h"
 #include "track/state.h"

@@ -33,6 +33,7 @@
 #include "page/grant.h"
 #include "page/grantee.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "page/sets.h"
 #include "track/due.h"
 #include "track/latency.h"

@@ -12,6 +12,7 @@
 #include "page/grant.h"
 #include "page/grantee.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "track/due.h"
 #include "track/running.h"
 #include "track/state.h"

@@ -1,0 +1,181 @@
+/*
+ * How all stand at this moment: who has the grant, who wants it, who would be next. Nothing here moves it (grant.c).
+ */
+#include "page/outlook.h"
+
+#include <stddef.h>
+
+#include "page/bell.h"
+#include "page/sets.h"
+
+struct fgw_vgpu_slot *fgw_control_vgpu(struct fgw_control *control, uint32_t number)
+{
+    return number >= 1 && number <= FGW_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
+}
+
+bool fgw_vgpu_has_users(struct fgw_control *control, uint32_t number)
+{
+    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, number);
+    return vgpu && fgw_set_has_common(&vgpu->members, &control->users);
+}
+
+bool fgw_vgpu_waits(struct fgw_control *control, uint32_t number)
+{
+    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, number);
+    return vgpu && fgw_set_has_common(&vgpu->members, &control->waiting);
+}
+
+bool fgw_control_anybody_waits(struct fgw_control *control)
+{
+    return fgw_set_has_common(&control->waiting, &control->waiting);
+}
+
+uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
+{
+    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << FGW_SLICE_TIME_BITS;
+    uint64_t start = atomic_load_explicit(&control->slice_start, memory_order_relaxed);
+    if ((start & ~FGW_SLICE_TIME_MASK) != tag) {
+        atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & FGW_SLICE_TIME_MASK));
+        return 0;
+    }
+    uint64_t passed_ns = (now_ns - start) & FGW_SLICE_TIME_MASK;
+    return passed_ns >> (FGW_SLICE_TIME_BITS - 1) ? 0 : passed_ns; /* a start that another thread took after our now */
+}
+
+/* Tells how a vGPU that waits stands now. */
+struct place {
+    double standing;
+    uint64_t since_ns;
+};
+
+static struct place place_of(struct fgw_control *control, uint32_t number)
+{
+    struct fgw_vgpu_slot *vgpu = &control->vgpus[number - 1];
+    return (struct place){
+        .standing = fgw_vgpu_standing(vgpu),
+        .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
+    };
+}
+
+static bool is_before(const struct place *a, const struct place *b)
+{
+    return a->standing < b->standing || (a->standing == b->standing && a->since_ns < b->since_ns);
+}
+
+uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than)
+{
+    uint32_t best = FGW_NOBODY;
+    struct place best_place = {.standing = 0};
+    for (uint32_t number = 1; number <= FGW_MAX_VGPUS && fgw_control_anybody_waits(control); number++) {
+        if (number != other_than && fgw_vgpu_waits(control, number)) {
+            struct place place = place_of(control, number);
+            if (best == FGW_NOBODY || is_before(&place, &best_place)) {
+                best = number;
+                best_place = place;
+            }
+        }
+    }
+    return best;
+}
+
+bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
+{
+    for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
+        uint64_t waiting = atomic_load_explicit(&grantee->control->waiting.words[i], memory_order_relaxed);
+        if (waiting && waiting & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fgw_grant_is_first(const struct fgw_grantee *grantee)
+{
+    uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
+    if (next == FGW_NOBODY) {
+        return true;
+    }
+    struct place other = place_of(grantee->control, next);
+    return place_of(grantee->control, grantee->number).standing <= other.standing;
+}
+
+bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
+{
+    uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
+    if (next == FGW_NOBODY) {
+        return false;
+    }
+    struct place other = place_of(grantee->control, next);
+    double per_ns = atomic_load_explicit(&grantee->control->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
+    return other.since_ns > grantee->turn_since_ns + late_ns &&
+           other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
+}
+
+bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
+{
+    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    const struct fgw_vgpu_slot *holder = fgw_control_vgpu(grantee->control, FGW_GRANT_HOLDER(word));
+    return holder && atomic_load_explicit(&holder->has_long_turns, memory_order_relaxed) != 0;
+}
+
+bool fgw_grant_next_stays(const struct fgw_grantee *grantee)
+{
+    const struct fgw_vgpu_slot *next =
+        fgw_control_vgpu(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
+    return next && atomic_load_explicit(&next->has_long_turns, memory_order_relaxed) != 0;
+}
+
+uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
+{
+    struct fgw_control *control = grantee->control;
+    uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
+    struct fgw_vgpu_slot *holder = fgw_control_vgpu(control, FGW_GRANT_HOLDER(word));
+    const bool is_beside = holder && holder != grantee->vgpu && fgw_set_has_common(&holder->members, &control->running);
+    return is_beside ? fgw_grant_elapsed_ns(control, word, now_ns) : 0;
+}
+
+uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
+{
+    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number) {
+        return 0;
+    }
+    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t passed_ns = fgw_grant_elapsed_ns(grantee->control, word, now_ns);
+    return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
+}
+
+void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading)
+{
+    uint64_t word = atomic_load(&control->grant);
+    uint64_t now_ns = fgw_clock_ns();
+    uint32_t holder = FGW_GRANT_HOLDER(word);
+    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, holder);
+    *reading = (struct fgw_grant_reading){
+        .holder = vgpu ? holder : FGW_NOBODY,
+        .is_closed = (word & FGW_GRANT_CLOSED) != 0,
+        .nr_users = vgpu ? fgw_set_nr_common(&vgpu->members, &control->users) : 0,
+        .sequence = FGW_GRANT_SEQUENCE(word),
+        .since_ns = now_ns - fgw_grant_elapsed_ns(control, word, now_ns),
+    };
+}
+
+uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
+{
+    uint64_t mask = 0;
+    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS && fgw_control_anybody_waits(control); vgpu++) {
+        if (fgw_vgpu_waits(control, vgpu + 1)) {
+            mask |= UINT64_C(1) << vgpu;
+            since_ns[vgpu] = atomic_load(&control->vgpus[vgpu].waiting_since_ns);
+        }
+    }
+    return mask;
+}
+
+uint64_t fgw_control_active(struct fgw_control *control)
+{
+    uint64_t since_ns[FGW_MAX_VGPUS];
+    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant));
+    const uint64_t backlogged = fgw_control_backlogged(control, since_ns);
+    return fgw_control_vgpu(control, holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
+}

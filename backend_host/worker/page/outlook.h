@@ -1,0 +1,69 @@
+/*
+ * How all stand at this moment: who has the grant, who wants it, who would be next. A worker asks before it decides,
+ * and the daemon for its policy.
+ */
+#ifndef BACKEND_HOST_OUTLOOK_H
+#define BACKEND_HOST_OUTLOOK_H
+
+#include "page/grantee.h"
+
+/* `slice_start` of the page: a time below, and above it the lowest bits of the sequence number that it belongs to. */
+#define FGW_SLICE_TIME_BITS 48
+#define FGW_SLICE_TIME_MASK ((UINT64_C(1) << FGW_SLICE_TIME_BITS) - 1)
+
+/* cffi: begin */
+/* It is true when a worker of another vGPU waits: loads of one cache line while there is none. */
+bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
+/* It is true when no other vGPU that waits stands before its own. */
+bool fgw_grant_is_first(const struct fgw_grantee *grantee);
+/* It is true when the next vGPU did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
+ * even if it had been charged for `owed_ns` more. */
+bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
+/* Tells for how long another vGPU has had the grant in one go, with work on the device now; 0: none has. */
+uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
+/* Tells whether the holder, by its last turn, will use most of its slice. */
+bool fgw_grant_holder_stays(const struct fgw_grantee *grantee);
+/* Tells the same of the one that is next. */
+bool fgw_grant_next_stays(const struct fgw_grantee *grantee);
+/* Tells how much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether
+ * anybody waits. */
+uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
+
+/* What follows is for the daemon. */
+
+struct fgw_grant_reading {
+    uint32_t holder; /* vGPU index + 1, or 0 */
+    uint32_t is_closed;
+    uint32_t nr_users;
+    uint32_t sequence;
+    uint64_t since_ns;
+};
+
+void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading);
+/* Gives a bit mask of vGPUs with a waiting worker; since_ns[vgpu], of FGW_MAX_VGPUS, is filled for those. */
+uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns);
+/* Tells the same, with who holds the grant. */
+uint64_t fgw_control_active(struct fgw_control *control);
+/* cffi: end */
+
+/* Gives the vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
+struct fgw_vgpu_slot *fgw_control_vgpu(struct fgw_control *control, uint32_t number);
+bool fgw_vgpu_has_users(struct fgw_control *control, uint32_t number);
+bool fgw_vgpu_waits(struct fgw_control *control, uint32_t number);
+bool fgw_control_anybody_waits(struct fgw_control *control);
+/* Tells how old the turn is that `word` tells of. Its start is written after the hand-over, by whoever looks first:
+ * whoever handed over may have died. */
+uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns);
+/* Chooses who is next of those that wait. `other_than` is left out: FGW_NOBODY for none. */
+uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than);
+
+/* Tells how it stands with what it was charged up to now; see layout.h. */
+static inline double fgw_vgpu_standing(const struct fgw_vgpu_slot *vgpu)
+{
+    uint64_t charged_ns = atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
+                          atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed);
+    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
+           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
+}
+
+#endif
