@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.document import Document, Record, records
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.experiment import Experiment, Reporter, positive, setting
-from benchmarks.guests import Running, Session, open_session
+from benchmarks.guests import Account, Running, Session, open_session
 from benchmarks.guests.session import left_s
 from benchmarks.sheet import Sheet
 from benchmarks.stretch import END_LIMIT_S, START_LIMIT_S
@@ -47,10 +47,17 @@ STRETCH = "0 0.01 0"
 """A program that is told a stretch works on until it is told to end, whenever its stretch ends."""
 
 
+class Accounted(Protocol):
+    """What a watch needs of a session."""
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Of all its guests, in their order."""
+
+
 class Watch:
     """Looks at the accounts of all guests each so many seconds, in a thread of its own, while the block runs."""
 
-    def __init__(self, session: Session, period_s: float) -> None:
+    def __init__(self, session: Accounted, period_s: float) -> None:
         self._session, self._period_s = session, period_s
         self._is_over, self._pool = threading.Event(), ThreadPoolExecutor(1)
         self.begin_s = time.monotonic()

@@ -62,7 +62,6 @@ def test_nothing_measured_is_nothing_to_draw() -> None:
 class Accounts:
     """A session whose guest uses a second at each look, and which fails at the third one."""
 
-    lead_s = 0.0
     nr_looks = 0
 
     def accounts(self) -> tuple[Account, ...]:
@@ -70,12 +69,6 @@ class Accounts:
         if self.nr_looks == 3:
             raise ConnectionError("the daemon is gone")
         return (Account(self.nr_looks * 10**9, 5 * 10**8, 0, 0, 0, 0),)
-
-    def start(self, *_: object) -> Any:
-        raise NotImplementedError
-
-    def set_weight(self, index: int, weight: int) -> None:
-        raise NotImplementedError
 
 
 def test_looks_that_fail_are_not_hidden() -> None:
