@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend_host.device.control import ControlPage
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
 
@@ -35,3 +36,10 @@ def control_fd() -> Iterator[int]:
     fd = os.memfd_create("control")
     yield fd
     os.close(fd)
+
+
+@pytest.fixture
+def control(control_fd: int) -> Iterator[ControlPage]:
+    """A control page in that file; a slice is 6 ms."""
+    with ControlPage.format(control_fd, 6_000_000) as page:
+        yield page
