@@ -108,9 +108,7 @@ class Kernels:
         return list(struct.unpack(f"<{nr_words}I", content))
 
     def nr_grants(self) -> int:
-        account = self.served.host.control.vgpu(self.served.vgpu)
-        assert account is not None
-        return account.nr_grants
+        return self.served.account().nr_grants
 
     def reading(self) -> WorkerReading:
         found = self.served.host.control.worker(self.served.worker.slot)

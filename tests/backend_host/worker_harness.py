@@ -23,7 +23,7 @@ from typing import Any
 
 from cffi import FFI
 
-from backend_host.device.control import ControlPage
+from backend_host.device.control import ControlPage, VgpuReading
 from cuda_api.generated.values import Place
 from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
 
@@ -408,11 +408,15 @@ class Served:
         self.guest.ok("context_create", context=0, handle=PRIMARY, is_primary=1)
         return self.guest
 
-    def gpu_ns(self) -> int:
-        """What its vGPU was charged so far."""
+    def account(self) -> VgpuReading:
+        """Of its vGPU, so far."""
         reading = self.host.control.vgpu(self.vgpu)
         assert reading is not None
-        return reading.used_ns
+        return reading
+
+    def gpu_ns(self) -> int:
+        """What its vGPU was charged so far."""
+        return self.account().used_ns
 
 
 @contextlib.contextmanager
