@@ -26,7 +26,7 @@ CONTROL_BYTES: int = lib.FGW_CONTROL_BYTES
 
 
 _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
-_ORDER_RUN, _ORDER_PATIENT = 0, 1  # enum fgw_worker_order
+_COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
 
 
 class ControlPageError(Exception):
@@ -212,8 +212,8 @@ class ControlPage:
 
     def set_patient(self, slot: int, is_patient: bool) -> None:
         """While its VM is paused a worker must not take a beat that stands still for the end of its client."""
-        order = _ORDER_PATIENT if is_patient else _ORDER_RUN
-        lib.fgw_control_worker_order(self.page, _bounded(slot, MAX_WORKERS), order)
+        command = _COMMAND_PATIENT if is_patient else _COMMAND_RUN
+        lib.fgw_control_worker_command(self.page, _bounded(slot, MAX_WORKERS), command)
 
     def worker(self, slot: int) -> WorkerReading | None:
         """The counters of one worker, or None when the slot is free."""

@@ -71,14 +71,14 @@ static bool piece_advance(const struct fgv_box *box, struct piece *piece)
 
 static uint64_t row_address(const struct fgv_box_side *side, const struct piece *piece, uint64_t y, uint64_t z)
 {
-    uint64_t row = (piece->z + z) * side->slice_rows + piece->y + y;
+    uint64_t row = (piece->z + z) * side->plane_rows + piece->y + y;
     return side->memory.address + row * side->pitch_bytes + piece->x_bytes;
 }
 
 static bool is_contiguous(const struct fgv_box_side *side, const struct piece *piece)
 {
     bool has_no_gaps = piece->height == 1 || side->pitch_bytes == piece->width_bytes;
-    return has_no_gaps && (piece->depth == 1 || side->slice_rows == piece->height);
+    return has_no_gaps && (piece->depth == 1 || side->plane_rows == piece->height);
 }
 
 static void piece_pack(const struct fgv_box *box, const struct piece *piece, uint8_t *chunk)
@@ -138,7 +138,7 @@ static CUresult piece_post(const struct fgv_box *box, const struct piece *piece,
                       : to->is_array ? to->array
                                      : row_address(to, piece, 0, 0),
         .to_pitch_bytes = to->pitch_bytes,
-        .to_slice_rows = to->slice_rows,
+        .to_plane_rows = to->plane_rows,
         .to_x_bytes = to->x_bytes + (to->is_array ? piece->x_bytes : 0),
         .to_y = to->y + (to->is_array ? piece->y : 0),
         .to_z = to->z + (to->is_array ? piece->z : 0),
@@ -146,7 +146,7 @@ static CUresult piece_post(const struct fgv_box *box, const struct piece *piece,
                         : from->is_array ? from->array
                                          : row_address(from, piece, 0, 0),
         .from_pitch_bytes = from->pitch_bytes,
-        .from_slice_rows = from->slice_rows,
+        .from_plane_rows = from->plane_rows,
         .from_x_bytes = from->x_bytes + (from->is_array ? piece->x_bytes : 0),
         .from_y = from->y + (from->is_array ? piece->y : 0),
         .from_z = from->z + (from->is_array ? piece->z : 0),

@@ -13,7 +13,7 @@ struct fgv_box_side {
     bool is_array;
     uint64_t array; /* the handle */
     uint64_t pitch_bytes;
-    uint64_t slice_rows;
+    uint64_t plane_rows;
     uint64_t x_bytes;
     uint64_t y;
     uint64_t z;

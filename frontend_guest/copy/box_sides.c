@@ -61,7 +61,7 @@ static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_
         __builtin_add_overflow(base, start, &base) || __builtin_add_overflow(base, bytes, &end)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *side = (struct fgv_box_side){.pitch_bytes = said->pitch_bytes, .slice_rows = said->height};
+    *side = (struct fgv_box_side){.pitch_bytes = said->pitch_bytes, .plane_rows = said->height};
     CUresult result = fgv_side_find(&side->memory, base, bytes);
     bool is_known = fgv_memory_is_device(side->memory.kind) || fgv_memory_is_shared(side->memory.kind);
     return result == CUDA_SUCCESS && said->type == CU_MEMORYTYPE_DEVICE && !is_known ? CUDA_ERROR_INVALID_VALUE

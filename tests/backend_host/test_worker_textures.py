@@ -170,9 +170,9 @@ def test_boxes_out_of_bounds(served: Served) -> None:
 MEMORY_LIES: list[dict[str, int]] = [
     {"to_pitch_bytes": 15},
     {"to_pitch_bytes": MAX},
-    {"to_pitch_bytes": 1 << 62, "to_slice_rows": 16, "depth": 2},
-    {"depth": 2, "to_slice_rows": 3},
-    {"depth": 2, "to_slice_rows": MAX},
+    {"to_pitch_bytes": 1 << 62, "to_plane_rows": 16, "depth": 2},
+    {"depth": 2, "to_plane_rows": 3},
+    {"depth": 2, "to_plane_rows": MAX},
     {"height": 1 << 40},
     {"to_address": MAX - 10},
     {"to_address": 4096},
@@ -188,11 +188,11 @@ def test_pitches_and_heap_out_of_bounds(served: Served) -> None:
         "to_place": HEAP,
         "to_address": guest.address + offset,
         "to_pitch_bytes": 64,
-        "to_slice_rows": 4,
+        "to_plane_rows": 4,
         "from_place": DEVICE,
         "from_address": memory,
         "from_pitch_bytes": 16,
-        "from_slice_rows": 4,
+        "from_plane_rows": 4,
     }
     assert box(guest, **honest) == 0
     for lie in MEMORY_LIES:

@@ -19,7 +19,7 @@
 /* One side of a request. */
 struct side {
     uint32_t place;
-    uint64_t address, pitch_bytes, slice_rows;
+    uint64_t address, pitch_bytes, plane_rows;
     uint64_t x_bytes, y, z;
 };
 
@@ -29,11 +29,11 @@ struct native_side {
     void *host;
     CUdeviceptr device;
     CUarray array;
-    uint64_t pitch_bytes, slice_rows;
+    uint64_t pitch_bytes, plane_rows;
     uint64_t x_bytes, y, z;
 };
 
-struct extent {
+struct box_size {
     uint64_t width_bytes, height, depth, bytes;
 };
 
@@ -43,28 +43,28 @@ static bool fits(uint64_t at, uint64_t extent, uint64_t end)
 }
 
 /* From the first byte to the last; false when rows overlap, or when that is no number. */
-static bool span_of(const struct side *side, const struct extent *extent, uint64_t *bytes)
+static bool span_of(const struct side *side, const struct box_size *size, uint64_t *bytes)
 {
     uint64_t rows, row_bytes;
-    if (extent->height > 1 && side->pitch_bytes < extent->width_bytes) {
+    if (size->height > 1 && side->pitch_bytes < size->width_bytes) {
         return false;
     }
-    if (extent->depth > 1 && (side->slice_rows < extent->height || side->pitch_bytes < extent->width_bytes)) {
+    if (size->depth > 1 && (side->plane_rows < size->height || side->pitch_bytes < size->width_bytes)) {
         return false;
     }
-    return !__builtin_mul_overflow(extent->depth - 1, side->slice_rows, &rows) &&
-           !__builtin_add_overflow(rows, extent->height - 1, &rows) &&
+    return !__builtin_mul_overflow(size->depth - 1, side->plane_rows, &rows) &&
+           !__builtin_add_overflow(rows, size->height - 1, &rows) &&
            !__builtin_mul_overflow(rows, side->pitch_bytes, &row_bytes) &&
-           !__builtin_add_overflow(row_bytes, extent->width_bytes, bytes);
+           !__builtin_add_overflow(row_bytes, size->width_bytes, bytes);
 }
 
-static bool array_side(struct fgw_worker *worker, const struct side *side, const struct extent *extent,
+static bool array_side(struct fgw_worker *worker, const struct side *side, const struct box_size *size,
                        struct native_side *native)
 {
     struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
     const struct fgw_array *array = handle ? handle->object : NULL;
-    if (!array || !fits(side->x_bytes, extent->width_bytes, array->box.row_bytes) ||
-        !fits(side->y, extent->height, array->box.rows) || !fits(side->z, extent->depth, array->box.slices)) {
+    if (!array || !fits(side->x_bytes, size->width_bytes, array->box.row_bytes) ||
+        !fits(side->y, size->height, array->box.rows) || !fits(side->z, size->depth, array->box.slices)) {
         return false;
     }
     *native = (struct native_side){
@@ -73,29 +73,29 @@ static bool array_side(struct fgw_worker *worker, const struct side *side, const
 }
 
 /* False: out of bounds, or a place that is none. */
-static bool check_side(struct fgw_worker *worker, const struct side *side, const struct extent *extent,
+static bool check_side(struct fgw_worker *worker, const struct side *side, const struct box_size *size,
                        struct native_side *native)
 {
     uint64_t bytes, end;
     if (side->place == FGV_PLACE_ARRAY) {
-        return array_side(worker, side, extent, native);
+        return array_side(worker, side, size, native);
     }
     if (side->place == FGV_PLACE_ARENA) {
         *native = (struct native_side){.type = CU_MEMORYTYPE_HOST,
-                                       .host = fgw_arena_at(worker, side->address, extent->bytes),
-                                       .pitch_bytes = extent->width_bytes,
-                                       .slice_rows = extent->height};
+                                       .host = fgw_arena_at(worker, side->address, size->bytes),
+                                       .pitch_bytes = size->width_bytes,
+                                       .plane_rows = size->height};
         return native->host != NULL;
     }
-    if (!span_of(side, extent, &bytes) || __builtin_add_overflow(side->address, bytes, &end)) {
+    if (!span_of(side, size, &bytes) || __builtin_add_overflow(side->address, bytes, &end)) {
         return false;
     }
-    *native = (struct native_side){.pitch_bytes = side->pitch_bytes, .slice_rows = side->slice_rows};
-    if (extent->height == 1 && extent->depth == 1) {
-        native->pitch_bytes = extent->width_bytes;
+    *native = (struct native_side){.pitch_bytes = side->pitch_bytes, .plane_rows = side->plane_rows};
+    if (size->height == 1 && size->depth == 1) {
+        native->pitch_bytes = size->width_bytes;
     }
-    if (extent->depth == 1) {
-        native->slice_rows = extent->height;
+    if (size->depth == 1) {
+        native->plane_rows = size->height;
     }
     if (side->place == FGV_PLACE_HEAP && fgw_memory_is_own_heap(worker, side->address, bytes)) {
         native->type = CU_MEMORYTYPE_HOST;
@@ -107,16 +107,16 @@ static bool check_side(struct fgw_worker *worker, const struct side *side, const
     return side->place == FGV_PLACE_DEVICE;
 }
 
-static bool read_extent(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed, struct extent *extent)
+static bool read_size(const struct fgv_request_cuMemcpy3DAsync_v2 *fixed, struct box_size *size)
 {
-    *extent = (struct extent){.width_bytes = fixed->width_bytes, .height = fixed->height, .depth = fixed->depth};
-    return extent->width_bytes != 0 && extent->height != 0 && extent->depth != 0 &&
-           !__builtin_mul_overflow(extent->width_bytes, extent->height, &extent->bytes) &&
-           !__builtin_mul_overflow(extent->bytes, extent->depth, &extent->bytes);
+    *size = (struct box_size){.width_bytes = fixed->width_bytes, .height = fixed->height, .depth = fixed->depth};
+    return size->width_bytes != 0 && size->height != 0 && size->depth != 0 &&
+           !__builtin_mul_overflow(size->width_bytes, size->height, &size->bytes) &&
+           !__builtin_mul_overflow(size->bytes, size->depth, &size->bytes);
 }
 
 static CUDA_MEMCPY3D native_copy(const struct native_side *to, const struct native_side *from,
-                                 const struct extent *extent)
+                                 const struct box_size *size)
 {
     return (CUDA_MEMCPY3D){
         .srcXInBytes = from->x_bytes,
@@ -127,7 +127,7 @@ static CUDA_MEMCPY3D native_copy(const struct native_side *to, const struct nati
         .srcDevice = from->device,
         .srcArray = from->array,
         .srcPitch = from->pitch_bytes,
-        .srcHeight = from->slice_rows,
+        .srcHeight = from->plane_rows,
         .dstXInBytes = to->x_bytes,
         .dstY = to->y,
         .dstZ = to->z,
@@ -136,10 +136,10 @@ static CUDA_MEMCPY3D native_copy(const struct native_side *to, const struct nati
         .dstDevice = to->device,
         .dstArray = to->array,
         .dstPitch = to->pitch_bytes,
-        .dstHeight = to->slice_rows,
-        .WidthInBytes = extent->width_bytes,
-        .Height = extent->height,
-        .Depth = extent->depth,
+        .dstHeight = to->plane_rows,
+        .WidthInBytes = size->width_bytes,
+        .Height = size->height,
+        .Depth = size->depth,
     };
 }
 
@@ -150,38 +150,38 @@ CUresult fgw_serve_cuMemcpy3DAsync_v2(struct fgw_worker *worker, const struct fg
     const struct side to = {.place = fixed->to_place,
                             .address = fixed->to_address,
                             .pitch_bytes = fixed->to_pitch_bytes,
-                            .slice_rows = fixed->to_slice_rows,
+                            .plane_rows = fixed->to_plane_rows,
                             .x_bytes = fixed->to_x_bytes,
                             .y = fixed->to_y,
                             .z = fixed->to_z};
     const struct side from = {.place = fixed->from_place,
                               .address = fixed->from_address,
                               .pitch_bytes = fixed->from_pitch_bytes,
-                              .slice_rows = fixed->from_slice_rows,
+                              .plane_rows = fixed->from_plane_rows,
                               .x_bytes = fixed->from_x_bytes,
                               .y = fixed->from_y,
                               .z = fixed->from_z};
     struct native_side native_to, native_from;
-    struct extent extent;
+    struct box_size size;
     void *stream;
     if (!worker->driver.cuMemcpy3DAsync_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!read_extent(fixed, &extent) || !check_side(worker, &to, &extent, &native_to) ||
-        !check_side(worker, &from, &extent, &native_from)) {
+    if (!read_size(fixed, &size) || !check_side(worker, &to, &size, &native_to) ||
+        !check_side(worker, &from, &size, &native_from)) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
-        const CUDA_MEMCPY3D copy = native_copy(&native_to, &native_from, &extent);
+        const CUDA_MEMCPY3D copy = native_copy(&native_to, &native_from, &size);
         result = worker->driver.cuMemcpy3DAsync_v2(&copy, stream);
     }
     if (result == CUDA_SUCCESS && native_from.type == CU_MEMORYTYPE_HOST) {
-        fgw_count(&worker->slot->to_device_bytes, extent.bytes);
+        fgw_count(&worker->slot->to_device_bytes, size.bytes);
     }
     if (result == CUDA_SUCCESS && native_to.type == CU_MEMORYTYPE_HOST) {
-        fgw_count(&worker->slot->from_device_bytes, extent.bytes);
+        fgw_count(&worker->slot->from_device_bytes, size.bytes);
     }
     return result;
 }

@@ -17,7 +17,7 @@
 #include "ivshmem/response.h"
 #include "page/bell.h"
 #include "page/layout.h"
-#include "track/hold.h"
+#include "track/behind.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/turn.h"
@@ -104,7 +104,7 @@ static void run(struct fgw_host *host, CUresult status)
     if (!is_over(worker, host)) {
         guest_run(worker, host, host->function, status);
         atomic_store(&host->state, FGW_HOST_RETURNED);
-        if (atomic_load(&host->hold->is_followed)) {
+        if (atomic_load(&host->behind->is_followed)) {
             turn_await(worker, host);
         }
     }
@@ -149,25 +149,25 @@ bool fgw_host_is_launch(uint16_t call)
 
 bool fgw_host_has_room(const struct fgw_worker *worker)
 {
-    return worker->track->holds.nr < FGW_MAX_HOLDS;
+    return worker->track->behind.nr < FGW_MAX_BEHIND;
 }
 
 static bool poll_one(struct fgw_worker *worker, struct fgw_host *host, bool *wants_turn)
 {
     uint32_t state = atomic_load_explicit(&host->state, memory_order_acquire);
-    if (state == FGW_HOST_RETURNED && host->hold->number != 0) {
-        if (atomic_load(&host->hold->is_followed) && !fgw_turn_begin(worker)) {
+    if (state == FGW_HOST_RETURNED && host->behind->number != 0) {
+        if (atomic_load(&host->behind->is_followed) && !fgw_turn_begin(worker)) {
             *wants_turn = true;
             return false;
         }
-        fgw_hold_release(worker, host->hold);
+        fgw_behind_release(worker, host->behind);
         if (atomic_compare_exchange_strong(&host->state, &state, FGW_HOST_RELEASED)) {
             syscall(SYS_futex, &host->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
         }
         return true;
     }
     if (state == FGW_HOST_FINISHED) {
-        fgw_hold_close(worker, host->hold);
+        fgw_behind_close(worker, host->behind);
         atomic_store(&host->state, FGW_HOST_FREE);
         return true;
     }
@@ -178,7 +178,7 @@ bool fgw_host_poll(struct fgw_worker *worker)
 {
     bool is_progress = false;
     bool wants_turn = false;
-    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BEHIND; i++) {
         is_progress |= poll_one(worker, &worker->calls->hosts.items[i], &wants_turn);
     }
     fgw_turn_set_wanted_behind(worker, wants_turn);
@@ -188,7 +188,7 @@ bool fgw_host_poll(struct fgw_worker *worker)
 void fgw_host_let_go(struct fgw_worker *worker, const struct fgw_context *context)
 {
     atomic_store(&worker->calls->hosts.are_nodes_let_go, true);
-    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BEHIND; i++) {
         struct fgw_host *host = &worker->calls->hosts.items[i];
         if (atomic_load(&host->state) != FGW_HOST_FREE && host->context == context) {
             atomic_store(&host->is_let_go, true);
@@ -200,7 +200,7 @@ void fgw_host_let_go(struct fgw_worker *worker, const struct fgw_context *contex
 void fgw_host_gone(struct fgw_worker *worker, const struct fgw_context *context)
 {
     atomic_store(&worker->calls->hosts.are_nodes_let_go, false);
-    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BEHIND; i++) {
         struct fgw_host *host = &worker->calls->hosts.items[i];
         uint32_t submitted = FGW_HOST_SUBMITTED;
         if (host->context == context) {
@@ -219,11 +219,11 @@ void fgw_host_end(struct fgw_worker *worker)
 static struct fgw_host *host_new(struct fgw_worker *worker, struct fgw_context *context, uint64_t function)
 {
     struct fgw_hosts *hosts = &worker->calls->hosts;
-    for (uint32_t i = 0; i < FGW_MAX_HOLDS; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_BEHIND; i++) {
         struct fgw_host *host = &hosts->items[i];
         if (atomic_load(&host->state) == FGW_HOST_FREE) {
             host->function = function;
-            host->hold = fgw_hold_open(worker, i);
+            host->behind = fgw_behind_open(worker, i);
             host->context = context;
             atomic_store(&host->is_let_go, false);
             atomic_store(&host->state, FGW_HOST_SUBMITTED);
@@ -236,7 +236,7 @@ static struct fgw_host *host_new(struct fgw_worker *worker, struct fgw_context *
 void fgw_host_node(struct fgw_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
 {
     *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
-    fgw_hold_note_node(worker);
+    fgw_behind_note_node(worker);
 }
 
 bool fgw_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
@@ -274,7 +274,7 @@ static CUresult launch(struct fgw_worker *worker, uint64_t stream_number, uint64
         atomic_store(&host->state, FGW_HOST_FINISHED);
         return result;
     }
-    fgw_hold_put_behind(worker, stream, host->hold->number);
+    fgw_behind_put_behind(worker, stream, host->behind->number);
     return CUDA_SUCCESS;
 }
 

@@ -344,7 +344,7 @@ CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_
 /* Whether a synchronisation would return at once. */
 static bool is_idle(const struct fgw_worker *worker)
 {
-    if (worker->nr_captures != 0 || worker->track->holds.nr != 0) {
+    if (worker->nr_captures != 0 || worker->track->behind.nr != 0) {
         return false;
     }
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {

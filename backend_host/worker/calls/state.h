@@ -47,12 +47,12 @@ struct fgw_host {
     _Atomic uint32_t state; /* also the futex that the driver's thread sleeps on */
     atomic_bool is_let_go;  /* its context goes: nobody waits for the guest any more */
     uint64_t function;      /* the guest's number */
-    struct fgw_hold *hold;  /* what stands behind it; NULL: it was never submitted */
+    struct fgw_behind *behind;  /* what stands behind it; NULL: it was never submitted */
     struct fgw_context *context;
 };
 
 struct fgw_hosts {
-    struct fgw_host items[FGW_MAX_HOLDS]; /* in the driver's streams at once; further ones wait in the backlog */
+    struct fgw_host items[FGW_MAX_BEHIND]; /* in the driver's streams at once; further ones wait in the backlog */
     _Atomic int32_t mailbox;              /* response slot, -1: none */
     pthread_mutex_t posting;              /* of the driver's threads: one function at a time */
     atomic_bool is_ending;

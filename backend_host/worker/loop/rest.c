@@ -168,7 +168,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
     if (!is_kicked(worker, poll_ns, is_backlog_full)) {
         poll_ns = bounded(quiet_ns / POLL_NAP_DIVISOR, POLL_NAP_MIN_NS, POLL_NAP_MAX_NS);
     }
-    if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->holds.nr != 0 ||
+    if (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->track->behind.nr != 0 ||
         worker->loop->first_waiter || is_backlog_full || worker->turn->is_gated) {
         uint64_t busy_ns = busy_nap_ns(worker, now_ns, quiet_ns);
         if (fgw_parts_can_stop(worker) && busy_ns > STOP_NAP_NS) {
@@ -252,7 +252,7 @@ void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full)
     uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_backlog_full);
     if (timeout_ns == 0) {
         pass_time(worker, quiet_ns,
-                  is_busy || is_backlog_full || worker->track->holds.nr != 0 || worker->grantee.is_waiting);
+                  is_busy || is_backlog_full || worker->track->behind.nr != 0 || worker->grantee.is_waiting);
         return;
     }
     uint64_t begun_ns = fgw_clock_ns();

@@ -34,7 +34,7 @@
 #include "parts/state.h"
 #include "parts/take.h"
 #include "track/gate.h"
-#include "track/hold.h"
+#include "track/behind.h"
 #include "track/latency.h"
 #include "track/state.h"
 #include "track/sync.h"
@@ -155,7 +155,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         fgw_sync_before_destroy(worker, request);
     }
     if (stream) {
-        fgw_hold_before(worker, service, stream);
+        fgw_behind_before(worker, service, stream);
     }
     if (stream && service->cost != FGV_COST_NONE) {
         fgw_gate_submit(worker, stream);
@@ -172,7 +172,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         if (service->cost != FGV_COST_NONE) {
             fgw_sync_submitted(worker, stream);
         } else {
-            fgw_hold_after(worker, service, request, stream);
+            fgw_behind_after(worker, service, request, stream);
             fgw_stream_touch(worker, stream);
             fgw_gate_close(worker, stream, request);
         }

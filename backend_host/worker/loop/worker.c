@@ -159,9 +159,9 @@ static void look_after_client(struct fgw_worker *worker, uint64_t now_ns)
 {
     worker->loop->looked_ns = now_ns;
     uint32_t state = atomic_load_explicit(&worker->client->state, memory_order_acquire);
-    uint32_t order = atomic_load_explicit(&worker->slot->order, memory_order_relaxed);
+    uint32_t command = atomic_load_explicit(&worker->slot->command, memory_order_relaxed);
     uint64_t beat = atomic_load_explicit(&worker->client->beat, memory_order_relaxed);
-    if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || order == FGW_WORKER_PATIENT) {
+    if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || command == FGW_WORKER_PATIENT) {
         worker->loop->beat = beat;
         worker->loop->beat_changed_ns = now_ns;
     }
@@ -231,7 +231,7 @@ static void loop(struct fgw_worker *worker)
         is_news |= is_record;
         fgw_host_round(worker);
         if (is_record && !worker->track->busy && !worker->loop->first_waiter && !worker->grantee.is_waiting &&
-            worker->track->holds.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
+            worker->track->behind.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
             fgw_rest_end(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
         }
@@ -242,7 +242,7 @@ static void loop(struct fgw_worker *worker)
             is_news |= fgw_waiters_run(worker);
             worker->loop->next_poll_ns = fgw_rest_next_poll_ns(worker, now_ns);
         }
-        if (worker->track->holds.nr != 0) {
+        if (worker->track->behind.nr != 0) {
             is_news |= fgw_host_poll(worker);
         }
         fgw_turn_poll(worker, now_ns);

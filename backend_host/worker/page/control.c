@@ -157,9 +157,9 @@ void fgw_control_worker_free(struct fgw_control *control, uint32_t slot)
     atomic_store(&control->workers[slot].state, FGW_WORKER_FREE);
 }
 
-void fgw_control_worker_order(struct fgw_control *control, uint32_t slot, uint32_t order)
+void fgw_control_worker_command(struct fgw_control *control, uint32_t slot, uint32_t command)
 {
-    atomic_store(&control->workers[slot].order, order);
+    atomic_store(&control->workers[slot].command, command);
 }
 
 bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading)

@@ -47,7 +47,7 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
 int fgw_control_worker_take(struct fgw_control *control);
 void fgw_control_worker_free(struct fgw_control *control, uint32_t slot);
-void fgw_control_worker_order(struct fgw_control *control, uint32_t slot, uint32_t order);
+void fgw_control_worker_command(struct fgw_control *control, uint32_t slot, uint32_t command);
 
 /* It returns false when the slot is free. */
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading);

@@ -78,7 +78,7 @@ _Static_assert(sizeof(struct fgw_vgpu_slot) == 128, "vgpu slot");
 enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SERVING = 2, FGW_WORKER_ENDED = 3 };
 
 /* PATIENT: the VM is paused, a beat that stands still means nothing. */
-enum fgw_worker_order { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
+enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 /* Slots share no line of the cache. */
 struct fgw_worker_slot {
@@ -86,7 +86,7 @@ struct fgw_worker_slot {
     _Atomic uint32_t pid;
     _Atomic uint32_t vgpu;             /* index */
     _Atomic uint32_t client;           /* index in the region */
-    _Atomic uint32_t order;            /* enum fgw_worker_order, set by the daemon */
+    _Atomic uint32_t command;          /* enum fgw_worker_command, set by the daemon */
     _Atomic uint32_t asker;            /* who of the guest waited last, as the guest says: see struct fgv_client */
     _Atomic uint64_t stalled_since_ns; /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                      /* of counters.toml */

@@ -41,7 +41,7 @@
 #include "parts/state.h"
 #include "parts/variant.h"
 #include "track/gate.h"
-#include "track/hold.h"
+#include "track/behind.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
@@ -108,7 +108,7 @@ static CUresult submit(struct fgw_worker *worker, const struct fgw_service *serv
     launch->config.gridDimX = grid[0];
     launch->config.gridDimY = grid[1];
     launch->config.gridDimZ = grid[2];
-    fgw_hold_before(worker, service, stream);
+    fgw_behind_before(worker, service, stream);
     fgw_gate_submit(worker, stream);
     fgw_beside_prepare(worker, stream);
     if (!parts->has_begun) {

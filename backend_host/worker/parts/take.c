@@ -95,7 +95,7 @@ static bool must_wait(const struct fgw_worker *worker, const struct fgw_launch *
 static enum fgv_whole judge(struct fgw_worker *worker, const struct fgw_launch *launch)
 {
     enum fgv_whole why = judge_attributes(launch);
-    if (why == FGV_WHOLE_NOT && (worker->track->nr_gates != 0 || worker->track->holds.nr != 0 ||
+    if (why == FGV_WHOLE_NOT && (worker->track->nr_gates != 0 || worker->track->behind.nr != 0 ||
                                  (must_wait(worker, launch) && fgw_parts_are_stuck(worker)))) {
         why = FGV_WHOLE_HELD_UP_STREAM;
     }

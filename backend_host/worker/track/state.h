@@ -2,7 +2,7 @@
  * What was submitted, and what of it has ended: the data of this floor, and whom it tells.
  *
  * Submissions are numbered over all streams. A mark says that its stream is done up to a number. sync.c submits, marks
- * and looks; gate.c knows what a value gates, hold.c what stands behind a host function; latency.c and due.c
+ * and looks; gate.c knows what a value gates, behind.c what stands behind a host function; latency.c and due.c
  * know how long things take.
  */
 #ifndef BACKEND_HOST_TRACK_STATE_H
@@ -59,15 +59,15 @@ struct fgw_track_listener {
     void (*dropped)(struct fgw_worker *worker, struct fgw_context *context);
 };
 
-#define FGW_MAX_HOLDS 256u
+#define FGW_MAX_BEHIND 256u
 
-struct fgw_hold {
+struct fgw_behind {
     uint64_t number;         /* the worker's number, never used again; 0: nothing stands behind it any more */
     atomic_bool is_followed; /* something stands behind it; read by the driver's threads, too */
 };
 
-struct fgw_holds {
-    struct fgw_hold items[FGW_MAX_HOLDS];
+struct fgw_all_behind {
+    struct fgw_behind items[FGW_MAX_BEHIND];
     uint32_t nr; /* that are open */
     uint64_t last_number;
     bool has_nodes; /* a graph has, or had, a function */
@@ -113,7 +113,7 @@ struct fgw_track {
     uint64_t begun_ns;        /* the last submission to an idle device began */
     uint64_t polled_ns;       /* when the device was last looked at */
     uint64_t last_finish_ns;
-    struct fgw_holds holds;
+    struct fgw_all_behind behind;
     struct fgw_latency latency;
     struct fgw_due due;
 };
@@ -126,9 +126,9 @@ static inline uint32_t fgw_track_nr_open(const struct fgw_worker *worker)
 }
 
 /* Tells whether the guest may be running a function, or one may be under way to it. */
-static inline bool fgw_hold_may_run(const struct fgw_worker *worker)
+static inline bool fgw_behind_may_run(const struct fgw_worker *worker)
 {
-    return worker->track->holds.nr != 0 || worker->track->holds.has_nodes;
+    return worker->track->behind.nr != 0 || worker->track->behind.has_nodes;
 }
 
 /* A submission to an idle device begins; the driver may be done with it before it returns. */

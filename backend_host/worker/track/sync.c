@@ -92,7 +92,7 @@ static void settle_unmarked(struct fgw_worker *worker, struct fgw_stream *stream
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!is_being_captured) {
         /* Not waited for behind a host function: this thread may be needed for its end. */
-        result = fgw_hold_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
+        result = fgw_behind_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
                                           : worker->driver.cuStreamSynchronize(stream->native);
     }
     if (fgw_is_sticky(result)) { /* why there was no event */

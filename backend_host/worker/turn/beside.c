@@ -44,7 +44,7 @@ void fgw_beside_init(struct fgw_worker *worker)
 static bool has_only_copies(const struct fgw_worker *worker)
 {
     return worker->track->nr_unfinished == worker->track->nr_copies && worker->track->nr_behind_hosts == 0 &&
-           worker->track->nr_gates == 0 && worker->track->holds.nr == 0 && worker->nr_captures == 0 &&
+           worker->track->nr_gates == 0 && worker->track->behind.nr == 0 && worker->nr_captures == 0 &&
            !worker->turn->above->is_in_parts(worker);
 }
 

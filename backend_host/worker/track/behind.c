@@ -1,4 +1,4 @@
-#include "track/hold.h"
+#include "track/behind.h"
 
 #include <string.h>
 
@@ -12,12 +12,12 @@
 #include "track/sync.h"
 
 /* Something may stand behind this one. */
-static struct fgw_hold *find(struct fgw_worker *worker, uint64_t number)
+static struct fgw_behind *find(struct fgw_worker *worker, uint64_t number)
 {
-    for (uint32_t i = 0; number != 0 && i < FGW_MAX_HOLDS; i++) {
-        struct fgw_hold *hold = &worker->track->holds.items[i];
-        if (hold->number == number) {
-            return hold;
+    for (uint32_t i = 0; number != 0 && i < FGW_MAX_BEHIND; i++) {
+        struct fgw_behind *behind = &worker->track->behind.items[i];
+        if (behind->number == number) {
+            return behind;
         }
     }
     return NULL;
@@ -46,7 +46,7 @@ static uint64_t host_before(struct fgw_worker *worker, const struct fgw_stream *
     return number;
 }
 
-void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number)
+void fgw_behind_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, uint64_t number)
 {
     if (number == stream->behind_host) {
         return;
@@ -59,9 +59,9 @@ void fgw_hold_put_behind(struct fgw_worker *worker, struct fgw_stream *stream, u
     }
 }
 
-void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream)
+void fgw_behind_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream)
 {
-    if (worker->track->holds.nr == 0 || fgw_stream_is_captured(worker, stream)) {
+    if (worker->track->behind.nr == 0 || fgw_stream_is_captured(worker, stream)) {
         return;
     }
     if (service->cost == FGV_COST_NONE) {
@@ -70,18 +70,18 @@ void fgw_hold_before(struct fgw_worker *worker, const struct fgw_service *servic
         }
         return;
     }
-    fgw_hold_put_behind(worker, stream, host_before(worker, stream));
-    struct fgw_hold *hold = find(worker, stream->behind_host);
-    if (hold) {
-        atomic_store(&hold->is_followed, true);
+    fgw_behind_put_behind(worker, stream, host_before(worker, stream));
+    struct fgw_behind *behind = find(worker, stream->behind_host);
+    if (behind) {
+        atomic_store(&behind->is_followed, true);
     }
 }
 
-void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
+void fgw_behind_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                     struct fgw_stream *stream)
 {
     uint64_t number;
-    if (worker->track->holds.nr == 0 || service->event_offset == FGW_NO_HANDLE) {
+    if (worker->track->behind.nr == 0 || service->event_offset == FGW_NO_HANDLE) {
         return;
     }
     memcpy(&number, (const uint8_t *)request->fixed + service->event_offset, sizeof(number));
@@ -92,18 +92,18 @@ void fgw_hold_after(struct fgw_worker *worker, const struct fgw_service *service
     if (service->number != FGV_CALL_cuStreamWaitEvent) {
         event->behind_host = host_before(worker, stream);
     } else if (event->behind_host > stream->behind_host && find(worker, event->behind_host)) {
-        fgw_hold_put_behind(worker, stream, event->behind_host);
+        fgw_behind_put_behind(worker, stream, event->behind_host);
     }
 }
 
-struct fgw_hold *fgw_hold_open(struct fgw_worker *worker, uint32_t index)
+struct fgw_behind *fgw_behind_open(struct fgw_worker *worker, uint32_t index)
 {
-    struct fgw_holds *holds = &worker->track->holds;
-    struct fgw_hold *hold = &holds->items[index];
-    hold->number = ++holds->last_number;
-    atomic_store(&hold->is_followed, false);
-    holds->nr++;
-    return hold;
+    struct fgw_all_behind *all = &worker->track->behind;
+    struct fgw_behind *behind = &all->items[index];
+    behind->number = ++all->last_number;
+    atomic_store(&behind->is_followed, false);
+    all->nr++;
+    return behind;
 }
 
 static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t number)
@@ -120,33 +120,33 @@ static void let_go(struct fgw_track *track, struct fgw_stream *stream, uint64_t 
     }
 }
 
-void fgw_hold_release(struct fgw_worker *worker, struct fgw_hold *hold)
+void fgw_behind_release(struct fgw_worker *worker, struct fgw_behind *behind)
 {
     struct fgw_track *track = worker->track;
     const uint32_t nr_behind_hosts = track->nr_behind_hosts;
     const bool was_empty = track->nr_unfinished == 0;
-    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && hold->number != 0; i++) {
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS && behind->number != 0; i++) {
         struct fgw_stream *stream = worker->contexts[i] ? worker->contexts[i]->streams : NULL;
         for (; stream; stream = stream->next) {
-            let_go(track, stream, hold->number);
+            let_go(track, stream, behind->number);
         }
     }
-    hold->number = 0;
+    behind->number = 0;
     track->nr_unfinished += nr_behind_hosts - track->nr_behind_hosts;
     if (fgw_nr_running(worker) != 0) {
         track->listener->started(worker, was_empty, fgw_clock_ns());
     }
 }
 
-void fgw_hold_close(struct fgw_worker *worker, struct fgw_hold *hold)
+void fgw_behind_close(struct fgw_worker *worker, struct fgw_behind *behind)
 {
-    if (hold->number != 0) {
-        fgw_hold_release(worker, hold);
+    if (behind->number != 0) {
+        fgw_behind_release(worker, behind);
     }
-    worker->track->holds.nr--;
+    worker->track->behind.nr--;
 }
 
-void fgw_hold_note_node(struct fgw_worker *worker)
+void fgw_behind_note_node(struct fgw_worker *worker)
 {
-    worker->track->holds.has_nodes = true;
+    worker->track->behind.has_nodes = true;
 }
