@@ -38,6 +38,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "track/state.h"
@@ -126,7 +127,7 @@ int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *as
     if (result != CUDA_SUCCESS) {
         return (int)result;
     }
-    if (assignment->control->is_preemptive) {
+    if (fgw_grant_is_preemptive(&worker->grantee)) {
         fgw_withdraw_init(worker);
         fgw_beside_init(worker);
     }

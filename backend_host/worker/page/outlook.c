@@ -89,6 +89,17 @@ bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
     return false;
 }
 
+bool fgw_grant_is_anothers(const struct fgw_grantee *grantee)
+{
+    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    return holder != FGW_NOBODY && holder != grantee->number;
+}
+
+bool fgw_grant_runs_alone(const struct fgw_grantee *grantee)
+{
+    return fgw_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1;
+}
+
 bool fgw_grant_is_first(const struct fgw_grantee *grantee)
 {
     uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
@@ -140,7 +151,7 @@ uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
     if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number) {
         return 0;
     }
-    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     uint64_t passed_ns = fgw_grant_elapsed_ns(grantee->control, word, now_ns);
     return passed_ns < slice_ns ? slice_ns - passed_ns : 0;
 }

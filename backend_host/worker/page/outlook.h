@@ -11,6 +11,24 @@
 #define FGW_SLICE_TIME_BITS 48
 #define FGW_SLICE_TIME_MASK ((UINT64_C(1) << FGW_SLICE_TIME_BITS) - 1)
 
+/* Tells how long a turn may last while others wait. */
+static inline uint64_t fgw_grant_slice_ns(const struct fgw_grantee *grantee)
+{
+    return atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+}
+
+/* Tells whether the device runs what several vGPUs have on it in turn. */
+static inline bool fgw_grant_is_preemptive(const struct fgw_grantee *grantee)
+{
+    return grantee->control->is_preemptive != 0;
+}
+
+/* Tells the number of the grant, which changes when it goes to another vGPU. */
+static inline uint32_t fgw_grant_sequence(const struct fgw_grantee *grantee)
+{
+    return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+}
+
 /* cffi: begin */
 /* It is true when a worker of another vGPU waits: loads of one cache line while there is none. */
 bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
@@ -19,6 +37,10 @@ bool fgw_grant_is_first(const struct fgw_grantee *grantee);
 /* It is true when the next vGPU did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
  * even if it had been charged for `owed_ns` more. */
 bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
+/* Tells whether another vGPU has the grant. */
+bool fgw_grant_is_anothers(const struct fgw_grantee *grantee);
+/* Tells whether this worker is the only one of its vGPU with work on the device, or none of them has any. */
+bool fgw_grant_runs_alone(const struct fgw_grantee *grantee);
 /* Tells for how long another vGPU has had the grant in one go, with work on the device now; 0: none has. */
 uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
 /* Tells whether the holder, by its last turn, will use most of its slice. */

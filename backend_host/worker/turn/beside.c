@@ -7,7 +7,6 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/grantee.h"
-#include "page/layout.h"
 #include "page/outlook.h"
 #include "track/state.h"
 #include "track/sync.h"
@@ -70,12 +69,6 @@ static void step_aside(struct fgw_worker *worker, uint64_t now_ns)
     worker->turn->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
 }
 
-static bool is_anothers(const struct fgw_grantee *grantee)
-{
-    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
-    return holder != FGW_NOBODY && holder != grantee->number;
-}
-
 bool fgw_beside_is_full(const struct fgw_worker *worker)
 {
     return worker->track->nr_beside >= MOST;
@@ -93,7 +86,7 @@ bool fgw_beside_begin(struct fgw_worker *worker, const struct fgw_request *reque
         return false;
     }
     if (!worker->grantee.is_user) {
-        if (!is_anothers(&worker->grantee)) {
+        if (!fgw_grant_is_anothers(&worker->grantee)) {
             return false;
         }
         fgw_grant_wait_cancel(&worker->grantee); /* what it waited for goes now */

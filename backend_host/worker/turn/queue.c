@@ -13,7 +13,6 @@
 
 #include "client/state.h"
 #include "page/bell.h"
-#include "page/layout.h"
 #include "page/outlook.h"
 #include "track/due.h"
 #include "track/running.h"
@@ -68,8 +67,9 @@ static uint32_t bounded_interval(uint64_t interval)
  * goes on before the last one ends, it does so in better time without (docs/lab/hand-overs.md). */
 uint32_t fgw_queue_most(struct fgw_worker *worker, uint64_t left_ns)
 {
-    const uint64_t beyond_ns =
-        worker->grantee.control->is_preemptive || worker->track->due.mean_ns == 0 ? 0 : worker->track->due.mean_ns - 1;
+    const uint64_t beyond_ns = fgw_grant_is_preemptive(&worker->grantee) || worker->track->due.mean_ns == 0
+                                   ? 0
+                                   : worker->track->due.mean_ns - 1;
     fgw_track_mark_every(
         worker, bounded_interval(worker->track->due.mean_ns == 0 ? 1 : FGW_MARK_NS / worker->track->due.mean_ns));
     return fitting(worker, left_ns + beyond_ns, 1);
@@ -89,9 +89,8 @@ static bool is_shared(struct fgw_worker *worker, uint64_t now_ns)
  * newcomer does not wait for seconds. */
 uint32_t fgw_queue_most_unwaited(struct fgw_worker *worker)
 {
-    const struct fgw_control *control = worker->grantee.control;
-    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
-    uint64_t shared_ns = control->is_preemptive ? slice_ns : slice_ns / FGW_SHARED_DIVISOR;
+    const uint64_t slice_ns = fgw_grant_slice_ns(&worker->grantee);
+    uint64_t shared_ns = fgw_grant_is_preemptive(&worker->grantee) ? slice_ns : slice_ns / FGW_SHARED_DIVISOR;
     uint32_t nr = worker->turn->shared_ns != 0 && is_shared(worker, fgw_clock_ns())
                       ? fitting(worker, shared_ns, FGW_MIN_QUEUED)
                       : fitting(worker, FGW_ALONE_NS, FGW_MIN_QUEUED_ALONE);

@@ -32,9 +32,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/grantee.h"
-#include "page/layout.h"
 #include "page/outlook.h"
-#include "page/sets.h"
 #include "track/due.h"
 #include "track/latency.h"
 #include "track/running.h"
@@ -105,8 +103,7 @@ void fgw_turn_charge(struct fgw_worker *worker, uint64_t now_ns)
 static void hold_for_latency(struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
-    if (fgw_grant_has(grantee) && fgw_grant_others_wait(grantee) &&
-        fgw_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1) {
+    if (fgw_grant_has(grantee) && fgw_grant_others_wait(grantee) && fgw_grant_runs_alone(grantee)) {
         const uint64_t latency_ns = worker->track->latency.soon.mean_ns;
         const uint64_t burst_ns = now_ns - worker->turn->burst_since_ns;
         fgw_grant_charge_hold(&worker->grantee, latency_ns < burst_ns ? latency_ns : burst_ns);
@@ -134,7 +131,7 @@ void fgw_turn_finished(struct fgw_worker *worker, uint32_t nr, uint64_t now_ns)
 /* There is work again. The CPU's part of a row of copies is none of its habits. */
 static void end_pause(struct fgw_worker *worker, uint64_t now_ns)
 {
-    uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    uint64_t slice_ns = fgw_grant_slice_ns(&worker->grantee);
     uint64_t pause_ns = now_ns - worker->turn->pause_since_ns;
     pause_ns = pause_ns < slice_ns ? pause_ns : slice_ns; /* a long sleep is soon forgotten */
     if (!worker->track->is_last_copy) {
@@ -164,7 +161,7 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
     if (!fgw_grant_others_wait(grantee)) {
         return FGW_IDLE_NS;
     }
-    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     uint64_t pause_ns = fgv_habit_mean_ns(&worker->turn->pause);
     if (pause_ns == 0 || pause_ns > worker->turn->burst_ns || pause_ns > slice_ns / FGW_PAUSE_SLICE_DIVISOR) {
         return FGW_IDLE_CONTENDED_NS;
@@ -180,15 +177,10 @@ static uint64_t patience_ns(const struct fgw_worker *worker, uint64_t now_ns)
     return most_ns;
 }
 
-static uint32_t sequence_of(const struct fgw_grantee *grantee)
-{
-    return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
-}
-
 /* This turn is given up for a newcomer. */
 static bool is_hurried(const struct fgw_worker *worker)
 {
-    return worker->turn->hurried_sequence == sequence_of(&worker->grantee);
+    return worker->turn->hurried_sequence == fgw_grant_sequence(&worker->grantee);
 }
 
 /* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
@@ -204,7 +196,7 @@ static bool has_newcomer(const struct fgw_grantee *grantee, uint64_t had_ns, uin
 static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
-    uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     uint64_t left_ns = fgw_grant_left_ns(grantee, now_ns);
     uint64_t had_ns = slice_ns > left_ns ? slice_ns - left_ns : 0;
     const bool can_stop = worker->turn->above->is_in_parts(worker) || worker->turn->withdrawal.set_off;
@@ -213,7 +205,7 @@ static void look_for_newcomer(struct fgw_worker *worker, uint64_t now_ns)
     }
     worker->turn->newcomer_looked_ns = now_ns;
     if (has_newcomer(grantee, had_ns, slice_ns)) {
-        worker->turn->hurried_sequence = sequence_of(grantee);
+        worker->turn->hurried_sequence = fgw_grant_sequence(grantee);
     }
 }
 
@@ -305,7 +297,7 @@ static bool has_pending(const struct fgw_worker *worker)
 static void alert_in_time(struct fgw_worker *worker, uint64_t left_ns)
 {
     struct fgw_grantee *grantee = &worker->grantee;
-    uint32_t sequence = sequence_of(grantee);
+    uint32_t sequence = fgw_grant_sequence(grantee);
     if (left_ns < FGW_ALERT_NS && worker->turn->alerted_sequence != sequence && !fgw_grant_is_first(grantee)) {
         worker->turn->alerted_sequence = sequence;
         fgw_grant_alert_next(grantee);
@@ -334,7 +326,7 @@ static uint64_t work_left_ns(const struct fgw_worker *worker, uint64_t now_ns)
 uint64_t fgw_turn_way_ns(const struct fgw_worker *worker)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
-    if (!grantee->is_user || fgw_grant_has(grantee) || !grantee->control->is_preemptive ||
+    if (!grantee->is_user || fgw_grant_has(grantee) || !fgw_grant_is_preemptive(grantee) ||
         fgw_nr_running(worker) == 0) {
         return 0;
     }
@@ -353,15 +345,15 @@ static bool is_stopping(struct fgw_worker *worker, uint64_t now_ns)
 /* Tells whether others may have the device now that the slice is over; if so, what is still to be charged is. */
 static bool try_to_make_way(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const struct fgw_control *control = worker->grantee.control;
-    if (fgw_nr_running(worker) == 0 || worker->turn->busy_since_ns == 0 || !control->is_preemptive) {
+    const struct fgw_grantee *grantee = &worker->grantee;
+    if (fgw_nr_running(worker) == 0 || worker->turn->busy_since_ns == 0 || !fgw_grant_is_preemptive(grantee)) {
         return fgw_nr_running(worker) == 0;
     }
     if (is_stopping(worker, now_ns)) {
         return false;
     }
     uint64_t left_ns = work_left_ns(worker, now_ns);
-    uint64_t slice_ns = atomic_load_explicit(&control->slice_ns, memory_order_relaxed);
+    const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     if (left_ns > FGW_LEAD_NS && left_ns <= slice_ns / FGW_LONG_DIVISOR && !is_hurried(worker)) {
         return false;
     }

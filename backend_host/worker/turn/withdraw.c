@@ -11,7 +11,6 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/grantee.h"
-#include "page/layout.h"
 #include "page/outlook.h"
 #include "track/due.h"
 #include "track/running.h"
@@ -44,7 +43,7 @@ static bool goes_on_for(const struct fgw_worker *worker, uint64_t time_ns, uint6
 static bool is_long_enough_beside(const struct fgw_worker *worker, uint64_t now_ns)
 {
     const struct fgw_grantee *grantee = &worker->grantee;
-    const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     const uint64_t beside_ns = fgw_grant_beside_ns(grantee, now_ns);
     return beside_ns > BESIDE_NS || (beside_ns != 0 && fgw_grant_holder_stays(grantee) &&
                                      goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns));
@@ -110,7 +109,7 @@ bool fgw_withdraw_if_in_the_way(struct fgw_worker *worker, uint64_t now_ns)
 
 bool fgw_withdraw_for_next(struct fgw_worker *worker, uint64_t now_ns)
 {
-    const uint64_t slice_ns = atomic_load_explicit(&worker->grantee.control->slice_ns, memory_order_relaxed);
+    const uint64_t slice_ns = fgw_grant_slice_ns(&worker->grantee);
     return worker->turn->withdrawal.set_off && fgw_grant_next_stays(&worker->grantee) &&
            goes_on_for(worker, slice_ns / FGW_LONG_DIVISOR, now_ns) && take_off(worker, begin_to_take_off(worker));
 }
