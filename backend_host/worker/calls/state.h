@@ -44,17 +44,17 @@ enum fgw_host_stage {
 };
 
 struct fgw_host {
-    _Atomic uint32_t state; /* also the futex that the driver's thread sleeps on */
-    atomic_bool is_let_go;  /* its context goes: nobody waits for the guest any more */
-    uint64_t function;      /* the guest's number */
-    struct fgw_behind *behind;  /* what stands behind it; NULL: it was never submitted */
+    _Atomic uint32_t state;    /* also the futex that the driver's thread sleeps on */
+    atomic_bool is_let_go;     /* its context goes: nobody waits for the guest any more */
+    uint64_t function;         /* the guest's number */
+    struct fgw_behind *behind; /* what stands behind it; NULL: it was never submitted */
     struct fgw_context *context;
 };
 
 struct fgw_hosts {
     struct fgw_host items[FGW_MAX_BEHIND]; /* in the driver's streams at once; further ones wait in the backlog */
-    _Atomic int32_t mailbox;              /* response slot, -1: none */
-    pthread_mutex_t posting;              /* of the driver's threads: one function at a time */
+    _Atomic int32_t mailbox;               /* response slot, -1: none */
+    pthread_mutex_t posting;               /* of the driver's threads: one function at a time */
     atomic_bool is_ending;
     atomic_bool are_nodes_let_go; /* a context goes */
     atomic_uint nr_rounds;        /* of the worker's loop */

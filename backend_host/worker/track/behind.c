@@ -78,7 +78,7 @@ void fgw_behind_before(struct fgw_worker *worker, const struct fgw_service *serv
 }
 
 void fgw_behind_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
-                    struct fgw_stream *stream)
+                      struct fgw_stream *stream)
 {
     uint64_t number;
     if (worker->track->behind.nr == 0 || service->event_offset == FGW_NO_HANDLE) {

@@ -14,7 +14,7 @@
 void fgw_behind_before(struct fgw_worker *worker, const struct fgw_service *service, struct fgw_stream *stream);
 /* Such a call has succeeded: events carry on what a stream stands behind. */
 void fgw_behind_after(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
-                    struct fgw_stream *stream);
+                      struct fgw_stream *stream);
 
 /* A function is about to be put into a stream, under a number of its own; it was; what follows in the stream stands
  * behind it.

@@ -93,7 +93,7 @@ static void settle_unmarked(struct fgw_worker *worker, struct fgw_stream *stream
     if (!is_being_captured) {
         /* Not waited for behind a host function: this thread may be needed for its end. */
         result = fgw_behind_may_run(worker) ? worker->driver.cuStreamQuery(stream->native)
-                                          : worker->driver.cuStreamSynchronize(stream->native);
+                                            : worker->driver.cuStreamSynchronize(stream->native);
     }
     if (fgw_is_sticky(result)) { /* why there was no event */
         fgw_sync_fault(worker, stream->context, result);

@@ -14,11 +14,13 @@
 /* Of the name that all files of one image begin with, and its end. */
 #define SGP_CACHE_KEY_CHARACTERS 33
 
-/* The folder, made if need be: the one that FAIRGV_SOFTGPU_CACHE names, else the user's. False: there is none to trust. */
+/* The folder, made if need be: the one that FAIRGV_SOFTGPU_CACHE names, else the user's. False: there is none to trust.
+ */
 bool sgp_cache_directory(char directory[PATH_MAX]);
 /* Whether a file is a whole one of this user's that nobody else may write. */
 bool sgp_cache_is_trusted(const char *path);
-/* Removes what was used longest ago, as far as the bound asks (FAIRGV_SOFTGPU_CACHE_BYTES), but none of the image `keep`. */
+/* Removes what was used longest ago, as far as the bound asks (FAIRGV_SOFTGPU_CACHE_BYTES), but none of the image
+ * `keep`. */
 void sgp_cache_bound(const char *directory, const char *keep);
 
 #endif
