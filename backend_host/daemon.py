@@ -17,7 +17,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -115,11 +115,8 @@ class Daemon:
 
     def _start_parts(self, stack: contextlib.ExitStack) -> None:
         config = self._config
-        page_fd = stack.enter_context(_anonymous_file("fairgv-control"))
-        page = ControlPage.format(
-            page_fd, config.slice_ns or self._device.slice_ns, is_preemptive=self._device.preempts
-        )
-        stack.callback(page.close)
+        slice_ns = config.slice_ns or self._device.slice_ns
+        page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=self._device.preempts))
         self._page = page
         self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
@@ -127,7 +124,7 @@ class Daemon:
         if self._device.preempts:
             environment |= preemption_environment(config)
         slicing = slicing_settings(config)
-        workers = Workers(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
+        workers = Workers(page, self._device.path, identity, config.nr_warm_workers, environment, slicing)
         workers.start()
         stack.callback(workers.stop)
         self._keeper.start()
@@ -331,15 +328,6 @@ def _quota(request: Message) -> int:
     if not 0 <= quota_bytes <= MAX_QUOTA_BYTES:
         raise RefusedError(f"a memory quota is from 0 to {MAX_QUOTA_BYTES} bytes, not {quota_bytes}")
     return quota_bytes
-
-
-@contextlib.contextmanager
-def _anonymous_file(name: str) -> Iterator[int]:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def read_log_tail(path: Path, nr_lines: int = 20) -> str:

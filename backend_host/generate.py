@@ -14,7 +14,7 @@ from cuda_api.generators.text import c_file, guarded, origin
 
 PACKAGE = Path(__file__).parent
 ORIGIN = origin("backend_host.generate", "counters.toml")
-FIRST_OFFSET = 32
+FIRST_OFFSET = 16
 """Of the counters in the slot, which begins with what is no counter."""
 
 HEADER = """

@@ -161,7 +161,6 @@ class Workers:
     def __init__(
         self,
         page: ControlPage,
-        page_fd: int,
         library: str,
         identity: tuple[int, int],
         nr_warm: int,
@@ -169,7 +168,6 @@ class Workers:
         slicing: Mapping[str, int] | None = None,
     ) -> None:
         self._page = page
-        self._page_fd = page_fd
         self._library = library
         self._identity = identity
         self._nr_warm = nr_warm
@@ -219,8 +217,10 @@ class Workers:
             "slicing": self._slicing,
         }
         try:
-            descriptors = [assignment.region_fd, self._page_fd, *assignment.bell_fds]
-            socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
+            self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
+            with self._page.for_worker(assignment.vgpu) as page:
+                descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
+                socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
         except OSError as error:
             log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
             return False

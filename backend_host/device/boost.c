@@ -256,12 +256,13 @@ static int32_t thread_of(const struct target *target, uint32_t asker)
 /* Who asked, of the workers that it pays for: the one that waited when its vGPU got the GPU, or any that is at work. */
 static uint32_t asker_of(struct fgw_control *control, uint32_t vgpu)
 {
-    const struct fgw_worker_set *sets[] = {&control->waiting, &control->users, &control->interactive};
+    const struct fgw_grant *grant = control->grant;
+    const struct fgw_worker_set *sets[] = {&grant->waiting, &grant->users, &grant->interactive};
     for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
         for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
-            if (fgw_set_has(sets[i], slot) && fgw_set_has(&control->interactive, slot) &&
-                fgw_set_has(&control->vgpus[vgpu].members, slot)) {
-                return atomic_load_explicit(&control->workers[slot].asker, memory_order_relaxed);
+            if (fgw_set_has(sets[i], slot) && fgw_set_has(&grant->interactive, slot) &&
+                fgw_set_has(&control->decided->vgpus[vgpu].members, slot)) {
+                return atomic_load_explicit(&control->own[vgpu]->workers[slot].asker, memory_order_relaxed);
             }
         }
     }
@@ -300,7 +301,7 @@ static uint64_t look(struct fgw_booster *booster, uint64_t now_ns)
         }
     }
     if (is_handed_over && grant.holder != FGW_NOBODY &&
-        fgw_set_nr_common(&booster->control->vgpus[grant.holder - 1].members, &booster->control->interactive) != 0) {
+        fgw_vgpu_is_among(booster->control, grant.holder, &booster->control->grant->interactive)) {
         begin_boost(booster, grant.holder - 1, now_ns);
     }
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
@@ -325,12 +326,12 @@ void fgw_booster_run(struct fgw_booster *booster)
     struct attributes own = {.policy = SCHED_RR, .priority = 2};
     set_attributes(0, &own);
     while (!atomic_load(&booster->is_stopping)) {
-        uint32_t bell = atomic_load(&booster->control->boost_bell);
+        uint32_t bell = atomic_load(&booster->control->grant->boost_bell);
         uint64_t next_ns = look(booster, fgw_clock_ns());
         const struct timespec pause = {.tv_nsec = PAUSE_NS};
         nanosleep(&pause, NULL);
         if (!atomic_load(&booster->is_stopping)) {
-            sleep_until(&booster->control->boost_bell, bell, next_ns);
+            sleep_until(&booster->control->grant->boost_bell, bell, next_ns);
         }
     }
     pthread_mutex_lock(&booster->lock);
@@ -343,6 +344,6 @@ void fgw_booster_run(struct fgw_booster *booster)
 void fgw_booster_stop(struct fgw_booster *booster)
 {
     atomic_store(&booster->is_stopping, true);
-    atomic_fetch_add(&booster->control->boost_bell, 1);
-    syscall(SYS_futex, &booster->control->boost_bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    atomic_fetch_add(&booster->control->grant->boost_bell, 1);
+    syscall(SYS_futex, &booster->control->grant->boost_bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

@@ -1,17 +1,20 @@
 """The daemon's view of the control page: who holds the GPU, who waits, what each worker did; and the daemon's few powers over it.
 
-The page is one shared memory object per device, mapped by the daemon and its workers and by no guest. Grants change hands in C, among the
-workers; the daemon says beforehand how each vGPU stands, takes back what a dead worker held, and reads. Everything read here may have been
-written by a worker that its guest took over: numbers are bounded, and wrong ones hurt that guest's vGPU alone.
+The page is several shared memory objects per device, mapped by the daemon and its workers and by no guest: what the daemon decides, which
+workers only read; the grant, which changes hands in C, among the workers; and for each vGPU what its own workers alone write
+(worker/page/layout.h). The daemon says beforehand how each vGPU stands, takes back what a dead worker held, and reads. What it reads here may
+have been written by a worker that its guest took over: numbers are bounded, and wrong accounts are those of that guest's vGPU alone.
 
 Times are CLOCK_MONOTONIC (`time.monotonic_ns()`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import fcntl
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any
@@ -21,12 +24,15 @@ from backend_host.worker._worker import ffi, lib
 
 MAX_VGPUS: int = lib.FGW_MAX_VGPUS
 MAX_WORKERS: int = lib.FGW_MAX_WORKERS
-CONTROL_BYTES: int = lib.FGW_CONTROL_BYTES
-"""What the shared memory object must hold, a multiple of the page."""
+NR_OBJECTS: int = lib.FGW_CONTROL_OBJECTS
+"""Shared memory objects of a page, in this order: what is decided, the grant, and each vGPU's own."""
+_DECIDED, _GRANT, _OWN = range(3)
 
 
 _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
 _COMMAND_RUN, _COMMAND_PATIENT = 0, 1  # enum fgw_worker_command
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""Whoever may write an object could otherwise end all that map it, by making it shorter."""
 
 
 class ControlPageError(Exception):
@@ -35,6 +41,30 @@ class ControlPageError(Exception):
 
 class ControlPageFullError(Exception):
     """All slots for vGPUs or workers are taken."""
+
+
+class Why(enum.IntEnum):
+    """Why the grant went on: enum fgw_why."""
+
+    FREE = 0
+    SLICE = 1
+    IDLE = 2
+    UNUSED = 3
+    EVICTED = 4
+    DIED = 5
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The grant went from one vGPU to another; None is nobody. `gap_ns` is how long it was before a worker of the new holder came for it, None
+    while none has."""
+
+    sequence: int
+    at_ns: int
+    from_vgpu: int | None
+    to_vgpu: int | None
+    why: Why
+    gap_ns: int | None
 
 
 class WorkerState(enum.IntEnum):
@@ -106,35 +136,61 @@ class WorkerReading(WorkerCounters):
 
 
 class ControlPage:
-    """A mapped control page. Made with `format` (the daemon, once) or `open` (anyone later); close it when done, or use `with`."""
+    """A mapped control page. Made with `create` (the daemon, once) or `open` (a worker's view); close it when done, or use `with`."""
 
-    def __init__(self, page: ffi.CData) -> None:
+    def __init__(self, page: ffi.CData, objects: Sequence[int] = ()) -> None:
         self._page: ffi.CData | None = page
+        self.objects = tuple(objects)
+        """Descriptors of its shared memory objects, open for writing; of the daemon's page alone."""
 
     @classmethod
-    def format(cls, fd: int, slice_ns: int, *, is_preemptive: bool = False) -> ControlPage:
-        """Lays out a fresh page in the shared memory object `fd` (made CONTROL_BYTES long here) and maps it. The fd stays the caller's.
+    def create(cls, slice_ns: int, *, is_preemptive: bool = False) -> ControlPage:
+        """Makes a page. ControlPageError when there is no memory or no descriptor left for it.
 
         `is_preemptive`: the device runs the kernels of several processes in turn, without waiting for their ends.
         """
-        page = lib.fgw_control_format(fd, slice_ns, is_preemptive)
-        if page == ffi.NULL:
-            raise ControlPageError(f"cannot lay out a control page: {_errno_text()}")
-        return cls(page)
+        with contextlib.ExitStack() as undo:
+            objects = []
+            for number in range(NR_OBJECTS):
+                objects.append(_object(number))
+                undo.callback(os.close, objects[-1])
+            page = lib.fgw_control_format(objects, slice_ns, is_preemptive)
+            if page == ffi.NULL:
+                raise ControlPageError(f"cannot make a control page: {_errno_text()}")
+            undo.pop_all()
+        made = cls(page, objects)
+        for fd in objects:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        return made
 
     @classmethod
-    def open(cls, fd: int) -> ControlPage:
-        """Maps a page that `format` made. ControlPageError when it is none, or of another version."""
-        page = lib.fgw_control_open(fd)
+    def open(cls, objects: Sequence[int], vgpu: int) -> ControlPage:
+        """A worker's view of a page, of descriptors as `for_worker` gives them. ControlPageError when it is none, or of another version."""
+        if len(objects) != NR_OBJECTS:
+            raise ControlPageError(f"a control page has {NR_OBJECTS} objects, not {len(objects)}")
+        page = lib.fgw_control_open(list(objects), _bounded(vgpu, MAX_VGPUS))
         if page == ffi.NULL:
             raise ControlPageError(f"not a control page of version {lib.FGW_CONTROL_VERSION}: {_errno_text()}")
         return cls(page)
 
+    @contextlib.contextmanager
+    def for_worker(self, vgpu: int) -> Iterator[tuple[int, ...]]:
+        """Descriptors for a worker of the vGPU: what it may write is open for writing, all else for reading alone."""
+        writable = {_GRANT, _OWN + _bounded(vgpu, MAX_VGPUS)}
+        with contextlib.ExitStack() as opened:
+            lent = list(self.objects)
+            for number in set(range(NR_OBJECTS)) - writable:
+                lent[number] = os.open(f"/proc/self/fd/{lent[number]}", os.O_RDONLY | os.O_CLOEXEC)
+                opened.callback(os.close, lent[number])
+            yield tuple(lent)
+
     def close(self) -> None:
-        """Unmaps the page. Safe to repeat; any other call afterwards raises ControlPageError."""
+        """Unmaps the page, and closes its objects. Safe to repeat; any other call afterwards raises ControlPageError."""
         if self._page is not None:
             lib.fgw_control_close(self._page)
             self._page = None
+            for fd in self.objects:
+                os.close(fd)
 
     def __enter__(self) -> ControlPage:
         return self
@@ -200,6 +256,10 @@ class ControlPage:
             raise ControlPageFullError(f"all {MAX_WORKERS} worker slots are taken")
         return slot
 
+    def worker_assign(self, slot: int, pid: int, vgpu: int, client: int) -> None:
+        """Makes the worker, this process, one of the vGPU's, for this client of its region. Once, before it is given the page."""
+        lib.fgw_control_worker_assign(self.page, _bounded(slot, MAX_WORKERS), pid, _bounded(vgpu, MAX_VGPUS), client)
+
     def worker_free(self, slot: int) -> None:
         """Repairs (see `repair`) and gives the slot back. Only after the process was reaped."""
         lib.fgw_control_worker_free(self.page, _bounded(slot, MAX_WORKERS))
@@ -208,7 +268,7 @@ class ControlPage:
         """Takes back what a dead worker held: its bits as a user and as one that waits, its part of the vGPU's memory count, and hands the
         grant on when it was the last user. Only after the process was reaped; safe to repeat. The slot's counters stay readable until
         `worker_free`."""
-        lib.fgw_grant_repair(self.page, _bounded(slot, MAX_WORKERS))
+        lib.fgw_control_repair(self.page, _bounded(slot, MAX_WORKERS))
 
     def set_patient(self, slot: int, is_patient: bool) -> None:
         """While its VM is paused a worker must not take a beat that stands still for the end of its client."""
@@ -284,12 +344,30 @@ class ControlPage:
             since_ns=reading.since_ns,
         )
 
-    def set_standing(self, vgpu: int, standing: float, per_ns: float, charged_ns: int) -> None:
+    def hand_overs(self, after: int = 0) -> list[HandOver]:
+        """What is kept of the hand-overs after this sequence number, oldest first: of the last 256 at most."""
+        readings = ffi.new(f"struct fgw_hand_over_reading[{lib.FGW_NR_HAND_OVERS}]")
+        nr = lib.fgw_control_hand_overs(self.page, after & 0xFFFFFFFF, readings)
+        return [
+            HandOver(
+                sequence=reading.sequence,
+                at_ns=reading.at_ns,
+                from_vgpu=reading.giver - 1 if reading.giver else None,
+                to_vgpu=reading.taker - 1 if reading.taker else None,
+                why=Why(reading.why),
+                gap_ns=reading.gap_ns if reading.is_entered else None,
+            )
+            for reading in readings[0:nr]
+        ]
+
+    def set_standing(self, vgpu: int, standing: float, per_ns: float, charged_ns: int, budget_ns: int = 0) -> None:
         """Publishes how the vGPU stands among those that wait: at hand-over the least goes first, of equals who has waited longest.
 
-        `standing` is what it is with `charged_ns` (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`.
+        `standing` is what it is with `charged_ns` (see `VgpuReading`); with each ns charged beyond that it grows by `per_ns`. `budget_ns`: how
+        long its turn may last while others wait, 0 for a slice.
         """
-        lib.fgw_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), standing - per_ns * charged_ns, per_ns)
+        own = standing - per_ns * charged_ns
+        lib.fgw_control_set_standing(self.page, _bounded(vgpu, MAX_VGPUS), own, per_ns, budget_ns)
 
     def standing(self, vgpu: int) -> float:
         """The vGPU's standing with what it was charged up to now; infinite before any was published."""
@@ -326,6 +404,14 @@ def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict
     """Time in ns that each vGPU was charged between two readings; vGPUs that are new count from zero, others that are gone are left out."""
     earlier = {reading.vgpu: reading.charged_ns for reading in before}
     return {reading.vgpu: max(0, reading.charged_ns - earlier.get(reading.vgpu, 0)) for reading in after}
+
+
+def _object(number: int) -> int:
+    """A shared memory object of a page, empty."""
+    name = {_DECIDED: "fairgv-decided", _GRANT: "fairgv-grant"}.get(number, f"fairgv-vgpu-{number - _OWN}")
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.fchmod(fd, 0o600)
+    return fd
 
 
 def _bounded(number: int, limit: int) -> int:

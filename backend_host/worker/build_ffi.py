@@ -34,6 +34,7 @@ HEADERS = (
     "page/account.h",
     "page/outlook.h",
     "page/grant.h",
+    "page/hand_over.h",
     "generated/counters.h",
     "page/control.h",
     "client/state.h",
@@ -51,10 +52,13 @@ CONSTANTS = """
 #define FGW_MAX_VGPUS ...
 #define FGW_MAX_WORKERS ...
 #define FGW_CONTROL_VERSION ...
-#define FGW_CONTROL_BYTES ...
+#define FGW_CONTROL_OBJECTS ...
+#define FGW_NR_HAND_OVERS ...
 #define FGW_BOOST_MAX_THREADS ...
 struct fgw_control;
-struct fgw_vgpu_slot;
+struct fgw_decided_vgpu;
+struct fgw_account;
+struct fgw_place;
 struct fgw_worker_slot;
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_variant_wish;

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
-MOST_DESCRIPTORS = 2 + 1 + 16
+MOST_DESCRIPTORS = 1 + lib.FGW_CONTROL_OBJECTS + 1 + 16
 """Region, control page, and where the virtual machine has bells, the worker's own and those of the guest."""
 _ERROR_BYTES = 512
 
@@ -105,8 +105,8 @@ def serve(socket_fd: int, library: str, device: int) -> int:
 def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], daemon_fd: int) -> dict[str, Any]:
     """Attaches to the client that the message names and serves it to its end; returns what the daemon is told. What else comes on the daemon's
     socket is read in C."""
-    region_fd, control_fd, *bells = descriptors
-    control = lib.fgw_control_open(control_fd)
+    region_fd, bells = descriptors[0], descriptors[1 + lib.FGW_CONTROL_OBJECTS :]
+    control = lib.fgw_control_open(descriptors[1 : 1 + lib.FGW_CONTROL_OBJECTS], message["vgpu"])
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
     failed = lib.fgw_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))

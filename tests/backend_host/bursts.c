@@ -10,19 +10,24 @@ static struct fgw_turn turn;
 static struct fgw_worker worker;
 static struct fgw_grantee other, mate;
 
+static bool attach(struct fgw_grantee *grantee, uint32_t vgpu, uint32_t slot)
+{
+    fgw_control_worker_assign(control, slot, 1, vgpu, 0);
+    return fgw_grantee_attach(grantee, control, vgpu, slot);
+}
+
 /* The worker has its turn; `has_other`: another vGPU waits; `has_mate`: another worker of its vGPU has work on the
  * device. False: something went wrong. */
-bool begin(int fd, uint64_t latency_ns, bool has_other, bool has_mate)
+bool begin(const int *objects, uint64_t latency_ns, bool has_other, bool has_mate)
 {
     const uint64_t now_ns = fgw_clock_ns();
-    control = fgw_control_format(fd, UINT64_C(30000000), true);
+    control = fgw_control_format(objects, UINT64_C(30000000), true);
     track = (struct fgw_track){.latency.soon.mean_ns = latency_ns, .last_finish_ns = now_ns};
     turn = (struct fgw_turn){.has_backlog = false};
     worker = (struct fgw_worker){.track = &track, .turn = &turn};
     const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
-    if (!fgw_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
-        !fgw_grantee_attach(&other, control, (uint32_t)theirs, 1) ||
-        !fgw_grantee_attach(&mate, control, (uint32_t)mine, 2) || !fgw_grant_enter(&worker.grantee, now_ns)) {
+    if (!attach(&worker.grantee, (uint32_t)mine, 0) || !attach(&other, (uint32_t)theirs, 1) ||
+        !attach(&mate, (uint32_t)mine, 2) || !fgw_grant_enter(&worker.grantee, now_ns)) {
         return false;
     }
     fgw_grant_set_running(&mate, has_mate);
@@ -51,10 +56,10 @@ void close_turn(void)
 
 uint64_t used_ns(void)
 {
-    return worker.grantee.vgpu->used_ns;
+    return worker.grantee.account->used_ns;
 }
 
 uint64_t held_ns(void)
 {
-    return worker.grantee.vgpu->held_ns;
+    return worker.grantee.account->held_ns;
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend_host.device.control import ControlPage
+from backend_host.device.control import NR_OBJECTS, ControlPage
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
 
@@ -31,15 +31,16 @@ def served(host: Host, region: Region) -> Iterator[Served]:
 
 
 @pytest.fixture
-def control_fd() -> Iterator[int]:
-    """A file for a control page."""
-    fd = os.memfd_create("control")
-    yield fd
-    os.close(fd)
+def objects() -> Iterator[list[int]]:
+    """Empty files for the objects of a control page."""
+    fds = [os.memfd_create(f"object-{number}") for number in range(NR_OBJECTS)]
+    yield fds
+    for fd in fds:
+        os.close(fd)
 
 
 @pytest.fixture
-def control(control_fd: int) -> Iterator[ControlPage]:
-    """A control page in that file; a slice is 6 ms."""
-    with ControlPage.format(control_fd, 6_000_000) as page:
+def control() -> Iterator[ControlPage]:
+    """A control page; a slice is 6 ms."""
+    with ControlPage.create(6_000_000) as page:
         yield page

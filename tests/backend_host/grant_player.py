@@ -1,6 +1,6 @@
 """A process that plays a worker in the tests of grants: it enters, looks whether a worker of another vGPU is inside, and leaves.
 
-Arguments: control fd, board fd, vGPU, slot, rounds, seed. The board holds a byte per slot, 1 + vGPU while inside, then a
+Arguments: board fd, vGPU, slot, rounds, seed, descriptors of the page. The board holds a byte per slot, 1 + vGPU while inside, then a
 counter of rounds per slot (4 bytes), then one of violations and one of lost wake-ups (4 bytes each).
 """
 
@@ -37,12 +37,13 @@ def enter(grantee: ffi.CData, board: mmap.mmap) -> None:
 
 
 def main() -> None:
-    control_fd, board_fd, vgpu, slot, nr_rounds, seed = map(int, sys.argv[1:])
-    control = ControlPage.open(control_fd)
+    board_fd, vgpu, slot, nr_rounds, seed, *page = map(int, sys.argv[1:])
+    control = ControlPage.open(page, vgpu)
     board = mmap.mmap(board_fd, BOARD_BYTES)
     choice = random.Random(seed)
     grantee = ffi.new("struct fgw_grantee *")
-    assert lib.fgw_grantee_attach(grantee, control.page, vgpu, slot)
+    while not lib.fgw_grantee_attach(grantee, control.page, vgpu, slot):  # until it is assigned
+        time.sleep(0)
     for _ in range(nr_rounds):
         enter(grantee, board)
         board[slot] = 1 + vgpu

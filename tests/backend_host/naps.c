@@ -28,7 +28,7 @@ uint64_t fgw_clock_ns(void)
 
 uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
-    return atomic_load(&grantee->vgpu->bell);
+    return atomic_load(&grantee->place->bell);
 }
 
 void fgw_bell_ring(_Atomic uint32_t *bell)
@@ -71,12 +71,18 @@ void fgw_sync_mark_all(struct fgw_worker *at)
     (void)at;
 }
 
+static bool attach(struct fgw_grantee *grantee, uint32_t vgpu, uint32_t slot)
+{
+    fgw_control_worker_assign(control, slot, 1, vgpu, 0);
+    return fgw_grantee_attach(grantee, control, vgpu, slot);
+}
+
 /* The worker has its turn on a device that preempts or does not, and work there that begins now and should take as long
  * as what came before; another vGPU waits. Naps are late by so much. False: something went wrong. */
-bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
+bool begin(const int *objects, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
 {
     const uint64_t now_ns = fgw_clock_ns();
-    control = fgw_control_format(fd, UINT64_C(30000000), is_preemptive);
+    control = fgw_control_format(objects, UINT64_C(30000000), is_preemptive);
     track = (struct fgw_track){.last_finish_ns = now_ns};
     turn = (struct fgw_turn){.has_backlog = false};
     loop = (struct fgw_loop){.quiet_since_ns = 0};
@@ -84,8 +90,8 @@ bool begin(int fd, bool is_preemptive, uint64_t work_ns, uint64_t late_ns)
         .track = &track, .turn = &turn, .slicing = &slicing, .loop = &loop, .region.wake = FGV_WAKE_FUTEX};
     fgw_rest_init(&worker);
     const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
-    if (!fgw_grantee_attach(&worker.grantee, control, (uint32_t)mine, 0) ||
-        !fgw_grantee_attach(&other, control, (uint32_t)theirs, 1) || !fgw_grant_enter(&worker.grantee, now_ns)) {
+    if (!attach(&worker.grantee, (uint32_t)mine, 0) || !attach(&other, (uint32_t)theirs, 1) ||
+        !fgw_grant_enter(&worker.grantee, now_ns)) {
         return false;
     }
     worker.slot = worker.grantee.slot;

@@ -19,7 +19,8 @@ from backend_host.device.control import (
     charges,
 )
 
-GRANT_OFFSET = 64
+GRANT = 1
+"""Of a page's objects, the one that begins with the grant word."""
 SLICE_NS = 6_000_000
 MS = 1_000_000
 
@@ -30,6 +31,7 @@ class Player:
     def __init__(self, control: ControlPage, vgpu: int) -> None:
         self.control = control
         self.slot = control.worker_take()
+        control.worker_assign(self.slot, os.getpid(), vgpu, 0)
         self.grantee = ffi.new("struct fgw_grantee *")
         assert lib.fgw_grantee_attach(self.grantee, control.page, vgpu, self.slot)
 
@@ -54,19 +56,20 @@ class Player:
         return int(lib.fgw_grant_left_ns(self.grantee, now_ns))
 
 
-def test_a_page_is_checked_before_it_is_used(control: ControlPage, control_fd: int) -> None:
-    with ControlPage.open(control_fd) as other:
-        assert other.vgpu_take() == 0
-        assert control.vgpu(0) is not None
+def test_a_page_is_checked_before_it_is_used(control: ControlPage, objects: list[int]) -> None:
+    with control.for_worker(3) as lent, ControlPage.open(lent, 3) as other:
+        other.ring_bell()
+        assert control.bell() == other.bell() == 1
     with pytest.raises(ControlPageError):
         other.bell()
-    empty = os.memfd_create("empty")
+    with pytest.raises(ControlPageError, match="66 objects, not 2"):
+        ControlPage.open(objects[:2], 0)
     with pytest.raises(ControlPageError):
-        ControlPage.open(empty)
-    os.ftruncate(empty, 1 << 20)
-    with pytest.raises(ControlPageError):
-        ControlPage.open(empty)
-    os.close(empty)
+        ControlPage.open(objects, 0)
+    for fd in objects:
+        os.ftruncate(fd, 1 << 20)
+    with pytest.raises(ControlPageError, match="not a control page of version"):
+        ControlPage.open(objects, 0)
 
 
 def test_slots_are_given_out_once(control: ControlPage) -> None:
@@ -398,11 +401,11 @@ def test_news_are_waited_for_with_a_limit(control: ControlPage) -> None:
         seen += 1
 
 
-def test_garbage_in_the_page_harms_nobody(control: ControlPage, control_fd: int) -> None:
+def test_garbage_in_the_grant_harms_nobody(control: ControlPage) -> None:
     one, two = (Player(control, control.vgpu_take()) for _ in range(2))
-    with mmap.mmap(control_fd, 0) as page:
-        page[128:132] = (65_000).to_bytes(4, "little")
-        page[GRANT_OFFSET : GRANT_OFFSET + 8] = (1 << 32 | 40_000).to_bytes(8, "little")
+    with mmap.mmap(control.objects[GRANT], 0) as grant:
+        grant[96:100] = (65_000).to_bytes(4, "little")
+        grant[:8] = (1 << 32 | 40_000).to_bytes(8, "little")
         assert control.holder().vgpu is None
         assert not one.enter(MS)
         assert control.evict()

@@ -12,7 +12,8 @@ import pytest
 from backend_host.device.control import MAX_WORKERS, ControlPage
 
 ROOT = Path(__file__).resolve().parents[2]
-GRANT_OFFSET = 64
+GRANT = 1
+"""Of a page's objects, the one that begins with the grant word."""
 # What the players write on the board.
 ROUNDS = MAX_WORKERS
 VIOLATIONS = ROUNDS + 4 * MAX_WORKERS
@@ -22,8 +23,8 @@ LOST = VIOLATIONS + 4
 class Play:
     """Players in processes of their own, and the daemon's part in this one."""
 
-    def __init__(self, control: ControlPage, control_fd: int, nr_vgpus: int, nr_each: int, nr_rounds: int) -> None:
-        self.control, self.control_fd, self.nr_rounds = control, control_fd, nr_rounds
+    def __init__(self, control: ControlPage, nr_vgpus: int, nr_each: int, nr_rounds: int) -> None:
+        self.control, self.nr_rounds = control, nr_rounds
         self.board_fd = os.memfd_create("board")
         os.ftruncate(self.board_fd, 4096)
         self.board = mmap.mmap(self.board_fd, 4096)
@@ -32,11 +33,15 @@ class Play:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, slot: int, seed: int) -> None:
-        numbers = (self.control_fd, self.board_fd, self.vgpu_of[slot], slot, self.nr_rounds, seed)
+        vgpu = self.vgpu_of[slot]
         player = ROOT / "tests" / "backend_host" / "grant_player.py"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, str(player), *map(str, numbers)]
-        self.processes[slot] = subprocess.Popen(command, env=environment, pass_fds=[self.control_fd, self.board_fd])
+        with self.control.for_worker(vgpu) as page:
+            numbers = (self.board_fd, vgpu, slot, self.nr_rounds, seed, *page)
+            command = [sys.executable, str(player), *map(str, numbers)]
+            process = subprocess.Popen(command, env=environment, pass_fds=[self.board_fd, *page])
+        self.control.worker_assign(slot, process.pid, vgpu, 0)
+        self.processes[slot] = process
 
     def kill(self, slot: int) -> None:
         process = self.processes.pop(slot)
@@ -67,10 +72,10 @@ class Play:
 
 
 @pytest.mark.parametrize("sequence", [0, 0xFFFF_FFF0], ids=["start", "wrap"])
-def test_holders_exclude_each_other_and_no_wakeup_is_lost(control: ControlPage, control_fd: int, sequence: int) -> None:
-    with mmap.mmap(control_fd, 0) as page:
-        page[GRANT_OFFSET + 4 : GRANT_OFFSET + 8] = sequence.to_bytes(4, "little")
-    play = Play(control, control_fd, 3, 2, 300)
+def test_holders_exclude_each_other_and_no_wakeup_is_lost(control: ControlPage, sequence: int) -> None:
+    with mmap.mmap(control.objects[GRANT], 0) as page:
+        page[4:8] = sequence.to_bytes(4, "little")
+    play = Play(control, 3, 2, 300)
     for slot in play.vgpu_of:
         play.start(slot, slot)
     seen = control.bell()
@@ -85,8 +90,8 @@ def test_holders_exclude_each_other_and_no_wakeup_is_lost(control: ControlPage, 
     play.close()
 
 
-def test_workers_killed_anywhere_stop_nobody(control: ControlPage, control_fd: int) -> None:
-    play = Play(control, control_fd, 3, 2, 1_000_000)
+def test_workers_killed_anywhere_stop_nobody(control: ControlPage) -> None:
+    play = Play(control, 3, 2, 1_000_000)
     choice = random.Random(20)
     for slot in play.vgpu_of:
         play.start(slot, slot)

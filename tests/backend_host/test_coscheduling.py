@@ -27,7 +27,7 @@ from tests.end_to_end.host import wait_until
 SLICE_NS = 6_000_000
 TURN_NS = 10_000_000
 ASKER_OFFSET, CLIENT_BYTES = 200, 320  # of a client entry
-BELL_OFFSET = 176  # of boost_bell in the control page
+GRANT, BELL_OFFSET = 1, 100
 UUID = "5e9f6a2c-4d3b-4f10-9d3e-0d4c6e1f7a21"
 EMULATOR = """
 import sys, threading
@@ -46,10 +46,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def page() -> Iterator[ControlPage]:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, SLICE_NS) as page:
+    with ControlPage.create(SLICE_NS) as page:
         yield page
-    os.close(fd)
 
 
 @pytest.fixture
@@ -83,6 +81,7 @@ class Client:
         self.slot = page.worker_take()
         self.entry = ffi.new("uint8_t[]", CLIENT_BYTES)
         self.grantee = ffi.new("struct fgw_grantee *")
+        page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
         assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
         self.grantee.client = ffi.cast("struct fgv_client *", self.entry)
         page.set_standing(self.vgpu, 0, 0, charged_ns=0)
@@ -165,7 +164,7 @@ def hand_over(client: Client, holder: Client, now_ns: int) -> None:
 
 
 def bell(page: ControlPage) -> int:
-    return int(ffi.cast("uint32_t *", page.page)[BELL_OFFSET // 4])
+    return int.from_bytes(os.pread(page.objects[GRANT], 4, BELL_OFFSET), "little")
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)

@@ -87,15 +87,16 @@ def test_what_lies_elsewhere_is_another_layout() -> None:
     assert layout("\n".join(reversed(BASE.splitlines()))) != layout(BASE)
 
 
-def test_a_page_of_another_layout_is_refused(control_fd: int) -> None:
-    ControlPage.format(control_fd, 6_000_000).close()
+def test_a_page_of_another_layout_is_refused(control: ControlPage) -> None:
     layout = counters.layout_hash(counters.read(calls.read().values)).to_bytes(8, "little")
-    offset = os.pread(control_fd, 64, 0).index(layout)
-    os.pwrite(control_fd, bytes(8), offset)
-    with pytest.raises(ControlPageError):
-        ControlPage.open(control_fd)
-    os.pwrite(control_fd, layout, offset)
-    ControlPage.open(control_fd).close()
+    decided = control.objects[0]
+    offset = os.pread(decided, 64, 0).index(layout)
+    os.pwrite(decided, bytes(8), offset)
+    with control.for_worker(0) as objects, pytest.raises(ControlPageError):
+        ControlPage.open(objects, 0)
+    os.pwrite(decided, layout, offset)
+    with control.for_worker(0) as objects:
+        ControlPage.open(objects, 0).close()
 
 
 def test_what_users_read_stands_where_it_stood() -> None:

@@ -25,10 +25,8 @@ STEADY_S = 0.03
 
 @pytest.fixture
 def page() -> Iterator[ControlPage]:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, SLICE_NS) as page:
+    with ControlPage.create(SLICE_NS) as page:
         yield page
-    os.close(fd)
 
 
 class Player:
@@ -38,6 +36,7 @@ class Player:
         self.vgpu = page.vgpu_take()
         self.slot = page.worker_take()
         self.grantee = ffi.new("struct fgw_grantee *")
+        page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
         assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
 
     def enter(self, now_ns: int) -> bool:
@@ -154,8 +153,7 @@ def used(page: ControlPage, player: Player) -> int:
 
 
 def test_a_device_that_preempts_gives_its_time_in_equal_parts() -> None:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
+    with ControlPage.create(SLICE_NS, is_preemptive=True) as page:
         players = [Player(page) for _ in range(3)]
         for player in players[:2]:
             lib.fgw_grant_set_running(player.grantee, True)
@@ -167,15 +165,13 @@ def test_a_device_that_preempts_gives_its_time_in_equal_parts() -> None:
         assert used(page, players[1]) == 1500
         players[0].quit(page)
         lib.fgw_grant_set_running(players[2].grantee, True)
-        lib.fgw_grant_repair(page.page, players[2].slot)  # a dead one runs nothing
+        page.repair(players[2].slot)  # a dead one runs nothing
         players[1].charge(3000, 4000)
         assert used(page, players[1]) == 2500
-    os.close(fd)
 
 
 def test_who_is_kept_off_the_device_does_not_pay_for_that_and_who_keeps_it_pays_half() -> None:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
+    with ControlPage.create(SLICE_NS, is_preemptive=True) as page:
         leaving, holder = Player(page), Player(page)
         for player in (leaving, holder):
             lib.fgw_grant_set_running(player.grantee, True)
@@ -188,7 +184,6 @@ def test_who_is_kept_off_the_device_does_not_pay_for_that_and_who_keeps_it_pays_
         holder.charge(1000, 1200)
         holder.charge(1200, 1500)
         assert [used(page, player) for player in (leaving, holder)] == [150, 100]
-    os.close(fd)
 
 
 def test_a_device_that_does_not_preempt_serves_one_at_a_time(page: ControlPage) -> None:
@@ -302,8 +297,7 @@ def test_however_rarely_the_keeper_looks_nobody_owes_what_was_used_alone(page: C
 
 def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
     """A kernel that outlived its slice: its vGPU got the GPU no more since, and owes what it takes."""
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, SLICE_NS, is_preemptive=True) as page:
+    with ControlPage.create(SLICE_NS, is_preemptive=True) as page:
         keeper = GrantKeeper(page, FairQueuing())
         long, holder = Player(page), Player(page)
         for player in (long, holder):
@@ -318,7 +312,6 @@ def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
         long.charge(10, 700_000_000)
         keeper.step(700_000_000)
         assert behind(page, long, holder) >= 300_000_000
-    os.close(fd)
 
 
 def test_who_was_waited_for_pays(page: ControlPage) -> None:

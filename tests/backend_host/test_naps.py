@@ -4,20 +4,24 @@ import ctypes
 
 import pytest
 
+from backend_host.device.control import NR_OBJECTS
 from tests.backend_host.parts import load_parts
 
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", "turn", "queue", "grant", "outlook", "account", "control", "due", "running", "latency")
+PARTS = ("rest", "turn", "queue", "grant", "outlook", "hand_over", "account", "control", "due", "running", "latency")
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
+
+
+Objects = ctypes.c_int * NR_OBJECTS
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """rest.c with what it calls here."""
     library = load_parts("naps", PARTS, tmp_path_factory.mktemp("naps"))
-    library.begin.argtypes = [ctypes.c_int, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
+    library.begin.argtypes = [Objects, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
     library.begin.restype = ctypes.c_bool
     library.nap_ns.argtypes = [ctypes.c_uint64]
     library.nap_ns.restype = ctypes.c_uint64
@@ -30,8 +34,8 @@ def ends(library: ctypes.CDLL) -> dict[int, int]:
     return {at: at + nap + LATE_NS if nap else at for at, nap in naps.items()}
 
 
-def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, control_fd: int) -> None:
-    assert library.begin(control_fd, True, WORK_NS, LATE_NS)
+def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, objects: list[int]) -> None:
+    assert library.begin(Objects(*objects), True, WORK_NS, LATE_NS)
     library.end_slice()
     ends_at = ends(library)
     assert max(ends_at.values()) <= WORK_NS - LEAD_NS
@@ -40,10 +44,10 @@ def test_who_is_to_hand_the_grant_on_is_awake_then(library: ctypes.CDLL, control
 
 @pytest.mark.parametrize(("is_preemptive", "is_over"), [(True, False), (False, True)])
 def test_nobody_is_kept_awake_for_a_grant_that_stays_until_the_end(
-    library: ctypes.CDLL, control_fd: int, is_preemptive: bool, is_over: bool
+    library: ctypes.CDLL, objects: list[int], is_preemptive: bool, is_over: bool
 ) -> None:
     """In its slice, or on a device that does not preempt."""
-    assert library.begin(control_fd, is_preemptive, WORK_NS, LATE_NS)
+    assert library.begin(Objects(*objects), is_preemptive, WORK_NS, LATE_NS)
     if is_over:
         library.end_slice()
     ends_at = ends(library)

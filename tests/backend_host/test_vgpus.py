@@ -32,16 +32,13 @@ def facts() -> bytes:
 
 @pytest.fixture
 def page() -> Iterator[ControlPage]:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, 6_000_000) as page:
+    with ControlPage.create(6_000_000) as page:
         yield page
-    os.close(fd)
 
 
 @pytest.fixture
 def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
-    fd = os.memfd_create("unused")
-    workers = Workers(page, fd, "none", (os.geteuid(), os.getegid()), 0)
+    workers = Workers(page, "none", (os.geteuid(), os.getegid()), 0)
     workers.start()
     keeper = GrantKeeper(page, FirstCome())
     keeper.start()
@@ -57,7 +54,6 @@ def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
     coscheduler.stop()
     keeper.stop()
     workers.stop()
-    os.close(fd)
 
 
 @pytest.fixture

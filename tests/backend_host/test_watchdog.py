@@ -1,7 +1,6 @@
 """The watchdog over played workers: whom it blames, when it warns, when it ends. Time is handed in."""
 
 import logging
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -55,10 +54,8 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, 6_000_000) as page:
+    with ControlPage.create(6_000_000) as page:
         yield Scene(page)
-    os.close(fd)
 
 
 def test_warned_at_half_and_ended_at_the_limit(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

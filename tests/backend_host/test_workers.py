@@ -33,24 +33,18 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers
 
 
 @pytest.fixture
-def page(control_fd: int) -> Iterator[ControlPage]:
-    with ControlPage.format(control_fd, 6_000_000) as page:
-        yield page
-
-
-@pytest.fixture
-def make_workers(page: ControlPage, control_fd: int) -> Iterator[MakeWorkers]:
+def make_workers(control: ControlPage) -> Iterator[MakeWorkers]:
     made: list[Workers] = []
 
     def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> Workers:
-        made.append(Workers(page, control_fd, library, (os.geteuid(), os.getegid()), nr_warm))
+        made.append(Workers(control, library, (os.geteuid(), os.getegid()), nr_warm))
         made[-1].start()
         return made[-1]
 
     yield make
     for workers in made:
         workers.stop()
-    assert page.workers() == [], "every slot was given back"
+    assert control.workers() == [], "every slot was given back"
 
 
 @pytest.fixture
@@ -155,7 +149,7 @@ def test_a_worker_is_in_a_session_of_its_own(make_workers: MakeWorkers) -> None:
 
 @pytest.mark.parametrize("call", ["socket.socketpair", "subprocess.Popen", "os.pidfd_open"])
 def test_a_start_that_fails_leaves_nothing(
-    make_workers: MakeWorkers, page: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
+    make_workers: MakeWorkers, control: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(24, "too many open files")
@@ -166,7 +160,7 @@ def test_a_start_that_fails_leaves_nothing(
     with pytest.raises(OSError, match="too many"):
         workers.assign(assignment(region_fd), End())
     monkeypatch.undo()
-    assert page.workers() == []
+    assert control.workers() == []
     assert children() == before
     assert len(list(Path("/proc/self/fd").iterdir())) == nr_fds
 
@@ -186,13 +180,13 @@ def test_a_reaper_that_cannot_start_workers_goes_on(
     assert end.wait() is not None
 
 
-def test_full_slots_are_an_error_of_one_client(make_workers: MakeWorkers, page: ControlPage, region_fd: int) -> None:
-    taken = [page.worker_take() for _ in range(MAX_WORKERS)]
+def test_full_slots_are_an_error_of_one_client(make_workers: MakeWorkers, control: ControlPage, region_fd: int) -> None:
+    taken = [control.worker_take() for _ in range(MAX_WORKERS)]
     workers = make_workers(nr_warm=1)
     with pytest.raises(ControlPageFullError):
         workers.assign(assignment(region_fd), End())
     for slot in taken:
-        page.worker_free(slot)
+        control.worker_free(slot)
     end = End()
     workers.assign(assignment(region_fd), end)
     assert end.wait() is not None

@@ -317,8 +317,7 @@ class Host:
             "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
             **(environment or {}),
         }
-        self.control_fd = os.memfd_create("control")
-        self.control = ControlPage.format(self.control_fd, slice_ns, is_preemptive=is_preemptive)
+        self.control = ControlPage.create(slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
 
     def start(self, region: Region, client: int, vgpu: int, bells: Sequence[int] = (), **changes: Any) -> Worker:
@@ -341,8 +340,10 @@ class Host:
             "gid": 0,
             **changes,
         }
-        descriptors = array.array("i", [region.fileno(), self.control_fd, *bells])
-        mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        self.control.worker_assign(slot, process.pid, vgpu, client)
+        with self.control.for_worker(vgpu) as page:
+            descriptors = array.array("i", [region.fileno(), *page, *bells])
+            mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
         self.workers.append(Worker(process, mine, slot))
         return self.workers[-1]
 
@@ -353,7 +354,6 @@ class Host:
             worker.errors()
             worker.socket.close()
         self.control.close()
-        os.close(self.control_fd)
         self.state.cleanup()
 
 

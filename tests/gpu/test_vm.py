@@ -46,10 +46,9 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     """A daemon's parts on NVIDIA's driver, with one vGPU whose region a virtual machine can map."""
     config = load_config(None, device="cuda")
     device, _ = choose(config)
-    page_fd = os.memfd_create("control")
-    page = ControlPage.format(page_fd, device.slice_ns, is_preemptive=device.preempts)
+    page = ControlPage.create(device.slice_ns, is_preemptive=device.preempts)
     keeper = GrantKeeper(page, make_policy(config.policy))
-    workers = Workers(page, page_fd, device.path, worker_identity(config.worker_user), 1)
+    workers = Workers(page, device.path, worker_identity(config.worker_user), 1)
     workers.start()
     keeper.start()
     coscheduler = Coscheduler(page)
@@ -62,7 +61,6 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     keeper.stop()
     workers.stop()
     page.close()
-    os.close(page_fd)
 
 
 @pytest.fixture

@@ -173,8 +173,6 @@ CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment 
     }
     worker->slot = worker->grantee.slot;
     worker->grantee.client = worker->client;
-    atomic_store(&worker->slot->client, assignment->client);
-    atomic_store(&worker->slot->pid, (uint32_t)getpid());
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
     return CUDA_SUCCESS;
 }

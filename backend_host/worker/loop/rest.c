@@ -16,6 +16,7 @@
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "page/outlook.h"
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "track/due.h"

@@ -160,7 +160,7 @@ static void look_after_client(struct fgw_worker *worker, uint64_t now_ns)
 {
     worker->loop->looked_ns = now_ns;
     uint32_t state = atomic_load_explicit(&worker->client->state, memory_order_acquire);
-    uint32_t command = atomic_load_explicit(&worker->slot->command, memory_order_relaxed);
+    uint32_t command = fgw_grant_command(&worker->grantee);
     uint64_t beat = atomic_load_explicit(&worker->client->beat, memory_order_relaxed);
     if (beat != worker->loop->beat || worker->loop->beat_changed_ns == 0 || command == FGW_WORKER_PATIENT) {
         worker->loop->beat = beat;

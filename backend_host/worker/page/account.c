@@ -9,7 +9,12 @@
 #include "page/account.h"
 
 #include "ivshmem/region.h"
+#include "page/outlook.h"
 #include "page/sets.h"
+
+/* A holder believes others that they kept it off the device for so long in a turn, and no longer: 1 ms beside their
+ * work, and half of the 1 ms that withdrawing it may take (withdraw.c), with a look of 0.5 ms. */
+#define FGW_SPARED_MOST_NS UINT64_C(2000000)
 
 /* Counts the vGPUs that have work on the device now, this one included. */
 static uint32_t nr_sharing(const struct fgw_grantee *grantee)
@@ -17,30 +22,44 @@ static uint32_t nr_sharing(const struct fgw_grantee *grantee)
     const struct fgw_control *control = grantee->control;
     uint64_t others = 0;
     for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
-        uint64_t running = atomic_load_explicit(&control->running.words[i], memory_order_relaxed);
-        others |= running & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed);
+        uint64_t running = atomic_load_explicit(&control->grant->running.words[i], memory_order_relaxed);
+        others |= running & ~atomic_load_explicit(&grantee->decided->members.words[i], memory_order_relaxed);
     }
     uint32_t nr = 1;
-    for (uint32_t index = 0; others != 0 && control->is_preemptive && index < FGW_MAX_VGPUS; index++) {
-        const struct fgw_vgpu_slot *vgpu = &control->vgpus[index];
-        nr += vgpu != grantee->vgpu && fgw_set_nr_common(&vgpu->members, &control->running) != 0;
+    for (uint32_t index = 0; others != 0 && control->decided->is_preemptive && index < FGW_MAX_VGPUS; index++) {
+        nr += index + 1 != grantee->number &&
+              fgw_set_has_common(&control->decided->vgpus[index].members, &control->grant->running);
     }
     return nr;
+}
+
+/* Tells how much of the time another vGPU's work kept this one off the device, as far as that is believed. */
+static uint64_t spared_ns(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
+{
+    const uint64_t until_ns = atomic_load_explicit(&grantee->place->spared_until_ns, memory_order_relaxed);
+    if (until_ns <= from_ns) {
+        return 0;
+    }
+    const uint64_t room_ns = FGW_SPARED_MOST_NS - grantee->turn_spared_ns;
+    uint64_t ns = (until_ns < to_ns ? until_ns : to_ns) - from_ns;
+    ns = ns < room_ns ? ns : room_ns;
+    grantee->turn_spared_ns += ns;
+    return ns;
 }
 
 /* Charges one part in `nr_sharers` of the time that is not charged yet. */
 static void charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns, uint32_t nr_sharers)
 {
-    uint64_t until_ns = atomic_load_explicit(&grantee->vgpu->charged_until_ns, memory_order_relaxed);
+    uint64_t until_ns = atomic_load_explicit(&grantee->account->charged_until_ns, memory_order_relaxed);
     uint64_t start_ns;
     do {
         start_ns = from_ns > until_ns ? from_ns : until_ns;
         if (start_ns >= to_ns) {
             return;
         }
-    } while (!atomic_compare_exchange_weak(&grantee->vgpu->charged_until_ns, &until_ns, to_ns));
-    uint64_t used_ns = (to_ns - start_ns) / nr_sharers;
-    atomic_fetch_add_explicit(&grantee->vgpu->used_ns, used_ns, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak(&grantee->account->charged_until_ns, &until_ns, to_ns));
+    const uint64_t used_ns = (to_ns - start_ns - spared_ns(grantee, start_ns, to_ns)) / nr_sharers;
+    atomic_fetch_add_explicit(&grantee->account->used_ns, used_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&grantee->slot->gpu_ns, used_ns, memory_order_relaxed);
 }
 
@@ -56,34 +75,41 @@ void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64
 
 void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns)
 {
-    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    struct fgw_grant *grant = grantee->control->grant;
+    const uint64_t word = atomic_load_explicit(&grant->word, memory_order_relaxed);
     const uint32_t number = FGW_GRANT_HOLDER(word);
-    if (number == FGW_NOBODY || number > FGW_MAX_VGPUS || number == grantee->number) {
-        return;
-    }
-    struct fgw_vgpu_slot *holder = &grantee->control->vgpus[number - 1];
-    uint64_t charged_ns = atomic_load_explicit(&holder->charged_until_ns, memory_order_relaxed);
-    while (charged_ns < until_ns && !atomic_compare_exchange_weak(&holder->charged_until_ns, &charged_ns, until_ns)) {
+    if (fgw_is_vgpu(number) && number != grantee->number) {
+        _Atomic uint64_t *spared_until_ns = &grant->places[number - 1].spared_until_ns;
+        uint64_t before_ns = atomic_load_explicit(spared_until_ns, memory_order_relaxed);
+        while (before_ns < until_ns && !atomic_compare_exchange_weak(spared_until_ns, &before_ns, until_ns)) {
+        }
     }
 }
 
 void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns)
 {
-    atomic_fetch_add_explicit(&grantee->vgpu->held_ns, held_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&grantee->account->held_ns, held_ns, memory_order_relaxed);
     grantee->turn_held_ns += held_ns;
+}
+
+uint64_t fgw_vgpu_memory_bytes(const struct fgw_control *control, uint32_t index, uint64_t *quota_bytes)
+{
+    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    const struct fgw_own *own = control->own[index];
+    uint64_t used_bytes = 0;
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        if (fgw_set_has(&vgpu->members, slot)) {
+            uint64_t bytes = atomic_load(&own->workers[slot].memory_bytes);
+            used_bytes = bytes > UINT64_MAX - used_bytes ? UINT64_MAX : used_bytes + bytes;
+        }
+    }
+    *quota_bytes = atomic_load(&vgpu->quota_bytes);
+    return used_bytes;
 }
 
 uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes)
 {
-    uint64_t used_bytes = 0;
-    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
-        if (fgw_set_has(&grantee->vgpu->members, slot)) {
-            uint64_t bytes = atomic_load(&grantee->control->workers[slot].memory_bytes);
-            used_bytes = bytes > UINT64_MAX - used_bytes ? UINT64_MAX : used_bytes + bytes;
-        }
-    }
-    *quota_bytes = atomic_load(&grantee->vgpu->quota_bytes);
-    return used_bytes;
+    return fgw_vgpu_memory_bytes(grantee->control, grantee->number - 1, quota_bytes);
 }
 
 static void count_memory(struct fgw_grantee *grantee, uint64_t more_bytes)

@@ -10,7 +10,9 @@
 void fgw_grant_charge(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
 /* Charges half of it, whoever else has work on the device. */
 void fgw_grant_charge_half(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns);
-/* The holder, of another vGPU, is not charged for the time until then: it is kept off the device. */
+/* The holder, of another vGPU, is not charged for the time until then, or for 2 ms of a turn: it is kept off the
+ * device.
+ */
 void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns);
 /* The grant was kept from others for so long with nothing on the GPU: no use of the GPU, and paid for all the same. */
 void fgw_grant_charge_hold(struct fgw_grantee *grantee, uint64_t held_ns);
@@ -21,5 +23,8 @@ void fgw_quota_give(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells what the vGPU's workers have together, and the quota (0: none). */
 uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes);
 /* cffi: end */
+
+/* Tells the same of a vGPU of which this process sees the own pages. */
+uint64_t fgw_vgpu_memory_bytes(const struct fgw_control *control, uint32_t index, uint64_t *quota_bytes);
 
 #endif

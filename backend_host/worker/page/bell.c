@@ -33,12 +33,12 @@ void fgw_bell_ring(_Atomic uint32_t *bell)
 
 uint32_t fgw_control_bell(struct fgw_control *control)
 {
-    return atomic_load(&control->daemon_bell);
+    return atomic_load(&control->grant->daemon_bell);
 }
 
 void fgw_control_ring_bell(struct fgw_control *control)
 {
-    fgw_bell_ring(&control->daemon_bell);
+    fgw_bell_ring(&control->grant->daemon_bell);
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -50,21 +50,21 @@ uint32_t fgw_control_wait_bell(struct fgw_control *control, uint32_t seen, uint6
 {
     const uint64_t end_ns = fgw_clock_ns() + timeout_ns;
     for (;;) {
-        uint32_t bell = atomic_load(&control->daemon_bell);
+        uint32_t bell = atomic_load(&control->grant->daemon_bell);
         uint64_t now_ns = fgw_clock_ns();
         if (bell != seen || now_ns >= end_ns) {
             return bell;
         }
         const struct timespec left = timespec_of(end_ns - now_ns);
-        if (syscall(SYS_futex, &control->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
-            return atomic_load(&control->daemon_bell); /* the caller's signal handlers want to run */
+        if (syscall(SYS_futex, &control->grant->daemon_bell, FUTEX_WAIT, seen, &left, NULL, 0) < 0 && errno == EINTR) {
+            return atomic_load(&control->grant->daemon_bell); /* the caller's signal handlers want to run */
         }
     }
 }
 
 uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
-    return atomic_load(&grantee->vgpu->bell);
+    return atomic_load(&grantee->place->bell);
 }
 
 /* As linux/futex.h has it, in its newer versions. */
@@ -80,7 +80,7 @@ struct fgw_two_futexes {
 void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
 {
     struct fgw_two_futexes words[2] = {
-        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->vgpu->bell, .flags = FGW_FUTEX_32},
+        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->place->bell, .flags = FGW_FUTEX_32},
         {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGW_FUTEX_32},
     };
     uint64_t end_ns = fgw_clock_ns() + timeout_ns;
@@ -89,6 +89,6 @@ void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uin
         (errno == ENOSYS || errno == EPERM)) {
         uint64_t nap_ns = kick && timeout_ns > FGW_UNKICKED_NS ? FGW_UNKICKED_NS : timeout_ns;
         struct timespec nap = timespec_of(nap_ns);
-        syscall(SYS_futex, &grantee->vgpu->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
+        syscall(SYS_futex, &grantee->place->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
     }
 }

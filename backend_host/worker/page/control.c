@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,43 +28,93 @@
  * is known. What the daemon is to hear of it, it hears so often. */
 #define FGW_STEADY_NS UINT64_C(30000000)
 
-static struct fgw_control *map_page(int fd)
-{
-    void *page = mmap(NULL, FGW_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return page == MAP_FAILED ? NULL : page;
-}
+/* Shared memory objects of a page, by their places among the descriptors. */
+enum { DECIDED, GRANT, OWN, NR_OBJECTS = OWN + FGW_MAX_VGPUS };
+_Static_assert(NR_OBJECTS == FGW_CONTROL_OBJECTS, "objects");
 
-struct fgw_control *fgw_control_format(int fd, uint64_t slice_ns, bool is_preemptive)
-{
-    if (ftruncate(fd, (off_t)FGW_CONTROL_BYTES) != 0) {
-        return NULL;
-    }
-    struct fgw_control *control = map_page(fd);
-    if (control) {
-        memset(control, 0, sizeof(*control));
-        control->version = FGW_CONTROL_VERSION;
-        control->counters_layout = FGW_COUNTERS_LAYOUT;
-        control->is_preemptive = is_preemptive;
-        atomic_store(&control->slice_ns, slice_ns);
-        atomic_store(&control->daemon_pid, (uint32_t)getpid());
-        control->magic = FGW_CONTROL_MAGIC;
-    }
-    return control;
-}
-
-struct fgw_control *fgw_control_open(int fd)
+static void *map_object(int fd, size_t bytes, int protection)
 {
     struct stat status;
     if (fstat(fd, &status) != 0) {
         return NULL;
     }
-    if (status.st_size < (off_t)sizeof(struct fgw_control)) {
+    if (status.st_size < (off_t)bytes) {
         errno = EPROTO; /* touching pages past its end would be SIGBUS */
         return NULL;
     }
-    struct fgw_control *control = map_page(fd);
-    if (control && (control->magic != FGW_CONTROL_MAGIC || control->version != FGW_CONTROL_VERSION ||
-                    control->counters_layout != FGW_COUNTERS_LAYOUT)) {
+    void *mapped = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+/* Maps a vGPU's own pages, of others the account. */
+static bool map_own(struct fgw_control *control, uint32_t index, int fd, bool is_own)
+{
+    if (!is_own) {
+        control->accounts[index] = map_object(fd, sizeof(struct fgw_account), PROT_READ);
+        return control->accounts[index] != NULL;
+    }
+    control->own[index] = map_object(fd, sizeof(struct fgw_own), PROT_READ | PROT_WRITE);
+    control->accounts[index] = control->own[index] ? &control->own[index]->account : NULL;
+    return control->own[index] != NULL;
+}
+
+/* Maps all of them; of the vGPUs `vgpu` alone writable, or all for a daemon. */
+static struct fgw_control *map_page(const int *fds, uint32_t vgpu, bool is_daemon)
+{
+    struct fgw_control *control = calloc(1, sizeof(*control));
+    if (!control) {
+        return NULL;
+    }
+    const int of_decided = is_daemon ? PROT_READ | PROT_WRITE : PROT_READ;
+    control->decided = map_object(fds[DECIDED], sizeof(struct fgw_decided), of_decided);
+    control->grant = control->decided ? map_object(fds[GRANT], sizeof(struct fgw_grant), PROT_READ | PROT_WRITE) : NULL;
+    bool is_mapped = control->grant != NULL;
+    for (uint32_t index = 0; is_mapped && index < FGW_MAX_VGPUS; index++) {
+        is_mapped = map_own(control, index, fds[OWN + index], is_daemon || index == vgpu);
+    }
+    if (!is_mapped) {
+        const int error = errno;
+        fgw_control_close(control);
+        errno = error;
+        return NULL;
+    }
+    return control;
+}
+
+struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool is_preemptive)
+{
+    if (ftruncate(fds[DECIDED], (off_t)sizeof(struct fgw_decided)) != 0 ||
+        ftruncate(fds[GRANT], (off_t)sizeof(struct fgw_grant)) != 0) {
+        return NULL;
+    }
+    for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
+        if (ftruncate(fds[OWN + index], (off_t)sizeof(struct fgw_own)) != 0) {
+            return NULL;
+        }
+    }
+    struct fgw_control *control = map_page(fds, 0, true);
+    if (control) {
+        struct fgw_decided *decided = control->decided;
+        decided->version = FGW_CONTROL_VERSION;
+        decided->counters_layout = FGW_COUNTERS_LAYOUT;
+        decided->is_preemptive = is_preemptive;
+        atomic_store(&decided->slice_ns, slice_ns);
+        atomic_store(&decided->daemon_pid, (uint32_t)getpid());
+        decided->magic = FGW_CONTROL_MAGIC;
+    }
+    return control;
+}
+
+struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu)
+{
+    if (vgpu >= FGW_MAX_VGPUS) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct fgw_control *control = map_page(fds, vgpu, false);
+    const struct fgw_decided *decided = control ? control->decided : NULL;
+    if (control && (decided->magic != FGW_CONTROL_MAGIC || decided->version != FGW_CONTROL_VERSION ||
+                    decided->counters_layout != FGW_COUNTERS_LAYOUT)) {
         fgw_control_close(control);
         errno = EPROTO;
         return NULL;
@@ -71,25 +122,42 @@ struct fgw_control *fgw_control_open(int fd)
     return control;
 }
 
+static void unmap_object(void *mapped, size_t bytes)
+{
+    if (mapped) {
+        munmap(mapped, bytes);
+    }
+}
+
 void fgw_control_close(struct fgw_control *control)
 {
-    munmap(control, FGW_CONTROL_BYTES);
+    unmap_object(control->decided, sizeof(struct fgw_decided));
+    unmap_object(control->grant, sizeof(struct fgw_grant));
+    for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
+        if (control->own[index]) {
+            unmap_object(control->own[index], sizeof(struct fgw_own));
+        } else {
+            unmap_object(control->accounts[index], sizeof(struct fgw_account));
+        }
+    }
+    free(control);
 }
 
 int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
 {
     for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
-        struct fgw_vgpu_slot *vgpu = &control->vgpus[index];
+        struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
         if (!atomic_load(&vgpu->is_used)) {
+            struct fgw_place *place = &control->grant->places[index];
+            memset(control->accounts[index], 0, sizeof(*control->accounts[index]));
             for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
                 atomic_store(&vgpu->members.words[i], 0);
             }
-            atomic_store(&vgpu->used_ns, 0);
-            atomic_store(&vgpu->held_ns, 0);
-            atomic_store(&vgpu->nr_grants, 0);
-            atomic_store(&vgpu->has_long_turns, 0);
-            atomic_store(&vgpu->charged_until_ns, 0);
+            atomic_store(&place->nr_grants, 0);
+            atomic_store(&place->nr_unused, 0);
+            atomic_store(&place->spared_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
+            atomic_store(&vgpu->budget_ns, 0);
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
             atomic_store(&vgpu->standing_per_ns, 0);
             atomic_store(&vgpu->is_used, 1);
@@ -101,10 +169,10 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
 
 void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index)
 {
-    struct fgw_vgpu_slot *vgpu = &control->vgpus[index];
+    struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
         if (fgw_set_has(&vgpu->members, slot)) {
-            fgw_grant_repair(control, slot);
+            fgw_control_repair(control, slot);
         }
     }
     atomic_store(&vgpu->is_used, 0);
@@ -112,28 +180,39 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index)
 
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes)
 {
-    atomic_store(&control->vgpus[index].quota_bytes, quota_bytes);
+    atomic_store(&control->decided->vgpus[index].quota_bytes, quota_bytes);
+}
+
+/* Counts its workers. One that has ended by itself is a member until the daemon has heard of it. */
+static uint32_t nr_workers(const struct fgw_control *control, uint32_t index)
+{
+    uint32_t nr = 0;
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        nr += fgw_set_has(&control->decided->vgpus[index].members, slot) &&
+              atomic_load(&control->own[index]->workers[slot].state) != FGW_WORKER_ENDED;
+    }
+    return nr;
 }
 
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading)
 {
-    struct fgw_vgpu_slot *vgpu = &control->vgpus[index];
+    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    const struct fgw_account *account = control->accounts[index];
     if (!atomic_load(&vgpu->is_used)) {
         return false;
     }
-    struct fgw_grantee grantee = {.control = control, .vgpu = vgpu};
     uint64_t quota_bytes;
-    uint64_t memory_bytes = fgw_quota_used(&grantee, &quota_bytes);
+    const uint64_t memory_bytes = fgw_vgpu_memory_bytes(control, index, &quota_bytes);
     *reading = (struct fgw_vgpu_reading){
-        .used_ns = atomic_load(&vgpu->used_ns),
-        .held_ns = atomic_load(&vgpu->held_ns),
-        .charged_until_ns = atomic_load(&vgpu->charged_until_ns),
-        .nr_grants = atomic_load(&vgpu->nr_grants),
+        .used_ns = atomic_load(&account->used_ns),
+        .held_ns = fgw_vgpu_held_ns(control, index),
+        .charged_until_ns = atomic_load(&account->charged_until_ns),
+        .nr_grants = atomic_load(&control->grant->places[index].nr_grants),
         .memory_bytes = memory_bytes,
         .quota_bytes = quota_bytes,
-        .waiting_since_ns = atomic_load(&vgpu->waiting_since_ns),
-        .nr_workers = fgw_set_nr_common(&vgpu->members, &vgpu->members),
-        .nr_waiting = fgw_set_nr_common(&vgpu->members, &control->waiting),
+        .waiting_since_ns = atomic_load(&account->waiting_since_ns),
+        .nr_workers = nr_workers(control, index),
+        .nr_waiting = fgw_set_nr_common(&vgpu->members, &control->grant->waiting),
     };
     return true;
 }
@@ -141,7 +220,7 @@ bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct f
 int fgw_control_worker_take(struct fgw_control *control)
 {
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
-        struct fgw_worker_slot *worker = &control->workers[slot];
+        struct fgw_decided_worker *worker = &control->decided->workers[slot];
         if (atomic_load(&worker->state) == FGW_WORKER_FREE) {
             memset(worker, 0, sizeof(*worker));
             atomic_store(&worker->state, FGW_WORKER_WARM);
@@ -151,36 +230,68 @@ int fgw_control_worker_take(struct fgw_control *control)
     return -1;
 }
 
+void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint32_t pid, uint32_t vgpu, uint32_t client)
+{
+    struct fgw_decided_worker *worker = &control->decided->workers[slot];
+    memset(&control->own[vgpu]->workers[slot], 0, sizeof(struct fgw_worker_slot));
+    atomic_store(&worker->pid, pid);
+    atomic_store(&worker->vgpu, vgpu);
+    atomic_store(&worker->client, client);
+    atomic_store(&worker->state, FGW_WORKER_SERVING);
+    fgw_set_add(&control->decided->vgpus[vgpu].members, slot);
+}
+
+void fgw_control_repair(struct fgw_control *control, uint32_t slot)
+{
+    struct fgw_decided_worker *worker = &control->decided->workers[slot];
+    if (atomic_load(&worker->state) == FGW_WORKER_SERVING) {
+        const uint32_t vgpu = atomic_load(&worker->vgpu);
+        fgw_grant_clear(control, slot);
+        atomic_store(&control->own[vgpu]->workers[slot].memory_bytes, 0);
+        fgw_set_remove(&control->decided->vgpus[vgpu].members, slot);
+    }
+    atomic_store(&worker->state, FGW_WORKER_ENDED);
+    fgw_control_ring_bell(control);
+}
+
 void fgw_control_worker_free(struct fgw_control *control, uint32_t slot)
 {
-    fgw_grant_repair(control, slot);
-    atomic_store(&control->workers[slot].state, FGW_WORKER_FREE);
+    fgw_control_repair(control, slot);
+    atomic_store(&control->decided->workers[slot].state, FGW_WORKER_FREE);
 }
 
 void fgw_control_worker_command(struct fgw_control *control, uint32_t slot, uint32_t command)
 {
-    atomic_store(&control->workers[slot].command, command);
+    atomic_store(&control->decided->workers[slot].command, command);
 }
 
 bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading)
 {
-    struct fgw_worker_slot *worker = &control->workers[slot];
-    uint32_t state = atomic_load(&worker->state);
+    const struct fgw_decided_worker *worker = &control->decided->workers[slot];
+    const uint32_t state = atomic_load(&worker->state), vgpu = atomic_load(&worker->vgpu);
     if (state == FGW_WORKER_FREE) {
         return false;
     }
     *reading = (struct fgw_worker_reading){
-        .state = state <= FGW_WORKER_ENDED ? state : FGW_WORKER_ENDED,
+        .state = state,
         .pid = atomic_load(&worker->pid),
-        .vgpu = atomic_load(&worker->vgpu),
+        .vgpu = vgpu,
         .client = atomic_load(&worker->client),
-        .is_user = fgw_set_has(&control->users, slot),
-        .is_waiting = fgw_set_has(&control->waiting, slot),
-        .stalled_since_ns = atomic_load(&worker->stalled_since_ns),
+        .is_user = fgw_set_has(&control->grant->users, slot),
+        .is_waiting = fgw_set_has(&control->grant->waiting, slot),
     };
-    fgw_counters_read(worker, &reading->counters);
+    if (reading->pid == 0) {
+        return true; /* it has told nothing yet */
+    }
+    struct fgw_worker_slot *own = &control->own[vgpu]->workers[slot];
+    const uint32_t told = atomic_load(&own->state);
+    if (state == FGW_WORKER_SERVING && told != FGW_WORKER_SERVING) {
+        reading->state = told == FGW_WORKER_ENDED ? FGW_WORKER_ENDED : FGW_WORKER_WARM;
+    }
+    reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
+    fgw_counters_read(own, &reading->counters);
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {
-        char letter = worker->program[i];
+        const char letter = own->program[i];
         reading->program[i] = letter >= ' ' && letter <= '~' ? letter : '\0';
         if (!reading->program[i]) {
             break;
@@ -189,25 +300,28 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     return true;
 }
 
-void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns)
+void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns,
+                              uint64_t budget_ns)
 {
-    atomic_store(&control->vgpus[index].standing, standing);
-    atomic_store(&control->vgpus[index].standing_per_ns, per_ns);
+    struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    atomic_store(&vgpu->standing, standing);
+    atomic_store(&vgpu->standing_per_ns, per_ns);
+    atomic_store(&vgpu->budget_ns, budget_ns);
 }
 
 double fgw_control_standing(struct fgw_control *control, uint32_t index)
 {
-    return fgw_vgpu_standing(&control->vgpus[index]);
+    return fgw_vgpu_standing(control, index);
 }
 
 uint64_t fgw_control_slice_ns(struct fgw_control *control)
 {
-    return atomic_load(&control->slice_ns);
+    return atomic_load(&control->decided->slice_ns);
 }
 
 void fgw_control_set_slice_ns(struct fgw_control *control, uint64_t slice_ns)
 {
-    atomic_store(&control->slice_ns, slice_ns);
+    atomic_store(&control->decided->slice_ns, slice_ns);
 }
 
 uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns)
@@ -222,7 +336,7 @@ uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint6
         }
         const struct timespec settling = {.tv_nsec = FGW_SETTLING_NS};
         nanosleep(&settling, NULL);
-        bell = atomic_load(&control->daemon_bell);
+        bell = atomic_load(&control->grant->daemon_bell);
         if (fgw_control_active(control) != active || fgw_clock_ns() - begun_ns >= steady_ns) {
             return bell;
         }

@@ -5,8 +5,8 @@
 
 #include "page/grant.h"
 
-/* It is a multiple of the page, as mmap and memfd want it. */
-#define FGW_CONTROL_BYTES ((sizeof(struct fgw_control) + 4095u) / 4096u * 4096u)
+/* So many shared memory objects a page has: what is decided, the grant, and each vGPU's own. */
+#define FGW_CONTROL_OBJECTS (2u + FGW_MAX_VGPUS)
 
 /* cffi: begin */
 struct fgw_vgpu_reading {
@@ -36,9 +36,11 @@ struct fgw_worker_reading {
 /* Waits for the daemon's bell until other vGPUs than those of `active` have or want the GPU; when it rings without
  * that, for 30 ms at most. */
 uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
-/* Mapped pages, or NULL with errno set (EPROTO: no control page of this version). */
-struct fgw_control *fgw_control_format(int fd, uint64_t slice_ns, bool is_preemptive);
-struct fgw_control *fgw_control_open(int fd);
+/* A mapped page of FGW_CONTROL_OBJECTS objects, or NULL with errno set (EPROTO: no control page of this version).
+ * `format` lays out empty ones, and may write all. `open` is for a worker of one vGPU, whose own object is open for
+ * writing, and the grant. */
+struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool is_preemptive);
+struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu);
 void fgw_control_close(struct fgw_control *control);
 
 /* Slot numbers, or -1 when all are taken. */
@@ -46,6 +48,11 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes);
 void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
 int fgw_control_worker_take(struct fgw_control *control);
+/* Makes the worker a member of the vGPU. Only once for a slot, before the worker opens the page. */
+void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint32_t pid, uint32_t vgpu,
+                               uint32_t client);
+/* Takes back everything that a dead worker had. */
+void fgw_control_repair(struct fgw_control *control, uint32_t slot);
 void fgw_control_worker_free(struct fgw_control *control, uint32_t slot);
 void fgw_control_worker_command(struct fgw_control *control, uint32_t slot, uint32_t command);
 
@@ -53,8 +60,9 @@ void fgw_control_worker_command(struct fgw_control *control, uint32_t slot, uint
 bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct fgw_vgpu_reading *reading);
 bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct fgw_worker_reading *reading);
 
-/* Sets how the vGPU stands when it waits; see layout.h. */
-void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns);
+/* Sets how the vGPU stands when it waits, and how long its turn may last, 0 for a slice; see layout.h. */
+void fgw_control_set_standing(struct fgw_control *control, uint32_t index, double standing, double per_ns,
+                              uint64_t budget_ns);
 /* Tells its standing now, with what it has used. */
 double fgw_control_standing(struct fgw_control *control, uint32_t index);
 uint64_t fgw_control_slice_ns(struct fgw_control *control);

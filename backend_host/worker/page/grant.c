@@ -19,6 +19,7 @@
 
 #include "ivshmem/region.h"
 #include "page/bell.h"
+#include "page/hand_over.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 
@@ -27,30 +28,28 @@
  * (docs/lab/withdrawal.md). */
 #define FGW_EARLY_DIVISOR 8u
 
-static void ring_booster(struct fgw_control *control, struct fgw_vgpu_slot *next)
-{
-    if (fgw_set_has_common(&next->members, &control->interactive)) {
-        fgw_bell_ring(&control->boost_bell);
-    }
-}
-
 /* Does what goes with a hand-over that has just succeeded. */
-static void announce(struct fgw_control *control, uint64_t word, uint32_t next)
+static void announce(struct fgw_control *control, uint64_t word, uint64_t passed, uint32_t why)
 {
-    fgw_grant_elapsed_ns(control, word, fgw_clock_ns());
-    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, next);
-    if (vgpu) {
-        atomic_fetch_add(&vgpu->nr_grants, 1);
-        fgw_bell_ring(&vgpu->bell);
-        ring_booster(control, vgpu);
-        fgw_control_ring_bell(control);
+    const uint32_t next = FGW_GRANT_HOLDER(passed);
+    fgw_grant_elapsed_ns(control, passed, fgw_clock_ns());
+    fgw_hand_over_note(control, word, passed, why);
+    if (!fgw_is_vgpu(next)) {
+        return;
     }
+    struct fgw_place *place = &control->grant->places[next - 1];
+    atomic_fetch_add(&place->nr_grants, 1);
+    fgw_bell_ring(&place->bell);
+    if (fgw_vgpu_is_among(control, next, &control->grant->interactive)) {
+        fgw_bell_ring(&control->grant->boost_bell);
+    }
+    fgw_control_ring_bell(control);
 }
 
 bool fgw_grant_pass(struct fgw_control *control)
 {
     for (;;) {
-        uint64_t word = atomic_load(&control->grant);
+        uint64_t word = atomic_load(&control->grant->word);
         uint32_t holder = FGW_GRANT_HOLDER(word);
         if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder))) {
             return false;
@@ -60,8 +59,8 @@ bool fgw_grant_pass(struct fgw_control *control)
             return false;
         }
         uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
-        if (atomic_compare_exchange_strong(&control->grant, &word, passed)) {
-            announce(control, passed, next);
+        if (atomic_compare_exchange_strong(&control->grant->word, &word, passed)) {
+            announce(control, word, passed, holder == FGW_NOBODY ? FGW_WHY_FREE : FGW_GRANT_WHY(word));
             if (next != FGW_NOBODY) {
                 return true;
             }
@@ -70,53 +69,60 @@ bool fgw_grant_pass(struct fgw_control *control)
 }
 
 /* Closes the grant when `number` holds it, nobody uses it and none of its workers is about to; then hands it on. */
-static void drop(struct fgw_control *control, uint32_t number)
+static void drop(struct fgw_control *control, uint32_t number, uint32_t why)
 {
-    uint64_t word = atomic_load(&control->grant);
+    uint64_t word = atomic_load(&control->grant->word);
     if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, number) &&
         !fgw_vgpu_waits(control, number)) {
-        atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED);
+        atomic_compare_exchange_strong(&control->grant->word, &word, word | FGW_GRANT_CLOSED_FOR(why));
     }
     fgw_grant_pass(control);
 }
 
 bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot)
 {
-    if (vgpu >= FGW_MAX_VGPUS || slot >= FGW_MAX_WORKERS || !atomic_load(&control->vgpus[vgpu].is_used)) {
+    if (vgpu >= FGW_MAX_VGPUS || slot >= FGW_MAX_WORKERS || !control->own[vgpu] ||
+        !atomic_load(&control->decided->vgpus[vgpu].is_used) ||
+        !fgw_set_has(&control->decided->vgpus[vgpu].members, slot)) {
         return false;
     }
     *grantee = (struct fgw_grantee){
         .control = control,
-        .vgpu = &control->vgpus[vgpu],
-        .slot = &control->workers[slot],
+        .decided = &control->decided->vgpus[vgpu],
+        .account = control->accounts[vgpu],
+        .place = &control->grant->places[vgpu],
+        .slot = &control->own[vgpu]->workers[slot],
         .number = vgpu + 1,
         .slot_index = slot,
     };
-    atomic_store(&grantee->slot->vgpu, vgpu);
-    fgw_set_add(&grantee->vgpu->members, slot);
     return true;
+}
+
+/* Takes back every bit of a worker. */
+static void clear(struct fgw_control *control, uint32_t slot)
+{
+    fgw_set_remove(&control->grant->waiting, slot);
+    fgw_set_remove(&control->grant->users, slot);
+    fgw_set_remove(&control->grant->running, slot);
+    fgw_set_remove(&control->grant->interactive, slot);
 }
 
 void fgw_grantee_detach(struct fgw_grantee *grantee)
 {
     grantee->is_user = false;
     grantee->is_waiting = false;
-    fgw_set_remove(&grantee->control->waiting, grantee->slot_index);
-    fgw_set_remove(&grantee->control->users, grantee->slot_index);
-    fgw_set_remove(&grantee->control->running, grantee->slot_index);
-    fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
-    drop(grantee->control, grantee->number);
+    clear(grantee->control, grantee->slot_index);
+    drop(grantee->control, grantee->number, FGW_WHY_IDLE);
     atomic_store(&grantee->slot->memory_bytes, 0);
-    fgw_set_remove(&grantee->vgpu->members, grantee->slot_index);
 }
 
 void fgw_grant_wait_cancel(struct fgw_grantee *grantee)
 {
     if (grantee->is_waiting) {
         grantee->is_waiting = false;
-        fgw_set_remove(&grantee->control->waiting, grantee->slot_index);
+        fgw_set_remove(&grantee->control->grant->waiting, grantee->slot_index);
         if (!grantee->is_user) {
-            drop(grantee->control, grantee->number); /* it may have been granted for our sake */
+            drop(grantee->control, grantee->number, FGW_WHY_IDLE); /* it may have been granted for our sake */
         }
     }
 }
@@ -128,7 +134,7 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
         return false;
     }
     if (!fgw_vgpu_waits(grantee->control, grantee->number)) {
-        atomic_store_explicit(&grantee->vgpu->waiting_since_ns, since_ns, memory_order_relaxed);
+        atomic_store_explicit(&grantee->account->waiting_since_ns, since_ns, memory_order_relaxed);
     }
     grantee->is_waiting = true;
     grantee->waiting_since_ns = since_ns;
@@ -136,7 +142,7 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
         uint32_t asker = atomic_load_explicit(&grantee->client->asker, memory_order_relaxed);
         atomic_store_explicit(&grantee->slot->asker, asker, memory_order_relaxed);
     }
-    fgw_set_add(&grantee->control->waiting, grantee->slot_index);
+    fgw_set_add(&grantee->control->grant->waiting, grantee->slot_index);
     return true;
 }
 
@@ -145,8 +151,8 @@ static bool begin_waiting(struct fgw_grantee *grantee, uint64_t since_ns)
  */
 static uint64_t turn_start_ns(struct fgw_control *control, uint64_t now_ns)
 {
-    fgw_grant_elapsed_ns(control, atomic_load(&control->grant), now_ns);
-    const uint64_t ahead_ns = (atomic_load(&control->slice_start) - now_ns) & FGW_SLICE_TIME_MASK;
+    fgw_grant_elapsed_ns(control, atomic_load(&control->grant->word), now_ns);
+    const uint64_t ahead_ns = (atomic_load(&control->grant->slice_start) - now_ns) & FGW_SLICE_TIME_MASK;
     return ahead_ns >> (FGW_SLICE_TIME_BITS - 1) ? now_ns : now_ns + ahead_ns;
 }
 
@@ -154,7 +160,8 @@ static void begin_turn(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     grantee->turn_since_ns = turn_start_ns(grantee->control, now_ns);
     grantee->turn_waited_ns = grantee->is_waiting ? now_ns - grantee->waiting_since_ns : 0;
-    grantee->turn_held_ns = 0;
+    grantee->turn_held_ns = grantee->turn_spared_ns = 0;
+    fgw_hand_over_enter(grantee->control, atomic_load(&grantee->control->grant->word), now_ns);
     grantee->turn_round_trips = atomic_load_explicit(&grantee->slot->nr_round_trips, memory_order_relaxed);
 }
 
@@ -169,9 +176,9 @@ static void end_turn(struct fgw_grantee *grantee, uint64_t now_ns)
         return;
     }
     if (grantee->judged_round_trips * FGW_INTERACTIVE_NS > FGW_INTERACTIVE_NR * grantee->judged_ns) {
-        fgw_set_add(&grantee->control->interactive, grantee->slot_index);
+        fgw_set_add(&grantee->control->grant->interactive, grantee->slot_index);
     } else {
-        fgw_set_remove(&grantee->control->interactive, grantee->slot_index);
+        fgw_set_remove(&grantee->control->grant->interactive, grantee->slot_index);
     }
     grantee->judged_ns = 0;
     grantee->judged_round_trips = 0;
@@ -182,12 +189,12 @@ static void end_turn(struct fgw_grantee *grantee, uint64_t now_ns)
  * tells nothing of it. */
 static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    const uint64_t slice_ns = atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    const uint64_t slice_ns = fgw_grant_slice_ns(grantee);
     const uint64_t turn_ns = now_ns - grantee->turn_since_ns;
     const bool is_idle = fgw_grant_has(grantee);
     const bool is_long = !is_idle || (turn_ns >= slice_ns - slice_ns / FGW_EARLY_DIVISOR && turn_ns <= slice_ns);
     if (is_idle || turn_ns >= slice_ns / 2) {
-        atomic_store_explicit(&grantee->vgpu->has_long_turns, is_long, memory_order_relaxed);
+        atomic_store_explicit(&grantee->account->has_long_turns, is_long, memory_order_relaxed);
     }
 }
 
@@ -195,22 +202,23 @@ static void note_slice(const struct fgw_grantee *grantee, uint64_t now_ns)
 static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load(&control->grant);
+    uint64_t word = atomic_load(&control->grant->word);
     if (FGW_GRANT_HOLDER(word) == FGW_NOBODY && !fgw_control_anybody_waits(control)) {
         uint64_t taken = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, grantee->number);
-        fgw_set_add(&control->users, grantee->slot_index); /* before the grant: nobody may find it unused */
-        if (atomic_compare_exchange_strong(&control->grant, &word, taken)) {
+        fgw_set_add(&control->grant->users, grantee->slot_index); /* before the grant: nobody may find it unused */
+        if (atomic_compare_exchange_strong(&control->grant->word, &word, taken)) {
             fgw_grant_elapsed_ns(control, taken, now_ns);
-            atomic_fetch_add_explicit(&grantee->vgpu->nr_grants, 1, memory_order_relaxed);
+            fgw_hand_over_note(control, word, taken, FGW_WHY_FREE);
+            atomic_fetch_add_explicit(&grantee->place->nr_grants, 1, memory_order_relaxed);
             return true;
         }
     }
-    fgw_set_add(&control->users, grantee->slot_index);
-    word = atomic_load(&control->grant);
+    fgw_set_add(&control->grant->users, grantee->slot_index);
+    word = atomic_load(&control->grant->word);
     if (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
         return true;
     }
-    fgw_set_remove(&control->users, grantee->slot_index);
+    fgw_set_remove(&control->grant->users, grantee->slot_index);
     fgw_grant_pass(control); /* a closer may have seen our bit and left the rest to us */
     return false;
 }
@@ -233,7 +241,7 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
             fgw_control_ring_bell(control);
         }
         fgw_grant_pass(control); /* it may have become free before we were seen waiting */
-        uint64_t word = atomic_load(&control->grant);
+        uint64_t word = atomic_load(&control->grant->word);
         is_in = FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED) && try_enter(grantee, now_ns);
     }
     if (is_in) {
@@ -241,14 +249,14 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
         begin_turn(grantee, now_ns);
         if (grantee->is_waiting) {
             grantee->is_waiting = false;
-            fgw_set_remove(&control->waiting, grantee->slot_index);
+            fgw_set_remove(&control->grant->waiting, grantee->slot_index);
         }
     }
     return is_in;
 }
 
 /* Hands the grant on from a holder that is not to have it again, wanting it or not. */
-static bool pass_over(struct fgw_control *control, uint64_t word)
+static bool pass_over(struct fgw_control *control, uint64_t word, uint32_t why)
 {
     uint32_t holder = FGW_GRANT_HOLDER(word);
     uint32_t next = fgw_grant_choose(control, holder);
@@ -256,10 +264,10 @@ static bool pass_over(struct fgw_control *control, uint64_t word)
         return false;
     }
     uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
-    if (!atomic_compare_exchange_strong(&control->grant, &word, passed)) {
+    if (!atomic_compare_exchange_strong(&control->grant->word, &word, passed)) {
         return false;
     }
-    announce(control, passed, next);
+    announce(control, word, passed, why);
     return true;
 }
 
@@ -279,28 +287,37 @@ static bool has_ended(uint32_t pid)
     return is_readable;
 }
 
+/* Nobody else is left to learn of deaths. */
+static void clear_dead(struct fgw_control *control, uint32_t number)
+{
+    const struct fgw_worker_set *members = &control->decided->vgpus[number - 1].members;
+    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
+        const bool is_used = fgw_set_has(&control->grant->users, slot) && fgw_set_has(members, slot);
+        if (is_used && has_ended(atomic_load(&control->decided->workers[slot].pid))) {
+            fgw_grant_clear(control, slot);
+        }
+    }
+}
+
 void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load(&control->grant);
+    uint64_t word = atomic_load(&control->grant->word);
     uint32_t holder = FGW_GRANT_HOLDER(word);
-    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, holder);
-    if (!vgpu || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
+    if (!fgw_is_vgpu(holder) || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
         fgw_grant_pass(control);
         return;
     }
-    const bool is_orphaned = has_ended(atomic_load(&control->daemon_pid));
-    for (uint32_t slot = 0; is_orphaned && slot < FGW_MAX_WORKERS; slot++) {
-        bool is_used = fgw_set_has(&control->users, slot) && fgw_set_has(&vgpu->members, slot);
-        if (is_used && has_ended(atomic_load(&control->workers[slot].pid))) {
-            fgw_grant_repair(control, slot);
-        }
+    if (has_ended(atomic_load(&control->decided->daemon_pid))) {
+        clear_dead(control, holder);
     }
+    const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED);
     if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, holder) &&
-        atomic_compare_exchange_strong(&control->grant, &word, word | FGW_GRANT_CLOSED)) {
-        atomic_fetch_add(&vgpu->held_ns, FGW_GRANT_UNUSED_NS); /* or it would be next again, and again do nothing */
+        atomic_compare_exchange_strong(&control->grant->word, &word, closed)) {
+        /* It pays for that, or it would be next again, and again do nothing. */
+        atomic_fetch_add(&control->grant->places[holder - 1].nr_unused, 1);
         if (!fgw_vgpu_has_users(control, holder)) {
-            pass_over(control, word | FGW_GRANT_CLOSED);
+            pass_over(control, closed, FGW_WHY_UNUSED);
         }
     }
     fgw_grant_pass(control);
@@ -309,31 +326,31 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load(&control->grant);
-    uint64_t start = atomic_load(&control->slice_start);
+    uint64_t word = atomic_load(&control->grant->word);
+    uint64_t start = atomic_load(&control->grant->slice_start);
     if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number || !fgw_grant_is_first(grantee)) {
         return false;
     }
     /* Fails when the grant has been handed on since: the new holder's start is another. */
-    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << FGW_SLICE_TIME_BITS;
-    return (start & ~FGW_SLICE_TIME_MASK) == tag &&
-           atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & FGW_SLICE_TIME_MASK));
+    const uint64_t now = fgw_stamp(FGW_GRANT_SEQUENCE(word), now_ns);
+    return fgw_stamp_tag(start) == fgw_stamp_tag(now) &&
+           atomic_compare_exchange_strong(&control->grant->slice_start, &start, now);
 }
 
 void fgw_grant_alert_next(struct fgw_grantee *grantee)
 {
-    struct fgw_vgpu_slot *next =
-        fgw_control_vgpu(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
-    if (next) {
-        fgw_bell_ring(&next->bell);
+    const uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
+    if (next != FGW_NOBODY) {
+        fgw_bell_ring(&grantee->control->grant->places[next - 1].bell);
     }
 }
 
 void fgw_grant_close(struct fgw_grantee *grantee)
 {
-    uint64_t word = atomic_load(&grantee->control->grant);
+    uint64_t word = atomic_load(&grantee->control->grant->word);
     while (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
-        if (atomic_compare_exchange_weak(&grantee->control->grant, &word, word | FGW_GRANT_CLOSED)) {
+        if (atomic_compare_exchange_weak(&grantee->control->grant->word, &word,
+                                         word | FGW_GRANT_CLOSED_FOR(FGW_WHY_SLICE))) {
             fgw_grant_alert_next(grantee);
             break;
         }
@@ -342,13 +359,13 @@ void fgw_grant_close(struct fgw_grantee *grantee)
 
 void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running)
 {
-    if (fgw_set_has(&grantee->control->running, grantee->slot_index) == is_running) {
+    if (fgw_set_has(&grantee->control->grant->running, grantee->slot_index) == is_running) {
         return; /* nobody else changes it while the worker lives */
     }
     if (is_running) {
-        fgw_set_add(&grantee->control->running, grantee->slot_index);
+        fgw_set_add(&grantee->control->grant->running, grantee->slot_index);
     } else {
-        fgw_set_remove(&grantee->control->running, grantee->slot_index);
+        fgw_set_remove(&grantee->control->grant->running, grantee->slot_index);
     }
 }
 
@@ -362,8 +379,8 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
     grantee->put_off_ns = fgw_grant_has(grantee) ? 0 : now_ns;
     const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
-    fgw_set_remove(&grantee->control->users, grantee->slot_index);
-    drop(grantee->control, grantee->number);
+    fgw_set_remove(&grantee->control->grant->users, grantee->slot_index);
+    drop(grantee->control, grantee->number, FGW_WHY_IDLE);
     if (is_waiting_now) {
         fgw_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
     }
@@ -371,25 +388,11 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
 
 bool fgw_control_evict(struct fgw_control *control)
 {
-    return pass_over(control, atomic_load(&control->grant));
+    return pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
 }
 
-void fgw_grant_repair(struct fgw_control *control, uint32_t slot)
+void fgw_grant_clear(struct fgw_control *control, uint32_t slot)
 {
-    if (slot >= FGW_MAX_WORKERS) {
-        return;
-    }
-    atomic_store(&control->workers[slot].state, FGW_WORKER_ENDED);
-    atomic_store(&control->workers[slot].memory_bytes, 0);
-    fgw_set_remove(&control->waiting, slot);
-    fgw_set_remove(&control->users, slot);
-    fgw_set_remove(&control->running, slot);
-    fgw_set_remove(&control->interactive, slot);
-    for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
-        if (fgw_set_has(&control->vgpus[vgpu].members, slot)) {
-            fgw_set_remove(&control->vgpus[vgpu].members, slot);
-            drop(control, vgpu + 1);
-        }
-    }
-    fgw_control_ring_bell(control);
+    clear(control, slot);
+    drop(control, atomic_load(&control->decided->workers[slot].vgpu) + 1, FGW_WHY_DIED);
 }

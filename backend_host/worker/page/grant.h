@@ -10,11 +10,6 @@
 
 #include "page/grantee.h"
 
-/* A holder whose workers submit nothing for this long, while somebody waits, loses the grant: they may be inside a long
- * call. It is five times as long as any pause that is waited out for being shorter than a switch. Waiting ones look
- * this often. */
-#define FGW_GRANT_UNUSED_NS UINT64_C(2000000)
-
 /* A switch to another vGPU and back takes the device so long, twice 150 us and what else a hand-over takes
  * (docs/lab/hand-overs.md): who is away for less has not slept. */
 #define FGW_SWITCH_NS UINT64_C(400000)
@@ -25,8 +20,7 @@
 #define FGW_INTERACTIVE_NR UINT64_C(10)
 
 /* cffi: begin */
-/* Both indices are bounded here; false when one is out of range or the vGPU slot is free. Makes the worker a member of
- * the vGPU. */
+/* Both indices are bounded here; false when one is out of range, or the worker is none of the vGPU's. */
 bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control, uint32_t vgpu, uint32_t slot);
 /* Takes every bit back and hands the grant on when this was its last user. */
 void fgw_grantee_detach(struct fgw_grantee *grantee);
@@ -36,7 +30,7 @@ void fgw_grantee_detach(struct fgw_grantee *grantee);
  * as a user, so it cannot have been handed on. */
 static inline bool fgw_grant_has(const struct fgw_grantee *grantee)
 {
-    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
     return grantee->is_user && (word & (FGW_GRANT_CLOSED | 0xffffu)) == grantee->number;
 }
 
@@ -78,8 +72,9 @@ void fgw_grant_set_running(struct fgw_grantee *grantee, bool is_running);
 bool fgw_control_evict(struct fgw_control *control);
 /* Hands the grant on if nobody may use it any more: it is free or closed, without users. True when a vGPU got it. */
 bool fgw_grant_pass(struct fgw_control *control);
-/* Takes back everything that a dead worker had. */
-void fgw_grant_repair(struct fgw_control *control, uint32_t slot);
 /* cffi: end */
+
+/* Takes back every bit of a dead worker, which had a vGPU, and hands the grant on if it was its last user. */
+void fgw_grant_clear(struct fgw_control *control, uint32_t slot);
 
 #endif

@@ -8,7 +8,9 @@
 struct fgv_client;
 struct fgw_grantee {
     struct fgw_control *control;
-    struct fgw_vgpu_slot *vgpu;
+    struct fgw_decided_vgpu *decided; /* of its vGPU, as what follows */
+    struct fgw_account *account;
+    struct fgw_place *place;
     struct fgw_worker_slot *slot;
     struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
     uint32_t number;           /* of the vGPU: index + 1, as in the grant word */
@@ -22,6 +24,7 @@ struct fgw_grantee {
      * turn was held for without use is left out: the later the client's CPU comes to it, the longer that is. */
     uint64_t turn_since_ns;
     uint64_t turn_held_ns;
+    uint64_t turn_spared_ns; /* of this turn, not charged as another vGPU's work was in the way */
     uint64_t turn_round_trips;
     uint64_t judged_ns;
     uint64_t judged_round_trips;

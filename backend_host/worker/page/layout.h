@@ -23,9 +23,16 @@
  * already) and hands over in its place. Entering is the Dekker way round: set the bit, then look at the grant; closing:
  * close the grant, then look at the bits; both sequentially consistent.
  *
- * A worker can be taken over by its guest in the worst case. Every worker maps the page writable, so such a one can
- * keep the GPU until it is evicted, hand it on wrongly, and write standings and accounts, those of others too. It
- * learns nothing of others' data: the page has no pointer, and the daemon reads it as it reads a region: once, bounded.
+ * The page is laid out by who may write what, each part in a shared memory object of its own:
+ *
+ *   decided   what the daemon decides: who there is, quotas, standings, slice, commands. Workers map it read-only.
+ *   grant     what a hand-over changes. All map it writable, as a hand-over passes through no daemon. A worker that its
+ *             guest took over can keep the GPU until it is evicted, hand it on wrongly, and wake others for nothing.
+ *   account   one for each vGPU, and in the pages behind it what its workers tell of themselves. Its own workers map it
+ *             writable, all others read the account alone. It says what the vGPU is charged, and nobody else's.
+ *
+ * So a worker that was taken over changes no standing, no quota and no account but its vGPU's. It learns nothing of
+ * others' data: there is no pointer in it, and the daemon reads it as it reads a region: once, bounded.
  */
 #ifndef BACKEND_HOST_LAYOUT_H
 #define BACKEND_HOST_LAYOUT_H
@@ -37,16 +44,19 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 8u
+#define FGW_CONTROL_VERSION 9u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
+#define FGW_PAGE_BYTES      4096u
 #define FGW_WORKER_WORDS    (FGW_MAX_WORKERS / 64u)
 #define FGW_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
 
-/* The grant word: holder in bits 0..15, closed flag in bit 16, a sequence number in the upper half that changes with
- * every hand-over. */
+/* The grant word: holder in bits 0..15, closed flag in bit 16, why it was closed in bits 17..19, a sequence number in
+ * the upper half that changes with every hand-over. */
 #define FGW_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
 #define FGW_GRANT_CLOSED                 (UINT64_C(1) << 16)
+#define FGW_GRANT_WHY(word)              ((uint32_t)((word) >> 17) & 7u)
+#define FGW_GRANT_CLOSED_FOR(why)        (FGW_GRANT_CLOSED | (uint64_t)(why) << 17)
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
 
@@ -55,72 +65,140 @@ struct fgw_worker_set {
     _Atomic uint64_t words[FGW_WORKER_WORDS];
 };
 
-struct fgw_vgpu_slot {
+/* ---- decided ---- */
+
+struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
-    /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
-    _Atomic uint32_t bell;
-    _Atomic uint32_t has_long_turns; /* its last turn took its slice, or nearly */
-    uint32_t reserved0;
-    _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
-    _Atomic uint64_t used_ns;          /* GPU time charged so far */
-    _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
-    _Atomic uint64_t nr_grants;
+    uint32_t reserved;
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgw_worker_set members; /* its workers */
-    /* standing + standing_per_ns * (used_ns + held_ns): the least goes first. Of equals, who has waited longest. */
+    /* standing + standing_per_ns * what it was charged: the least goes first. Of equals, who has waited longest. */
     _Atomic double standing;
     _Atomic double standing_per_ns;
-    _Atomic uint64_t held_ns; /* that it kept the grant from others without using the GPU */
-    uint8_t pad[16];
+    _Atomic uint64_t budget_ns; /* how long its turn may last while others wait; 0: a slice */
+    uint8_t pad[56];            /* for what else it may have: a limit, a class, a space */
 };
-_Static_assert(sizeof(struct fgw_vgpu_slot) == 128, "vgpu slot");
+_Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
 enum fgw_worker_state { FGW_WORKER_FREE = 0, FGW_WORKER_WARM = 1, FGW_WORKER_SERVING = 2, FGW_WORKER_ENDED = 3 };
 
 /* PATIENT: the VM is paused, a beat that stands still means nothing. */
 enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
-/* Slots share no line of the cache. */
-struct fgw_worker_slot {
-    _Alignas(64) _Atomic uint32_t state;
-    _Atomic uint32_t pid;
-    _Atomic uint32_t vgpu;             /* index */
-    _Atomic uint32_t client;           /* index in the region */
-    _Atomic uint32_t command;          /* enum fgw_worker_command, set by the daemon */
-    _Atomic uint32_t asker;            /* who of the guest waited last, as the guest says: see struct fgv_client */
-    _Atomic uint64_t stalled_since_ns; /* work is on the device, and none has ended since; 0: there is none */
-    FGW_COUNTERS;                      /* of counters.toml */
-    char program[64];
+struct fgw_decided_worker {
+    _Atomic uint32_t state;   /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
+    _Atomic uint32_t pid;     /* 0: not known yet */
+    _Atomic uint32_t vgpu;    /* index */
+    _Atomic uint32_t client;  /* index in the region */
+    _Atomic uint32_t command; /* enum fgw_worker_command */
+    uint32_t reserved[3];
 };
 
-struct fgw_control {
+struct fgw_decided {
     uint64_t magic;
     uint32_t version;
-    uint32_t is_preemptive; /* the device */
-    _Atomic uint64_t slice_ns;
+    uint32_t is_preemptive;   /* the device */
     uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
-    uint8_t pad0[32];
+    _Atomic uint64_t slice_ns;
+    _Atomic uint32_t daemon_pid;
+    uint8_t pad[28];
+    struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
+    struct fgw_decided_worker workers[FGW_MAX_WORKERS];
+};
+
+/* ---- grant ---- */
+
+/* What a hand-over changes of a vGPU. */
+struct fgw_place {
+    /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
+    _Atomic uint32_t bell;
+    _Atomic uint32_t nr_unused; /* grants that it did not use: it pays for the time that each kept others waiting */
+    _Atomic uint64_t nr_grants;
+    _Atomic uint64_t spared_until_ns; /* as the holder: another vGPU's work kept it off the device; CLOCK_MONOTONIC */
+    uint64_t reserved;
+};
+
+/* Why a grant went on. */
+enum fgw_why {
+    FGW_WHY_FREE = 0,    /* nobody had it */
+    FGW_WHY_SLICE = 1,   /* the slice was over */
+    FGW_WHY_IDLE = 2,    /* the holder had nothing more to submit */
+    FGW_WHY_UNUSED = 3,  /* none of the holder's workers came for it */
+    FGW_WHY_EVICTED = 4, /* the daemon took it */
+    FGW_WHY_DIED = 5,    /* the holder's last user died */
+    FGW_WHY_LAST = FGW_WHY_DIED,
+};
+
+/* One hand-over, kept under its sequence number. Whoever handed over writes it, and the first worker that enters adds
+ * when. */
+struct fgw_hand_over {
+    _Atomic uint32_t sequence;     /* of the grant that came of it */
+    _Atomic uint32_t why;          /* enum fgw_why */
+    _Atomic uint32_t giver, taker; /* vGPU index + 1, 0 for nobody */
+    _Atomic uint64_t at_ns;        /* CLOCK_MONOTONIC */
+    _Atomic uint64_t entered;      /* bits as in slice_start */
+};
+_Static_assert(sizeof(struct fgw_hand_over) == 32, "hand-over");
+
+#define FGW_NR_HAND_OVERS 256u /* that are kept; divides 2^32 */
+
+struct fgw_grant {
     /* Looked at for every launch. */
-    _Atomic uint64_t grant;
+    _Atomic uint64_t word;
     /* When the holder got it: low 16 bits of the sequence above 48 bits of CLOCK_MONOTONIC */
     _Atomic uint64_t slice_start;
     struct fgw_worker_set users; /* workers that may submit, or whose work has to end before others may */
-    uint8_t pad1[16];
+    uint8_t pad0[16];
     /* Looked at by a holder to learn whether anybody else wants the GPU. */
+    struct fgw_worker_set waiting; /* workers that want the grant and do not have it */
     /* Futex the daemon sleeps on: changes when somebody waits or the grant changed hands */
     _Atomic uint32_t daemon_bell;
-    _Atomic uint32_t daemon_pid;
-    uint64_t reserved1;
-    struct fgw_worker_set waiting; /* workers that want the grant and do not have it */
-    _Atomic uint32_t boost_bell;   /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
-    uint8_t pad2[12];
+    _Atomic uint32_t boost_bell; /* Futex of the daemon's booster: changes when the GPU goes to an interactive vGPU */
+    uint8_t pad1[24];
     struct fgw_worker_set running;     /* workers with work on the device, with the grant or without */
     struct fgw_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
-    struct fgw_vgpu_slot vgpus[FGW_MAX_VGPUS];
+    struct fgw_place places[FGW_MAX_VGPUS];
+    struct fgw_hand_over hand_overs[FGW_NR_HAND_OVERS];
+};
+_Static_assert(sizeof(struct fgw_grant) ==
+                   192 + FGW_MAX_VGPUS * sizeof(struct fgw_place) + FGW_NR_HAND_OVERS * sizeof(struct fgw_hand_over),
+               "grant");
+
+/* ---- account ---- */
+
+/* All workers may read it. */
+struct fgw_account {
+    _Atomic uint64_t used_ns;          /* GPU time charged so far */
+    _Atomic uint64_t held_ns;          /* that it kept the grant from others without using the GPU */
+    _Atomic uint64_t charged_until_ns; /* the union of its workers' busy times is charged up to here; CLOCK_MONOTONIC */
+    _Atomic uint64_t waiting_since_ns; /* when its first worker began to wait; CLOCK_MONOTONIC */
+    _Atomic uint32_t has_long_turns;   /* its last turn took its slice, or nearly */
+    uint8_t pad[FGW_PAGE_BYTES - 36];
+};
+_Static_assert(sizeof(struct fgw_account) == FGW_PAGE_BYTES, "account");
+
+/* What a worker tells of itself. Slots share no line of the cache. */
+struct fgw_worker_slot {
+    _Alignas(64) _Atomic uint32_t state; /* enum fgw_worker_state: SERVING or ENDED once it is */
+    _Atomic uint32_t asker;              /* who of the guest waited last, as the guest says: see struct fgv_client */
+    _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
+    FGW_COUNTERS;                        /* of counters.toml */
+    char program[64];
+};
+
+/* A vGPU's own pages. */
+struct fgw_own {
+    struct fgw_account account;
     struct fgw_worker_slot workers[FGW_MAX_WORKERS];
 };
-_Static_assert(sizeof(struct fgw_control) == 256 + FGW_MAX_VGPUS * sizeof(struct fgw_vgpu_slot) +
-                                                 FGW_MAX_WORKERS * sizeof(struct fgw_worker_slot),
-               "control page");
+
+/* ---- as one process sees it ---- */
+
+struct fgw_control {
+    struct fgw_decided *decided;
+    struct fgw_grant *grant;
+    struct fgw_account *accounts[FGW_MAX_VGPUS]; /* a worker may write its own vGPU's alone */
+    struct fgw_own *own[FGW_MAX_VGPUS];          /* NULL: not this process's to see */
+};
 
 #endif

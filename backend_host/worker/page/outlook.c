@@ -8,34 +8,48 @@
 #include "page/bell.h"
 #include "page/sets.h"
 
-struct fgw_vgpu_slot *fgw_control_vgpu(struct fgw_control *control, uint32_t number)
+bool fgw_vgpu_is_among(struct fgw_control *control, uint32_t number, const struct fgw_worker_set *set)
 {
-    return number >= 1 && number <= FGW_MAX_VGPUS ? &control->vgpus[number - 1] : NULL;
+    return fgw_set_has_common(&control->decided->vgpus[number - 1].members, set);
 }
 
 bool fgw_vgpu_has_users(struct fgw_control *control, uint32_t number)
 {
-    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, number);
-    return vgpu && fgw_set_has_common(&vgpu->members, &control->users);
+    return fgw_is_vgpu(number) && fgw_vgpu_is_among(control, number, &control->grant->users);
 }
 
 bool fgw_vgpu_waits(struct fgw_control *control, uint32_t number)
 {
-    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, number);
-    return vgpu && fgw_set_has_common(&vgpu->members, &control->waiting);
+    return fgw_is_vgpu(number) && fgw_vgpu_is_among(control, number, &control->grant->waiting);
 }
 
 bool fgw_control_anybody_waits(struct fgw_control *control)
 {
-    return fgw_set_has_common(&control->waiting, &control->waiting);
+    return fgw_set_has_common(&control->grant->waiting, &control->grant->waiting);
+}
+
+uint64_t fgw_vgpu_held_ns(const struct fgw_control *control, uint32_t index)
+{
+    const uint64_t nr_unused = atomic_load_explicit(&control->grant->places[index].nr_unused, memory_order_relaxed);
+    return atomic_load_explicit(&control->accounts[index]->held_ns, memory_order_relaxed) +
+           nr_unused * FGW_GRANT_UNUSED_NS;
+}
+
+double fgw_vgpu_standing(const struct fgw_control *control, uint32_t index)
+{
+    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
+    const uint64_t charged_ns = atomic_load_explicit(&control->accounts[index]->used_ns, memory_order_relaxed) +
+                                fgw_vgpu_held_ns(control, index);
+    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
+           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
 }
 
 uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64_t now_ns)
 {
-    uint64_t tag = (uint64_t)(FGW_GRANT_SEQUENCE(word) & 0xffffu) << FGW_SLICE_TIME_BITS;
-    uint64_t start = atomic_load_explicit(&control->slice_start, memory_order_relaxed);
-    if ((start & ~FGW_SLICE_TIME_MASK) != tag) {
-        atomic_compare_exchange_strong(&control->slice_start, &start, tag | (now_ns & FGW_SLICE_TIME_MASK));
+    const uint64_t now = fgw_stamp(FGW_GRANT_SEQUENCE(word), now_ns);
+    uint64_t start = atomic_load_explicit(&control->grant->slice_start, memory_order_relaxed);
+    if (fgw_stamp_tag(start) != fgw_stamp_tag(now)) {
+        atomic_compare_exchange_strong(&control->grant->slice_start, &start, now);
         return 0;
     }
     uint64_t passed_ns = (now_ns - start) & FGW_SLICE_TIME_MASK;
@@ -50,10 +64,9 @@ struct place {
 
 static struct place place_of(struct fgw_control *control, uint32_t number)
 {
-    struct fgw_vgpu_slot *vgpu = &control->vgpus[number - 1];
     return (struct place){
-        .standing = fgw_vgpu_standing(vgpu),
-        .since_ns = atomic_load_explicit(&vgpu->waiting_since_ns, memory_order_relaxed),
+        .standing = fgw_vgpu_standing(control, number - 1),
+        .since_ns = atomic_load_explicit(&control->accounts[number - 1]->waiting_since_ns, memory_order_relaxed),
     };
 }
 
@@ -81,8 +94,8 @@ uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than)
 bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
 {
     for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
-        uint64_t waiting = atomic_load_explicit(&grantee->control->waiting.words[i], memory_order_relaxed);
-        if (waiting && waiting & ~atomic_load_explicit(&grantee->vgpu->members.words[i], memory_order_relaxed)) {
+        uint64_t waiting = atomic_load_explicit(&grantee->control->grant->waiting.words[i], memory_order_relaxed);
+        if (waiting && waiting & ~atomic_load_explicit(&grantee->decided->members.words[i], memory_order_relaxed)) {
             return true;
         }
     }
@@ -91,13 +104,14 @@ bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
 
 bool fgw_grant_is_anothers(const struct fgw_grantee *grantee)
 {
-    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    const uint32_t holder =
+        FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed));
     return holder != FGW_NOBODY && holder != grantee->number;
 }
 
 bool fgw_grant_runs_alone(const struct fgw_grantee *grantee)
 {
-    return fgw_set_nr_common(&grantee->vgpu->members, &grantee->control->running) <= 1;
+    return fgw_set_nr_common(&grantee->decided->members, &grantee->control->grant->running) <= 1;
 }
 
 bool fgw_grant_is_first(const struct fgw_grantee *grantee)
@@ -117,37 +131,42 @@ bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns,
         return false;
     }
     struct place other = place_of(grantee->control, next);
-    double per_ns = atomic_load_explicit(&grantee->control->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
+    double per_ns =
+        atomic_load_explicit(&grantee->control->decided->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
     return other.since_ns > grantee->turn_since_ns + late_ns &&
            other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
 }
 
+static bool has_long_turns(const struct fgw_control *control, uint32_t number)
+{
+    return fgw_is_vgpu(number) &&
+           atomic_load_explicit(&control->accounts[number - 1]->has_long_turns, memory_order_relaxed) != 0;
+}
+
 bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
 {
-    const uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
-    const struct fgw_vgpu_slot *holder = fgw_control_vgpu(grantee->control, FGW_GRANT_HOLDER(word));
-    return holder && atomic_load_explicit(&holder->has_long_turns, memory_order_relaxed) != 0;
+    const uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
+    return has_long_turns(grantee->control, FGW_GRANT_HOLDER(word));
 }
 
 bool fgw_grant_next_stays(const struct fgw_grantee *grantee)
 {
-    const struct fgw_vgpu_slot *next =
-        fgw_control_vgpu(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
-    return next && atomic_load_explicit(&next->has_long_turns, memory_order_relaxed) != 0;
+    return has_long_turns(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
 }
 
 uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load_explicit(&control->grant, memory_order_relaxed);
-    struct fgw_vgpu_slot *holder = fgw_control_vgpu(control, FGW_GRANT_HOLDER(word));
-    const bool is_beside = holder && holder != grantee->vgpu && fgw_set_has_common(&holder->members, &control->running);
+    uint64_t word = atomic_load_explicit(&control->grant->word, memory_order_relaxed);
+    const uint32_t holder = FGW_GRANT_HOLDER(word);
+    const bool is_beside = fgw_is_vgpu(holder) && holder != grantee->number &&
+                           fgw_vgpu_is_among(control, holder, &control->grant->running);
     return is_beside ? fgw_grant_elapsed_ns(control, word, now_ns) : 0;
 }
 
 uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
-    uint64_t word = atomic_load_explicit(&grantee->control->grant, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
     if ((word & (FGW_GRANT_CLOSED | 0xffffu)) != grantee->number) {
         return 0;
     }
@@ -158,14 +177,15 @@ uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 
 void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_reading *reading)
 {
-    uint64_t word = atomic_load(&control->grant);
+    uint64_t word = atomic_load(&control->grant->word);
     uint64_t now_ns = fgw_clock_ns();
     uint32_t holder = FGW_GRANT_HOLDER(word);
-    struct fgw_vgpu_slot *vgpu = fgw_control_vgpu(control, holder);
+    const bool is_vgpu = fgw_is_vgpu(holder);
     *reading = (struct fgw_grant_reading){
-        .holder = vgpu ? holder : FGW_NOBODY,
+        .holder = is_vgpu ? holder : FGW_NOBODY,
         .is_closed = (word & FGW_GRANT_CLOSED) != 0,
-        .nr_users = vgpu ? fgw_set_nr_common(&vgpu->members, &control->users) : 0,
+        .nr_users =
+            is_vgpu ? fgw_set_nr_common(&control->decided->vgpus[holder - 1].members, &control->grant->users) : 0,
         .sequence = FGW_GRANT_SEQUENCE(word),
         .since_ns = now_ns - fgw_grant_elapsed_ns(control, word, now_ns),
     };
@@ -177,7 +197,7 @@ uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS && fgw_control_anybody_waits(control); vgpu++) {
         if (fgw_vgpu_waits(control, vgpu + 1)) {
             mask |= UINT64_C(1) << vgpu;
-            since_ns[vgpu] = atomic_load(&control->vgpus[vgpu].waiting_since_ns);
+            since_ns[vgpu] = atomic_load(&control->accounts[vgpu]->waiting_since_ns);
         }
     }
     return mask;
@@ -186,7 +206,7 @@ uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
 uint64_t fgw_control_active(struct fgw_control *control)
 {
     uint64_t since_ns[FGW_MAX_VGPUS];
-    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant));
+    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant->word));
     const uint64_t backlogged = fgw_control_backlogged(control, since_ns);
-    return fgw_control_vgpu(control, holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
+    return fgw_is_vgpu(holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }

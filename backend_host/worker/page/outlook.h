@@ -7,26 +7,50 @@
 
 #include "page/grantee.h"
 
+/* A holder whose workers submit nothing for this long, while somebody waits, loses the grant: they may be inside a long
+ * call. It is five times as long as any pause that is waited out for being shorter than a switch. Waiting ones look
+ * this often. */
+#define FGW_GRANT_UNUSED_NS UINT64_C(2000000)
+
 /* `slice_start` of the page: a time below, and above it the lowest bits of the sequence number that it belongs to. */
 #define FGW_SLICE_TIME_BITS 48
 #define FGW_SLICE_TIME_MASK ((UINT64_C(1) << FGW_SLICE_TIME_BITS) - 1)
 
-/* Tells how long a turn may last while others wait. */
+static inline uint64_t fgw_stamp(uint32_t sequence, uint64_t now_ns)
+{
+    return (uint64_t)(sequence & 0xffffu) << FGW_SLICE_TIME_BITS | (now_ns & FGW_SLICE_TIME_MASK);
+}
+
+static inline uint64_t fgw_stamp_tag(uint64_t stamp)
+{
+    return stamp & ~FGW_SLICE_TIME_MASK;
+}
+
+/* Tells how long its turn may last while others wait. */
 static inline uint64_t fgw_grant_slice_ns(const struct fgw_grantee *grantee)
 {
-    return atomic_load_explicit(&grantee->control->slice_ns, memory_order_relaxed);
+    const uint64_t budget_ns = atomic_load_explicit(&grantee->decided->budget_ns, memory_order_relaxed);
+    return budget_ns != 0 ? budget_ns
+                          : atomic_load_explicit(&grantee->control->decided->slice_ns, memory_order_relaxed);
 }
 
 /* Tells whether the device runs what several vGPUs have on it in turn. */
 static inline bool fgw_grant_is_preemptive(const struct fgw_grantee *grantee)
 {
-    return grantee->control->is_preemptive != 0;
+    return grantee->control->decided->is_preemptive != 0;
+}
+
+/* Tells what the daemon wants of this worker: enum fgw_worker_command. */
+static inline uint32_t fgw_grant_command(const struct fgw_grantee *grantee)
+{
+    const struct fgw_decided_worker *worker = &grantee->control->decided->workers[grantee->slot_index];
+    return atomic_load_explicit(&worker->command, memory_order_relaxed);
 }
 
 /* Tells the number of the grant, which changes when it goes to another vGPU. */
 static inline uint32_t fgw_grant_sequence(const struct fgw_grantee *grantee)
 {
-    return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant, memory_order_relaxed));
+    return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed));
 }
 
 /* cffi: begin */
@@ -68,8 +92,14 @@ uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
 uint64_t fgw_control_active(struct fgw_control *control);
 /* cffi: end */
 
-/* Gives the vGPU of a number in a shared word, or NULL: a hostile worker can write any number there. */
-struct fgw_vgpu_slot *fgw_control_vgpu(struct fgw_control *control, uint32_t number);
+/* Tells whether a number in a shared word is that of a vGPU: a hostile worker can write any number there. */
+static inline bool fgw_is_vgpu(uint32_t number)
+{
+    return number >= 1 && number <= FGW_MAX_VGPUS;
+}
+
+/* Tells whether a worker of the vGPU, which is one, is in the set. */
+bool fgw_vgpu_is_among(struct fgw_control *control, uint32_t number, const struct fgw_worker_set *set);
 bool fgw_vgpu_has_users(struct fgw_control *control, uint32_t number);
 bool fgw_vgpu_waits(struct fgw_control *control, uint32_t number);
 bool fgw_control_anybody_waits(struct fgw_control *control);
@@ -80,12 +110,8 @@ uint64_t fgw_grant_elapsed_ns(struct fgw_control *control, uint64_t word, uint64
 uint32_t fgw_grant_choose(struct fgw_control *control, uint32_t other_than);
 
 /* Tells how it stands with what it was charged up to now; see layout.h. */
-static inline double fgw_vgpu_standing(const struct fgw_vgpu_slot *vgpu)
-{
-    uint64_t charged_ns = atomic_load_explicit(&vgpu->used_ns, memory_order_relaxed) +
-                          atomic_load_explicit(&vgpu->held_ns, memory_order_relaxed);
-    return atomic_load_explicit(&vgpu->standing, memory_order_relaxed) +
-           atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed) * (double)charged_ns;
-}
+double fgw_vgpu_standing(const struct fgw_control *control, uint32_t index);
+/* Tells for how long it kept the grant from others without using the GPU, unused grants with it. */
+uint64_t fgw_vgpu_held_ns(const struct fgw_control *control, uint32_t index);
 
 #endif

@@ -1,0 +1,78 @@
+"""Who may write what of the control page: a worker that its guest took over has what `for_worker` lent it, and tries."""
+
+import ctypes
+import errno
+import mmap
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backend_host.device.control import MAX_VGPUS, NR_OBJECTS, ControlPage
+
+DECIDED, GRANT, OWN = range(3)
+MINE = 5
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+REOPEN = "for fd; do (: <> /proc/self/fd/$fd) 2>/dev/null && echo $fd; done; echo tried"
+
+
+def is_writable(fd: int) -> bool:
+    """By any of: writing, a mapping, a mapping for reading that is changed later."""
+    try:
+        os.pwrite(fd, os.pread(fd, 1, 0), 0)
+    except OSError as error:
+        assert error.errno == errno.EBADF
+    else:
+        return True
+    with pytest.raises(PermissionError):
+        mmap.mmap(fd, 0)
+    mapped = LIBC.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    return bool(LIBC.mprotect(mapped, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0)
+
+
+def test_a_worker_writes_the_grant_and_its_own_vgpu_s_account_alone(control: ControlPage) -> None:
+    with control.for_worker(MINE) as lent:
+        assert len(lent) == NR_OBJECTS == OWN + MAX_VGPUS
+        assert [number for number, fd in enumerate(lent) if is_writable(fd)] == [GRANT, OWN + MINE]
+
+
+def test_nobody_takes_memory_from_under_those_that_map_it(control: ControlPage) -> None:
+    with control.for_worker(MINE) as lent:
+        for fd in (lent[GRANT], lent[OWN + MINE]):
+            nbytes = os.fstat(fd).st_size
+            for other in (0, nbytes - mmap.PAGESIZE, nbytes + mmap.PAGESIZE):
+                with pytest.raises(PermissionError):
+                    os.ftruncate(fd, other)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers as somebody else")
+def test_what_is_lent_for_reading_is_not_opened_again_for_writing(control: ControlPage) -> None:
+    with control.for_worker(MINE) as lent:
+        command = ["sh", "-c", REOPEN, "sh", *map(str, lent)]
+        tried = subprocess.run(
+            command,
+            pass_fds=lent,
+            user="nobody",
+            group="nogroup",
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert tried.stdout == "tried\n"
+
+
+def test_what_a_worker_sees_of_others_is_their_account(control: ControlPage) -> None:
+    """Programs and counters of others lie behind it, in the same object, and are not mapped."""
+    with control.for_worker(MINE) as lent, ControlPage.open(lent, MINE):
+        maps = Path("/proc/self/maps").read_text().splitlines()
+    sizes = {}
+    for line in maps:
+        if f"fairgv-vgpu-{MINE + 1} " in line:
+            first, last = (int(part, 16) for part in line.split()[0].split("-"))
+            sizes[line.split()[1]] = last - first
+    assert sizes["r--s"] == mmap.PAGESIZE
