@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from backend_host import tables
+from backend_host import hand_overs, tables
 from backend_host.config import (
     DEVICE_KINDS,
     PACKAGE_ROOT,
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fairgv-host: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 0 if options.run is _top else 130
+        return 0 if options.run in (_top, _grants) else 130
     except BrokenPipeError:  # `fairgv-host status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -100,6 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     top = commands.add_parser("top", help="like status, again and again")
     top.add_argument("--seconds", type=_seconds, default=1.0, help="between two looks (default 1)")
     top.set_defaults(run=_top)
+
+    hand_overs.add_command(commands).set_defaults(run=_grants)
 
     attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
     attach.add_argument("domain", metavar="DOMAIN")
@@ -289,6 +291,14 @@ def _top(options: argparse.Namespace) -> int:
         while True:
             live.update(tables.status(connection.ask("status")), refresh=True)
             time.sleep(options.seconds)
+
+
+def _grants(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        hand_overs.show(
+            lambda after: connection.ask("grants", after=after), is_followed=options.follow, is_json=options.json
+        )
+    return 0
 
 
 def _attach(options: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from backend_host import hand_overs
 from backend_host.config import Config, check_region_bytes
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage
@@ -151,6 +152,7 @@ class Daemon:
     def _handle(self, session: Session, request: Message) -> Message:
         operations = {
             "status": self._status,
+            "grants": self._grants,
             "open": self._open,
             "stop": self._stop_daemon,
             "attach": self._attach,
@@ -187,6 +189,9 @@ class Daemon:
             ),
             vgpus=self._vgpus.statistics(),
         )
+
+    def _grants(self, session: Session, request: Message) -> Message:
+        return hand_overs.answer(self._page, self._vgpus.names(), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)

@@ -351,6 +351,11 @@ class VGpuRegistry:
         for name in names:
             self.remove_if_there(name)
 
+    def names(self) -> dict[int, str]:
+        """Of each vGPU, by its number in the control page."""
+        with self._lock:
+            return {vgpu.index: vgpu.name for vgpu in self._vgpus.values()}
+
     def statistics(self) -> tuple[VGpuStatistics, ...]:
         """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
         with self._lock:

@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from backend_host import hand_overs
 from backend_host.device.control import ControlPage, WorkerReading, WorkerState
 
 _LOOKS_IN_LIMIT = 20
 _LOOK_MAX_S = 1.0
+_HAND_OVERS_TOLD = 10
 
 log = logging.getLogger("fairgv.watchdog")
 
@@ -97,8 +99,14 @@ class Watchdog:
         if late_ns >= self._limit_ns and not suspect.is_ended:
             suspect.is_ended = True
             log.error(
-                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended",
-                *(worker.vgpu, worker.program, late_ns / 1e9, worker.pid),
+                "vGPU %d, %s: its work has kept others from the GPU for %.1f s; its worker %d is ended. The last hand-overs:\n%s",
+                *(
+                    worker.vgpu,
+                    worker.program,
+                    late_ns / 1e9,
+                    worker.pid,
+                    hand_overs.lines(self._page, _HAND_OVERS_TOLD),
+                ),
             )
             self._end(worker.slot)
         elif late_ns >= self._limit_ns // 2 and not suspect.is_warned:

@@ -1,13 +1,27 @@
 """What most tests of workers begin with: a host of softgpu, a region, and a guest of it that is served."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from backend_host import hand_overs
 from backend_host.device.control import NR_OBJECTS, ControlPage
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+
+NR_TOLD = 20
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed tells how the GPU went from one to the next."""
+    report = yield
+    if report.failed:
+        report.sections += [("hand-overs", hand_overs.lines(host.control, NR_TOLD)) for host in Host.running]
+    return report
 
 
 @pytest.fixture

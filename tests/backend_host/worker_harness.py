@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cffi import FFI
 
@@ -299,6 +299,8 @@ class Guest:
 class Host:
     """The daemon's part, by hand: a control page, and workers."""
 
+    running: ClassVar[list[Host]] = []
+
     def __init__(
         self,
         library: Path,
@@ -319,6 +321,7 @@ class Host:
         }
         self.control = ControlPage.create(slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
+        self.running.append(self)
 
     def start(self, region: Region, client: int, vgpu: int, bells: Sequence[int] = (), **changes: Any) -> Worker:
         """A worker process for a client in HELLO. `bells`: its own, and those of the guest."""
@@ -353,6 +356,7 @@ class Host:
                 worker.process.kill()
             worker.errors()
             worker.socket.close()
+        self.running.remove(self)
         self.control.close()
         self.state.cleanup()
 

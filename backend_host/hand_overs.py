@@ -1,0 +1,93 @@
+"""Hand-overs of the GPU for people and programs: what the control page keeps of the last 256, with names, and `fairgv-host grants`."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from backend_host.device.control import ControlPage, HandOver
+from backend_host.ipc import Message
+from backend_host.sizes import format_time
+
+PERIOD_S = 0.1
+"""Between two questions that follow: at slices of a millisecond 100 hand-overs, fewer than are kept."""
+NOBODY = "-"
+HEAD = f"{'time':>14}  {'from':<16}  {'to':<16}  {'why':<8}  {'gap':>8}"
+EXAMPLE = "example: fairgv-host grants --follow   as the GPU goes from one vGPU to the next; Ctrl-C ends it"
+
+
+def answer(page: ControlPage, names: Mapping[int, str], after: int) -> Message:
+    """What the daemon tells of one page: hand-overs after a sequence number, oldest first, and the newest number there is."""
+    sequence = page.holder().sequence
+    return {"sequence": sequence, "hand_overs": [_told(each, names) for each in page.hand_overs(after)]}
+
+
+def lines(page: ControlPage, nr: int) -> str:
+    """The newest hand-overs for a log: vGPUs by their numbers."""
+    names = {
+        vgpu: f"vGPU {vgpu}"
+        for each in page.hand_overs()
+        for vgpu in (each.from_vgpu, each.to_vgpu)
+        if vgpu is not None
+    }
+    return "\n".join(_line(_told(each, names)) for each in page.hand_overs()[-nr:])
+
+
+def _told(each: HandOver, names: Mapping[int, str]) -> Message:
+    def name(vgpu: int | None) -> str | None:
+        return None if vgpu is None else names.get(vgpu, "gone")
+
+    return {
+        "sequence": each.sequence,
+        "at_ns": each.at_ns,
+        "from": name(each.from_vgpu),
+        "to": name(each.to_vgpu),
+        "why": each.why.name.lower(),
+        "gap_ns": each.gap_ns,
+    }
+
+
+def _line(told: Message) -> str:
+    seconds = f"{told['at_ns'] / 1e9:.6f}"
+    gap = NOBODY if told["gap_ns"] is None else format_time(told["gap_ns"])
+    return f"{seconds:>14}  {_name(told['from']):<16}  {_name(told['to']):<16}  {told['why']:<8}  {gap:>8}"
+
+
+def _name(name: str | None) -> str:
+    """Names are others' choice: what is no printable character is not sent to a terminal."""
+    text = NOBODY if name is None else "".join(letter if letter.isprintable() else "?" for letter in name)
+    return text if len(text) <= 16 else text[:15] + "~"
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """`grants` among the commands of fairgv-host."""
+    parser = commands.add_parser(
+        "grants",
+        help="who had the GPU, who got it, why: the last 256 hand-overs",
+        description="The last hand-overs of the GPU, oldest first: when (CLOCK_MONOTONIC, in seconds), from whom, to whom, why, "
+        "and how long it took until the new holder came for it.",
+        epilog=EXAMPLE,
+    )
+    parser.add_argument("--follow", action="store_true", help="go on with each new one, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="an object a line, for programs; times in ns")
+    return parser
+
+
+def show(ask: Callable[[int], Message], *, is_followed: bool, is_json: bool) -> None:
+    """Prints what `ask` answers: of hand-overs after a sequence number. Followed, it ends with KeyboardInterrupt."""
+    if not is_json:
+        print(HEAD)
+    for told in _followed(ask) if is_followed else ask(0)["hand_overs"]:
+        print(json.dumps(told) if is_json else _line(told), flush=is_followed)
+
+
+def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:
+    """The newest is told once its holder has come, so that its gap is known."""
+    after = 0
+    while True:
+        told: list[Message] = ask(after)["hand_overs"]
+        if told and told[-1]["to"] is not None and told[-1]["gap_ns"] is None:
+            told.pop()
+        yield from told
+        after = told[-1]["sequence"] if told else after
+        time.sleep(PERIOD_S)
