@@ -10,8 +10,11 @@
 #include "page/control.h"
 #include "page/grant.h"
 #include "turn/beside.h"
+#include "turn/charge.h"
+#include "turn/moves.h"
 #include "turn/queue.h"
 #include "turn/turn.h"
+#include "turn/yield.h"
 
 /* As serve.c asks. */
 static bool may_submit(struct seat *seat, bool is_copy, enum fgw_submission *kind)
@@ -21,8 +24,8 @@ static bool may_submit(struct seat *seat, bool is_copy, enum fgw_submission *kin
     if (!fgw_queue_has_room(worker)) {
         return false;
     }
-    if (seat->track.nr_beside != 0 && !worker->grantee.is_user && (!is_copy || fgw_beside_is_full(worker))) {
-        fgw_grant_wait_cancel(&worker->grantee);
+    if (seat->track.nr_beside != 0 && !fgw_turn_is_user(worker) && (!is_copy || fgw_beside_is_full(worker))) {
+        fgw_move_out(worker);
         return false;
     }
     if (is_copy) {
@@ -101,8 +104,8 @@ static uint32_t look(struct seat *seat)
         nr = serve(seat);
         see_ends(seat);
         fgw_turn_poll(worker, clock_ns);
-        if (worker->grantee.is_waiting && !fgw_turn_is_off(worker) && happens(3)) {
-            if (fgw_grant_enter(&worker->grantee, clock_ns)) {
+        if (fgw_turn_is_waiting(worker) && !fgw_turn_is_off(worker) && happens(3)) {
+            if (fgw_move_enter(worker, clock_ns)) {
                 nr += serve(seat);
             }
         }
@@ -122,7 +125,7 @@ static void write_down(FILE *file, uint32_t index, uint32_t nr)
         fprintf(file, " %" PRIu64 "+%" PRIu64, control->vgpus[i].used_ns, control->vgpus[i].held_ns);
     }
     fprintf(file, " b%u m%u r%u o%d s%" PRIu64 " w%" PRIu64 " c%d\n", nr_bells, nr_marked, seat->nr_roused,
-            fgw_turn_is_off(&seat->worker), seat->worker.slot->stalled_since_ns, fgw_turn_way_ns(&seat->worker),
+            fgw_turn_is_off(&seat->worker), seat->worker.slot->stalled_since_ns, fgw_yield_due_ns(&seat->worker),
             fgw_turn_may_change(&seat->worker));
 }
 
@@ -166,9 +169,9 @@ bool play(int fd, const char *path, uint64_t seed, uint32_t nr_steps, bool is_pr
         write_down(file, index, look(&seats[index]));
     }
     for (uint32_t i = 0; file && control && i < NR_WORKERS; i++) {
-        fgw_turn_end_begin(&seats[i].worker);
-        clock_ns += 1000000;
         fgw_turn_end(&seats[i].worker);
+        clock_ns += 1000000;
+        fgw_charge_end(&seats[i].worker);
         write_down(file, i, 0);
     }
     if (control) {

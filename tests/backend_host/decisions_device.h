@@ -10,6 +10,7 @@
 #include "track/running.h"
 #include "track/sync.h"
 #include "turn/beside.h"
+#include "turn/charge.h"
 #include "turn/turn.h"
 
 #define NR_WORKERS 4u
@@ -198,7 +199,7 @@ static void submit(struct seat *seat, enum fgw_submission kind)
         seat->stream.nr_unmarked++;
         return;
     }
-    fgw_turn_started(&seat->worker, was_empty, track->begun_ns);
+    fgw_charge_started(&seat->worker, was_empty, track->begun_ns);
 }
 
 static void close_gate(struct seat *seat)
@@ -249,11 +250,11 @@ static void see_ends(struct seat *seat)
             fgw_due_note(&seat->worker, nr, nr_copies, clock_ns);
             track->last_finish_ns = clock_ns;
         }
-        fgw_turn_finished(&seat->worker, nr, clock_ns);
+        fgw_charge_finished(&seat->worker, nr, clock_ns);
     }
     track->polled_ns = clock_ns;
     if (fgw_nr_running(&seat->worker) != 0) {
-        fgw_turn_started(&seat->worker, false, track->begun_ns);
+        fgw_charge_started(&seat->worker, false, track->begun_ns);
     }
 }
 

@@ -4,11 +4,11 @@ import ctypes
 
 import pytest
 
-from tests.backend_host.parts import load_parts
+from tests.backend_host.parts import TURN, load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
-PARTS = ("turn", "queue", "grant", "outlook", "account", "control", "due", "gate", "running", "latency", "bell")
+PARTS = (*TURN, "grant", "outlook", "account", "control", "due", "gate", "running", "latency", "bell")
 
 
 @pytest.fixture(scope="module")

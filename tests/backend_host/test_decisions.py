@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.backend_host.parts import load_parts
+from tests.backend_host.parts import TURN, load_parts
 
-PARTS = (
-    "turn", "queue", "beside", "withdraw", "grant", "outlook", "account", "control", "due", "running", "latency",
-)  # fmt: skip
+PARTS = (*TURN, "beside", "grant", "outlook", "account", "control", "due", "running", "latency")
 DIGESTS = Path(__file__).with_name("decisions.txt")
 NR_STEPS = 10_000
 PLAYS = tuple(itertools.product(range(1, 4), (False, True), (False, True), (False, True)))

@@ -176,6 +176,7 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
         .client = atomic_load(&worker->client),
         .is_user = fgw_set_has(&control->users, slot),
         .is_waiting = fgw_set_has(&control->waiting, slot),
+        .phase = atomic_load(&worker->phase),
         .stalled_since_ns = atomic_load(&worker->stalled_since_ns),
     };
     fgw_counters_read(worker, &reading->counters);

@@ -91,6 +91,7 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns; /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                      /* of counters.toml */
     char program[64];
+    _Atomic uint32_t phase; /* as fgw_phase_word names them */
 };
 
 struct fgw_control {
