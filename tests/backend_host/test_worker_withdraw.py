@@ -134,9 +134,8 @@ class Two:
     def is_off(self) -> bool:
         """The long one waits for its turn, and its kernel with it."""
         reading = self.reading()
-        return (
-            reading.is_waiting and not reading.is_user and reading.stalled_since_ns == 0 and reading.nr_withdrawn == 1
-        )
+        is_off = reading.phase == "off-waiting" and reading.stalled_since_ns == 0 and reading.nr_withdrawn == 1
+        return is_off and reading.is_waiting and not reading.is_user
 
 
 @pytest.fixture
