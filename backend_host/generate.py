@@ -1,4 +1,4 @@
-"""`python -m backend_host.generate` writes every file that is made from counters.toml; `--check` only says which are stale."""
+"""`python -m backend_host.generate` writes every file that is made from counters.toml and turn/phase.h; `--check` only says which are stale."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend_host import counters as table
+from backend_host import phases
 from backend_host.counters import Counter, CountersError
 from cuda_api import layout, outputs
 from cuda_api import table as calls
@@ -108,7 +109,8 @@ def texts() -> dict[str, str]:
         "backend_host/worker/generated/counters.c": c_file(SOURCE, source(counters), ORIGIN),
         "backend_host/generated/counters.py": python(counters),
     }
-    return outputs.sealed(made, outputs.seal([table.COUNTERS_TOML, PACKAGE / "counters.py", PACKAGE / "generate.py"]))
+    seal = outputs.seal([table.COUNTERS_TOML, PACKAGE / "counters.py", PACKAGE / "generate.py"])
+    return {**outputs.sealed(made, seal), **phases.texts()}
 
 
 def main(arguments: list[str] | None = None) -> int:

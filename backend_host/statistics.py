@@ -19,11 +19,16 @@ class _Program:
 class ClientStatistics(ClientCounters, _Program):
     """One guest program. Fields of the last base stand first."""
 
+    phase: str = "out"
+    """Where its worker stands towards the GPU: docs/grants.md has the words."""
+
     @classmethod
     def of(cls, reading: WorkerReading) -> "ClientStatistics":
         """From the worker's slot."""
         counters = {field.name: getattr(reading, field.name) for field in fields(ClientCounters)}
-        return cls(program=reading.program, client=reading.client, worker_pid=reading.pid, **counters)
+        return cls(
+            program=reading.program, client=reading.client, worker_pid=reading.pid, phase=reading.phase, **counters
+        )
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,8 @@ class WorkerReading(WorkerCounters):
     client: int
     is_user: bool
     is_waiting: bool
+    phase: str
+    """Where it stands: a word of turn/phase.h."""
     stalled_since_ns: int
     """Work is on the device and none of it has ended since then; 0 when there is none."""
     program: str
@@ -288,6 +290,7 @@ class ControlPage:
             client=reading.client,
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
+            phase=ffi.string(lib.fgw_phase_word(reading.phase)).decode("ascii"),
             stalled_since_ns=reading.stalled_since_ns,
             program=ffi.string(reading.program).decode("ascii", "replace"),
             **{field.name: _counted(reading.counters, field.name) for field in fields(WorkerCounters)},

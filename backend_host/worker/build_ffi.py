@@ -1,7 +1,8 @@
 """Builds `backend_host.worker._worker`: the worker and the control page, in C, for Python. Run as `python -m backend_host.worker.build_ffi`.
 
 Everything is compiled into one extension module next to this file, but for backend_host/channels: that is a library by itself, since a worker
-has it loaded before libc. CFLAGS and LDFLAGS of the environment are added, so that the same code builds with sanitizers.
+has it loaded before libc. CFLAGS and LDFLAGS of the environment are added, so that the same code builds with sanitizers. With
+FAIRGV_DEBUG=1 there a worker stops at its own mistakes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ INCLUDES = [HERE, HERE / "generated", HERE.parent, ROOT / "cuda_api" / "include"
 WARNINGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 HIDDEN = "-fvisibility=hidden"
 """Calls between files of the module go straight, not through a table that another library could change."""
+DEBUG = "-DFGW_DEBUG"
+"""With it a worker stops at its own mistakes, where it otherwise counts them: when FAIRGV_DEBUG=1 is in the environment."""
 
 HEADERS = (
     "page/grantee.h",
@@ -37,6 +40,7 @@ HEADERS = (
     "page/hand_over.h",
     "generated/counters.h",
     "page/control.h",
+    "turn/phase.h",
     "client/state.h",
     "client/printing.h",
     "client/attach.h",
@@ -88,6 +92,8 @@ def make() -> FFI:
     builder = FFI()
     builder.cdef(declarations())
     flags = shlex.split(os.environ.get("CFLAGS", ""))
+    if os.environ.get("FAIRGV_DEBUG") == "1":
+        flags.append(DEBUG)
     builder.set_source(
         "_worker",
         "".join(f'#include "{name}"\n' for name in HEADERS),

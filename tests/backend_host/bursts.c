@@ -2,7 +2,8 @@
 #include "page/bell.h"
 #include "page/control.h"
 #include "track/state.h"
-#include "turn/turn.h"
+#include "turn/charge.h"
+#include "turn/moves.h"
 
 static struct fgw_control *control;
 static struct fgw_track track;
@@ -27,7 +28,7 @@ bool begin(const int *objects, uint64_t latency_ns, bool has_other, bool has_mat
     worker = (struct fgw_worker){.track = &track, .turn = &turn};
     const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
     if (!attach(&worker.grantee, (uint32_t)mine, 0) || !attach(&other, (uint32_t)theirs, 1) ||
-        !attach(&mate, (uint32_t)mine, 2) || !fgw_grant_enter(&worker.grantee, now_ns)) {
+        !attach(&mate, (uint32_t)mine, 2) || !fgw_move_enter(&worker, now_ns)) {
         return false;
     }
     fgw_grant_set_running(&mate, has_mate);
@@ -41,12 +42,12 @@ uint64_t burst(uint64_t took_ns)
     track.begun_ns = fgw_clock_ns();
     track.last_finish_ns = track.begun_ns; /* no rest before it */
     track.nr_unfinished = 1;
-    fgw_turn_started(&worker, true, track.begun_ns);
+    fgw_charge_started(&worker, true, track.begun_ns);
     while (fgw_clock_ns() < track.begun_ns + took_ns) {
     }
     track.nr_unfinished = 0;
-    fgw_turn_finished(&worker, 1, track.begun_ns + took_ns);
-    return track.begun_ns + took_ns - turn.burst_since_ns;
+    fgw_charge_finished(&worker, 1, track.begun_ns + took_ns);
+    return track.begun_ns + took_ns - turn.patience.burst_since_ns;
 }
 
 void close_turn(void)

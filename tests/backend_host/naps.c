@@ -9,6 +9,7 @@
 #include "track/due.h"
 #include "track/running.h"
 #include "track/sync.h"
+#include "turn/moves.h"
 #include "turn/turn.h"
 
 static struct fgw_control *control;
@@ -91,7 +92,7 @@ bool begin(const int *objects, bool is_preemptive, uint64_t work_ns, uint64_t la
     fgw_rest_init(&worker);
     const int mine = fgw_control_vgpu_take(control, 0), theirs = fgw_control_vgpu_take(control, 0);
     if (!attach(&worker.grantee, (uint32_t)mine, 0) || !attach(&other, (uint32_t)theirs, 1) ||
-        !fgw_grant_enter(&worker.grantee, now_ns)) {
+        !fgw_move_enter(&worker, now_ns)) {
         return false;
     }
     worker.slot = worker.grantee.slot;

@@ -5,15 +5,21 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS
+
+TURN = (
+    "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
+    "yield", "ways", "stop", "drain", "withdraw", "tail", "share",
+)  # fmt: skip
+"""What a worker's turn is made of, without copies beside it."""
 
 
-def load_parts(around: str, parts: Iterable[str], folder: Path) -> ctypes.CDLL:
-    """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. What the
-    functions that a test calls never ask for may be missing."""
+def load_parts(around: str, parts: Iterable[str], folder: Path, flags: Iterable[str] = (DEBUG,)) -> ctypes.CDLL:
+    """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. Such
+    a library stops at its mistakes. What the functions that a test calls never ask for may be missing."""
     built = folder / f"{around}.so"
     sources = [Path(__file__).with_name(f"{around}.c"), *(next(HERE.glob(f"*/{part}.c")) for part in parts)]
     includes = [f"-I{include}" for include in INCLUDES]
-    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
+    command = ["gcc", *WARNINGS, *flags, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY

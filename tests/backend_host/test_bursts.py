@@ -5,26 +5,11 @@ import ctypes
 import pytest
 
 from backend_host.device.control import NR_OBJECTS
-from tests.backend_host.parts import load_parts
+from tests.backend_host.parts import TURN, load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
-PARTS = (
-    "turn",
-    "queue",
-    "grant",
-    "outlook",
-    "hand_over",
-    "account",
-    "control",
-    "due",
-    "gate",
-    "running",
-    "latency",
-    "bell",
-)
-
-
+PARTS = (*TURN, "grant", "outlook", "hand_over", "account", "control", "due", "gate", "running", "latency", "bell")
 Objects = ctypes.c_int * NR_OBJECTS
 
 

@@ -52,6 +52,11 @@ class Player:
         lib.fgw_grant_close(self.grantee)
         self.leave(now_ns, wants_more=True)
 
+    def has_newcomer(self, late_ns: int, owed_ns: int) -> bool:
+        """In a look of its own."""
+        outlook = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(self.grantee, time.monotonic_ns()))
+        return bool(lib.fgw_outlook_has_newcomer(outlook, late_ns, owed_ns))
+
     def left_ns(self, now_ns: int) -> int:
         return int(lib.fgw_grant_left_ns(self.grantee, now_ns))
 
@@ -216,19 +221,19 @@ def test_a_newcomer_came_after_the_turn_began_and_is_owed_something(control: Con
     now_ns = time.monotonic_ns()
     assert one.enter(now_ns)
     control.set_standing(1, 100.0, 1.0, charged_ns=0)
-    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "nobody waits"
+    assert not one.has_newcomer(0, 0), "nobody waits"
     control.set_standing(2, 10.0, 3.0, charged_ns=0)
     assert not two.enter(now_ns + 10)
-    assert lib.fgw_grant_has_newcomer(one.grantee, 0, 0)
-    assert lib.fgw_grant_has_newcomer(one.grantee, 9, 0)
-    assert not lib.fgw_grant_has_newcomer(one.grantee, 10, 0), "the turn was not that old"
-    assert lib.fgw_grant_has_newcomer(one.grantee, 0, 29), "after 29 ns more it stands at 97"
-    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 30)
+    assert one.has_newcomer(0, 0)
+    assert one.has_newcomer(9, 0)
+    assert not one.has_newcomer(10, 0), "the turn was not that old"
+    assert one.has_newcomer(0, 29), "after 29 ns more it stands at 97"
+    assert not one.has_newcomer(0, 30)
     control.set_standing(2, 100.0, 3.0, charged_ns=0)
-    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "it does not stand before the holder"
+    assert not one.has_newcomer(0, 0), "it does not stand before the holder"
     control.set_standing(0, 10.0, 1.0, charged_ns=0)
     assert not earlier.enter(now_ns - 1)
-    assert not lib.fgw_grant_has_newcomer(one.grantee, 0, 0), "who waited when the turn began is no newcomer"
+    assert not one.has_newcomer(0, 0), "who waited when the turn began is no newcomer"
 
 
 def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage) -> None:
@@ -243,7 +248,7 @@ def test_who_was_withdrawn_for_a_turn_is_no_newcomer_to_it(control: ControlPage)
     assert two.enter(before_ns)
     since_ns = control.holder().since_ns
     assert not lib.fgw_grant_reenter(one.grantee, since_ns, since_ns)
-    assert not lib.fgw_grant_has_newcomer(two.grantee, 0, 0)
+    assert not two.has_newcomer(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +270,7 @@ def test_whose_turn_was_cut_off_is_no_newcomer_when_it_is_back_at_once(
     assert two.enter(now_ns + 10_000)
     assert not one.enter(now_ns + away_ns)
     assert not one.enter(now_ns + 2 * away_ns), "asking again changes nothing"
-    assert lib.fgw_grant_has_newcomer(two.grantee, 0, 0) == is_newcomer
+    assert two.has_newcomer(0, 0) == is_newcomer
 
 
 def test_whose_turns_take_most_of_their_slices(control: ControlPage) -> None:

@@ -21,6 +21,7 @@ def worker(slot: int, vgpu: int, stalled_since_ns: int = 0, *, is_waiting: bool 
         client=0,
         is_user=stalled_since_ns != 0,
         is_waiting=is_waiting,
+        phase="waiting" if is_waiting else "out",
         nr_calls=0,
         nr_round_trips=0,
         nr_refused=0,

@@ -171,7 +171,8 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sanitized")
     flags = "-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
     command = [sys.executable, "-m", "backend_host.worker.build_ffi", "--to", str(folder)]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "CFLAGS": flags}, check=True, capture_output=True)
+    environment = {**os.environ, "CFLAGS": flags, "FAIRGV_DEBUG": "1"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     return next(folder.glob("_worker*.so"))
 
 

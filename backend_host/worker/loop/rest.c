@@ -22,8 +22,10 @@
 #include "track/due.h"
 #include "track/state.h"
 #include "track/sync.h"
+#include "turn/moves.h"
 #include "turn/state.h"
 #include "turn/turn.h"
+#include "turn/yield.h"
 
 /* Work is looked at again after this fraction of the time it has taken, so that its end is seen late by less than one
  * in a hundred, while the driver is left alone for most of the time. */
@@ -116,7 +118,7 @@ static uint64_t bounded(uint64_t value, uint64_t low, uint64_t high)
 /* How long to sleep at most so as to be awake when the grant is to go on; 0: that is near, UINT64_MAX: not expected. */
 static uint64_t nap_before_way_ns(const struct fgw_worker *worker, uint64_t now_ns)
 {
-    const uint64_t way_ns = fgw_turn_way_ns(worker);
+    const uint64_t way_ns = fgw_yield_due_ns(worker);
     const uint64_t awake_ns = now_ns + fgv_habit_most_ns(&worker->loop->oversleep, OVERSLEEP_NS);
     if (way_ns <= now_ns) {
         return UINT64_MAX;
@@ -149,7 +151,7 @@ static bool is_kicked(const struct fgw_worker *worker, uint64_t timeout_ns, bool
     case FGV_WAKE_FUTEX:
         return true;
     case FGV_WAKE_BELL:
-        return !is_backlog_full && !worker->grantee.is_waiting && timeout_ns >= BELL_WORTH_NS &&
+        return !is_backlog_full && !fgw_turn_is_waiting(worker) && timeout_ns >= BELL_WORTH_NS &&
                atomic_load_explicit(&worker->client->has_bell, memory_order_relaxed) == 1;
     default:
         return false;
@@ -177,7 +179,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
         }
         return busy_ns < poll_ns ? busy_ns : poll_ns;
     }
-    if (worker->grantee.is_waiting) {
+    if (fgw_turn_is_waiting(worker)) {
         return FGW_GRANT_UNUSED_NS < poll_ns ? FGW_GRANT_UNUSED_NS : poll_ns;
     }
     return poll_ns;
@@ -186,7 +188,7 @@ static uint64_t sleep_ns(struct fgw_worker *worker, uint64_t now_ns, uint64_t qu
 static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog_full)
 {
     uint32_t bell = fgw_grant_bell(&worker->grantee);
-    if (worker->grantee.is_waiting && fgw_grant_enter(&worker->grantee, fgw_clock_ns())) {
+    if (fgw_turn_is_waiting(worker) && fgw_move_enter(worker, fgw_clock_ns())) {
         return; /* it came before we knew the bell */
     }
     /* With a record in the ring that there is no room for, only the bell or the device can bring news. */
@@ -195,7 +197,7 @@ static void park(struct fgw_worker *worker, uint64_t timeout_ns, bool is_backlog
     if (is_parked && !fgv_consumer_park_prepare(&worker->loop->consumer)) {
         return;
     }
-    if (worker->grantee.is_waiting || !is_parked) {
+    if (fgw_turn_is_waiting(worker) || !is_parked) {
         worker->loop->consumer.nr_parks++;
         void *kick =
             is_parked && worker->region.wake == FGV_WAKE_FUTEX ? &worker->loop->consumer.control->parked : NULL;
@@ -230,7 +232,7 @@ static bool is_alerted(struct fgw_worker *worker, uint64_t now_ns)
         worker->loop->bell_seen = bell;
         worker->loop->alerted_ns = now_ns;
     }
-    return worker->grantee.is_waiting && now_ns - worker->loop->alerted_ns < ALERT_NS;
+    return fgw_turn_is_waiting(worker) && now_ns - worker->loop->alerted_ns < ALERT_NS;
 }
 
 /* One round without news: spin, or sleep. */
@@ -246,14 +248,14 @@ void fgw_rest(struct fgw_worker *worker, uint64_t now_ns, bool is_backlog_full)
     }
     bool is_busy = !fgw_turn_is_off(worker) &&
                    (worker->track->nr_unfinished != 0 || worker->track->nr_beside != 0 || worker->loop->first_waiter);
-    if (is_busy && (quiet_ns >= MARK_AFTER_NS || worker->grantee.is_waiting || !fgw_grant_has(&worker->grantee))) {
+    if (is_busy && (quiet_ns >= MARK_AFTER_NS || fgw_turn_is_waiting(worker) || !fgw_grant_has(&worker->grantee))) {
         fgw_sync_mark_all(worker);
     }
     uint64_t spin_ns = is_busy && worker->loop->spin_ns < BUSY_SPIN_NS ? BUSY_SPIN_NS : worker->loop->spin_ns;
     uint64_t timeout_ns = quiet_ns < spin_ns ? 0 : sleep_ns(worker, now_ns, quiet_ns, is_backlog_full);
     if (timeout_ns == 0) {
         pass_time(worker, quiet_ns,
-                  is_busy || is_backlog_full || worker->track->behind.nr != 0 || worker->grantee.is_waiting);
+                  is_busy || is_backlog_full || worker->track->behind.nr != 0 || fgw_turn_is_waiting(worker));
         return;
     }
     uint64_t begun_ns = fgw_clock_ns();

@@ -28,7 +28,6 @@
 #include "ivshmem/ring.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
-#include "page/grant.h"
 #include "page/layout.h"
 #include "parts/parts.h"
 #include "parts/state.h"
@@ -39,6 +38,7 @@
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
+#include "turn/moves.h"
 #include "turn/queue.h"
 #include "turn/turn.h"
 
@@ -275,9 +275,9 @@ static bool may_submit(struct fgw_worker *worker, const struct fgw_parsed *parse
         return false;
     }
     const bool is_copy = fgw_copy_bytes(&parsed->request) >= FGW_BULK_BYTES;
-    if (worker->track->nr_beside != 0 && !worker->grantee.is_user &&
+    if (worker->track->nr_beside != 0 && !fgw_turn_is_user(worker) &&
         (is_copy ? fgw_beside_is_full(worker) : fgw_beside_is_before(stream_of(worker, parsed)))) {
-        fgw_grant_wait_cancel(&worker->grantee); /* a turn would be of no use yet */
+        fgw_move_out(worker); /* a turn would be of no use yet */
         return false;
     }
     if (is_copy) {

@@ -44,9 +44,10 @@
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
+#include "turn/charge.h"
 #include "turn/state.h"
 #include "turn/turn.h"
-#include "turn/withdraw.h"
+#include "turn/ways.h"
 
 #define RECORDS_PER_ROUND 64
 #define ROUNDS_UNWATCHED  16
@@ -65,8 +66,8 @@ struct house {
 };
 
 static const struct fgw_track_listener track_listener = {
-    .started = fgw_turn_started,
-    .finished = fgw_turn_finished,
+    .started = fgw_charge_started,
+    .finished = fgw_charge_finished,
     .copied = fgw_beside_submitted,
     .progressed = fgw_waiters_answer,
     .dropped = fgw_waiters_drop_context,
@@ -128,7 +129,7 @@ int fgw_worker_attach(struct fgw_worker *worker, const struct fgw_assignment *as
         return (int)result;
     }
     if (fgw_grant_is_preemptive(&worker->grantee)) {
-        fgw_withdraw_init(worker);
+        fgw_ways_init(worker);
         fgw_beside_init(worker);
     }
     loop->daemon = assignment->daemon;
@@ -231,7 +232,7 @@ static void loop(struct fgw_worker *worker)
         bool is_record = serve_ring(worker, &is_backlog_full);
         is_news |= is_record;
         fgw_host_round(worker);
-        if (is_record && !worker->track->busy && !worker->loop->first_waiter && !worker->grantee.is_waiting &&
+        if (is_record && !worker->track->busy && !worker->loop->first_waiter && !fgw_turn_is_waiting(worker) &&
             worker->track->behind.nr == 0 && ++nr_hurried < ROUNDS_UNWATCHED) {
             fgw_rest_end(worker);
             continue; /* nothing to watch: on to the next record without reading the clock */
@@ -261,13 +262,13 @@ static void loop(struct fgw_worker *worker)
 static void leave_at_once(int signal_number)
 {
     (void)signal_number;
-    fgw_turn_end(fgw_the_worker);
+    fgw_charge_end(fgw_the_worker);
     _exit(70);
 }
 
 static void take_down(struct fgw_worker *worker)
 {
-    fgw_turn_end_begin(worker);
+    fgw_turn_end(worker);
     signal(SIGALRM, leave_at_once);
     alarm(END_SECONDS);
     fgw_client_announce(worker, FGV_CLIENT_READY, FGV_CLIENT_DEAD); /* unless it closed by itself */
@@ -291,7 +292,7 @@ static void take_down(struct fgw_worker *worker)
     fgw_handles_end(worker);
     free(worker->loop->backlog.bytes);
     fgw_context_cool(worker);
-    fgw_turn_end(worker);
+    fgw_charge_end(worker);
     fgw_grantee_detach(&worker->grantee);
     atomic_store(&worker->slot->state, FGW_WORKER_ENDED);
     alarm(0);

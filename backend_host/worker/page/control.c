@@ -288,6 +288,7 @@ bool fgw_control_worker_read(struct fgw_control *control, uint32_t slot, struct 
     if (state == FGW_WORKER_SERVING && told != FGW_WORKER_SERVING) {
         reading->state = told == FGW_WORKER_ENDED ? FGW_WORKER_ENDED : FGW_WORKER_WARM;
     }
+    reading->phase = atomic_load(&own->phase);
     reading->stalled_since_ns = atomic_load(&own->stalled_since_ns);
     fgw_counters_read(own, &reading->counters);
     for (uint32_t i = 0; i < sizeof(reading->program) - 1; i++) {

@@ -28,6 +28,7 @@ struct fgw_worker_reading {
     uint32_t client;
     uint32_t is_user;
     uint32_t is_waiting;
+    uint32_t phase;
     uint64_t stalled_since_ns;
     char program[64];
     struct fgw_counters counters;

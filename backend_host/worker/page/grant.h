@@ -26,20 +26,24 @@ bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control
 void fgw_grantee_detach(struct fgw_grantee *grantee);
 /* cffi: end */
 
-/* It is true while new work may be submitted. Relaxed: a grant that is closed this very moment still counts this worker
- * as a user, so it cannot have been handed on. */
-static inline bool fgw_grant_has(const struct fgw_grantee *grantee)
-{
-    uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
-    return grantee->is_user && (word & (FGW_GRANT_CLOSED | 0xffffu)) == grantee->number;
-}
-
 /* Takes the time that it waited for this turn; it is 0 from then on. */
 static inline uint64_t fgw_grant_take_waited_ns(struct fgw_grantee *grantee)
 {
     const uint64_t waited_ns = grantee->turn_waited_ns;
     grantee->turn_waited_ns = 0;
     return waited_ns;
+}
+
+/* Shows in which phase the worker is. */
+static inline void fgw_grant_show_phase(const struct fgw_grantee *grantee, uint32_t phase)
+{
+    atomic_store_explicit(&grantee->slot->phase, phase, memory_order_relaxed);
+}
+
+/* Shows since when work of it has kept the device; 0: none does. */
+static inline void fgw_grant_show_stall(const struct fgw_grantee *grantee, uint64_t since_ns)
+{
+    atomic_store_explicit(&grantee->slot->stalled_since_ns, since_ns, memory_order_relaxed);
 }
 
 /* cffi: begin */

@@ -11,7 +11,7 @@
  * work is done, so that the next one's is there when it ends, or in the midst of a kernel that outlives its slice by
  * far. Who has work on the device is in `running`, and the time that several have is charged to each in equal parts.
  * Where the driver lets it, such a worker takes its work off the device once the next one uses it, and waits as others
- * do (withdraw.h).
+ * do (withdraw.c).
  *
  * The next one is, of those that wait, the vGPU of the least standing: a number that the policy gives each vGPU, and
  * that grows by a rate of its own with the GPU time it is charged (start tag and 1/weight, for fair queuing). So the
@@ -184,6 +184,7 @@ struct fgw_worker_slot {
     _Atomic uint64_t stalled_since_ns;   /* work is on the device, and none has ended since; 0: there is none */
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
+    _Atomic uint32_t phase; /* as fgw_phase_word names them */
 };
 
 /* A vGPU's own pages. */

@@ -114,44 +114,90 @@ bool fgw_grant_runs_alone(const struct fgw_grantee *grantee)
     return fgw_set_nr_common(&grantee->decided->members, &grantee->control->grant->running) <= 1;
 }
 
-bool fgw_grant_is_first(const struct fgw_grantee *grantee)
-{
-    uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
-    if (next == FGW_NOBODY) {
-        return true;
-    }
-    struct place other = place_of(grantee->control, next);
-    return place_of(grantee->control, grantee->number).standing <= other.standing;
-}
-
-bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns)
-{
-    uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
-    if (next == FGW_NOBODY) {
-        return false;
-    }
-    struct place other = place_of(grantee->control, next);
-    double per_ns =
-        atomic_load_explicit(&grantee->control->decided->vgpus[next - 1].standing_per_ns, memory_order_relaxed);
-    return other.since_ns > grantee->turn_since_ns + late_ns &&
-           other.standing + per_ns * (double)owed_ns < place_of(grantee->control, grantee->number).standing;
-}
-
 static bool has_long_turns(const struct fgw_control *control, uint32_t number)
 {
     return fgw_is_vgpu(number) &&
            atomic_load_explicit(&control->accounts[number - 1]->has_long_turns, memory_order_relaxed) != 0;
 }
 
+static struct fgw_next next_of(const struct fgw_grantee *grantee)
+{
+    struct fgw_control *control = grantee->control;
+    const uint32_t number = fgw_grant_choose(control, grantee->number);
+    if (number == FGW_NOBODY) {
+        return (struct fgw_next){.is_known = true};
+    }
+    const struct place place = place_of(control, number);
+    const struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[number - 1];
+    return (struct fgw_next){
+        .is_known = true,
+        .is_there = true,
+        .stays = has_long_turns(control, number),
+        .since_ns = place.since_ns,
+        .standing = place.standing,
+        .standing_per_ns = atomic_load_explicit(&vgpu->standing_per_ns, memory_order_relaxed),
+        .own_standing = place_of(control, grantee->number).standing,
+    };
+}
+
+static bool is_behind_none(const struct fgw_next *next)
+{
+    return !next->is_there || next->own_standing <= next->standing;
+}
+
+bool fgw_grant_is_first(const struct fgw_grantee *grantee)
+{
+    const struct fgw_next next = next_of(grantee);
+    return is_behind_none(&next);
+}
+
+/* What is left of the slice matters while others wait. */
+struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t now_ns)
+{
+    struct fgw_outlook outlook = {
+        .grantee = grantee,
+        .now_ns = now_ns,
+        .slice_ns = fgw_grant_slice_ns(grantee),
+        .sequence = fgw_grant_sequence(grantee),
+        .is_preemptive = fgw_grant_is_preemptive(grantee),
+        .has = fgw_grant_has(grantee),
+        .others_wait = fgw_grant_others_wait(grantee),
+    };
+    if (outlook.has && outlook.others_wait) {
+        outlook.left_ns = fgw_grant_left_ns(grantee, now_ns);
+    }
+    return outlook;
+}
+
+static const struct fgw_next *next_in(struct fgw_outlook *outlook)
+{
+    if (!outlook->next.is_known) {
+        outlook->next = next_of(outlook->grantee);
+    }
+    return &outlook->next;
+}
+
+bool fgw_outlook_is_first(struct fgw_outlook *outlook)
+{
+    return is_behind_none(next_in(outlook));
+}
+
+bool fgw_outlook_next_stays(struct fgw_outlook *outlook)
+{
+    return next_in(outlook)->stays;
+}
+
+bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uint64_t owed_ns)
+{
+    const struct fgw_next *next = next_in(outlook);
+    return next->is_there && next->since_ns > outlook->grantee->turn_since_ns + late_ns &&
+           next->standing + next->standing_per_ns * (double)owed_ns < next->own_standing;
+}
+
 bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
 {
     const uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
     return has_long_turns(grantee->control, FGW_GRANT_HOLDER(word));
-}
-
-bool fgw_grant_next_stays(const struct fgw_grantee *grantee)
-{
-    return has_long_turns(grantee->control, fgw_grant_choose(grantee->control, grantee->number));
 }
 
 uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)

@@ -53,14 +53,19 @@ static inline uint32_t fgw_grant_sequence(const struct fgw_grantee *grantee)
     return FGW_GRANT_SEQUENCE(atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed));
 }
 
+/* It is true while new work may be submitted. Relaxed: a grant that is closed this very moment still counts this worker
+ * as a user, so it cannot have been handed on. */
+static inline bool fgw_grant_has(const struct fgw_grantee *grantee)
+{
+    uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
+    return grantee->is_user && (word & (FGW_GRANT_CLOSED | 0xffffu)) == grantee->number;
+}
+
 /* cffi: begin */
 /* It is true when a worker of another vGPU waits: loads of one cache line while there is none. */
 bool fgw_grant_others_wait(const struct fgw_grantee *grantee);
 /* It is true when no other vGPU that waits stands before its own. */
 bool fgw_grant_is_first(const struct fgw_grantee *grantee);
-/* It is true when the next vGPU did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
- * even if it had been charged for `owed_ns` more. */
-bool fgw_grant_has_newcomer(const struct fgw_grantee *grantee, uint64_t late_ns, uint64_t owed_ns);
 /* Tells whether another vGPU has the grant. */
 bool fgw_grant_is_anothers(const struct fgw_grantee *grantee);
 /* Tells whether this worker is the only one of its vGPU with work on the device, or none of them has any. */
@@ -69,11 +74,41 @@ bool fgw_grant_runs_alone(const struct fgw_grantee *grantee);
 uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
 /* Tells whether the holder, by its last turn, will use most of its slice. */
 bool fgw_grant_holder_stays(const struct fgw_grantee *grantee);
-/* Tells the same of the one that is next. */
-bool fgw_grant_next_stays(const struct fgw_grantee *grantee);
 /* Tells how much is left of the slice, 0 when it is over or the grant was taken away. Says nothing about whether
  * anybody waits. */
 uint64_t fgw_grant_left_ns(const struct fgw_grantee *grantee, uint64_t now_ns);
+
+/* The one that is next of the other vGPUs. */
+struct fgw_next {
+    bool is_known; /* what follows has been looked up */
+    bool is_there; /* any of them waits */
+    bool stays;    /* by its last turn it will use most of its slice */
+    uint64_t since_ns;
+    double standing, standing_per_ns, own_standing;
+};
+
+/* How all stand as a worker sees it in one look, taken once and handed down. To tell who is next all who wait are
+ * compared, so that is looked up when it is first asked for: most looks do without. */
+struct fgw_outlook {
+    const struct fgw_grantee *grantee;
+    uint64_t now_ns;
+    uint64_t slice_ns;
+    uint64_t left_ns; /* of the slice; 0: it is over, or nobody waits for its end */
+    uint32_t sequence;
+    bool is_preemptive;
+    bool has; /* the worker may submit */
+    bool others_wait;
+    struct fgw_next next;
+};
+
+struct fgw_outlook fgw_outlook_take(const struct fgw_grantee *grantee, uint64_t now_ns);
+/* It is true when no other vGPU that waits stands before its own. */
+bool fgw_outlook_is_first(struct fgw_outlook *outlook);
+/* It is true when the next one, by its last turn, will use most of its slice. */
+bool fgw_outlook_next_stays(struct fgw_outlook *outlook);
+/* It is true when the next one did not wait yet when this worker's turn was `late_ns` old, and stands before its own,
+ * even if it had been charged for `owed_ns` more. */
+bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uint64_t owed_ns);
 
 /* What follows is for the daemon. */
 

@@ -11,7 +11,7 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "cuda_api/variants.h"
-#include "page/grant.h"
+#include "page/outlook.h"
 #include "parts/grid.h"
 #include "parts/launch.h"
 #include "parts/parts.h"

@@ -10,8 +10,12 @@
 #include "page/outlook.h"
 #include "track/state.h"
 #include "track/sync.h"
+#include "turn/charge.h"
+#include "turn/moves.h"
+#include "turn/patience.h"
+#include "turn/phase.h"
 #include "turn/state.h"
-#include "turn/turn.h"
+#include "turn/ways.h"
 
 /* Pinned copies have so many bytes of credit, some 5 ms of an engine's time: a batch of a program goes at once, and
  * others' copies wait for it no longer than for a part of a slice. */
@@ -54,19 +58,19 @@ static bool takes_turns(const struct fgw_worker *worker)
 
 /* The grant is worth more to others, and will be back when this worker has kernels again: the next one's turns end
  * before its slices do, or it gives way to who comes back. */
-static bool should_step_aside(const struct fgw_worker *worker)
+static bool should_step_aside(const struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
-    return fgw_grant_others_wait(&worker->grantee) &&
-           (worker->turn->withdrawal.set_off || !fgw_grant_next_stays(&worker->grantee));
+    return outlook->others_wait && (fgw_ways_interrupt(worker) || !fgw_outlook_next_stays(outlook));
 }
 
-/* What is on the device goes on beside the next one's work. */
+/* What is on the device goes on beside the next one's work. Until there are kernels again it is no pause: this worker
+ * does not wait. */
 static void step_aside(struct fgw_worker *worker, uint64_t now_ns)
 {
     fgw_count(&worker->slot->nr_copies_beside, fgw_sync_set_beside(worker));
-    fgw_turn_finished(worker, 0, now_ns);
-    fgw_turn_leave(worker, false, now_ns);
-    worker->turn->pause_since_ns = 0; /* until there are kernels again it is none: it does not wait */
+    fgw_charge_finished(worker, 0, now_ns);
+    fgw_move_leave(worker, FGW_WORK_NONE, false, now_ns);
+    fgw_patience_forget_pause(worker);
 }
 
 bool fgw_beside_is_full(const struct fgw_worker *worker)
@@ -85,17 +89,18 @@ bool fgw_beside_begin(struct fgw_worker *worker, const struct fgw_request *reque
     if (!has_only_copies(worker) || takes_turns(worker)) {
         return false;
     }
-    if (!worker->grantee.is_user) {
+    if (!fgw_turn_is_user(worker)) {
         if (!fgw_grant_is_anothers(&worker->grantee)) {
             return false;
         }
-        fgw_grant_wait_cancel(&worker->grantee); /* what it waited for goes now */
+        fgw_move_out(worker); /* what it waited for goes now */
         return true;
     }
-    if (!should_step_aside(worker)) {
+    struct fgw_outlook outlook = fgw_outlook_take(&worker->grantee, fgw_clock_ns());
+    if (!should_step_aside(worker, &outlook)) {
         return false;
     }
-    step_aside(worker, fgw_clock_ns());
+    step_aside(worker, outlook.now_ns);
     return true;
 }
 
@@ -146,7 +151,7 @@ static void fill_credits(struct fgw_worker *worker, uint64_t now_ns)
 {
     struct fgw_beside *beside = &worker->turn->beside;
     const struct fgw_track *track = worker->track;
-    const bool is_copying = track->nr_beside != 0 || track->nr_copies != 0 || worker->grantee.is_waiting;
+    const bool is_copying = track->nr_beside != 0 || track->nr_copies != 0 || fgw_turn_is_waiting(worker);
     if (!is_copying && !beside->was_copying) {
         fill(&beside->pinned, PINNED_MOST, PINNED_PER_NS, now_ns);
     }
@@ -155,17 +160,19 @@ static void fill_credits(struct fgw_worker *worker, uint64_t now_ns)
     beside->pinned.filled_ns = beside->staged.filled_ns = now_ns;
 }
 
-void fgw_beside_poll(struct fgw_worker *worker, uint64_t now_ns)
+bool fgw_beside_poll(struct fgw_worker *worker, struct fgw_outlook *outlook)
 {
     const struct fgw_beside *beside = &worker->turn->beside;
     if (!beside->is_possible) {
-        return;
+        return false;
     }
     if (beside->pinned.bytes < PINNED_MOST || beside->staged.bytes < STAGED_MOST) {
-        fill_credits(worker, now_ns);
+        fill_credits(worker, outlook->now_ns);
     }
-    if (worker->track->is_last_copy && fgw_grant_has(&worker->grantee) && has_only_copies(worker) &&
-        !worker->turn->has_backlog && !takes_turns(worker) && should_step_aside(worker)) {
-        step_aside(worker, now_ns);
+    if (!worker->track->is_last_copy || !outlook->has || !has_only_copies(worker) || worker->turn->has_backlog ||
+        takes_turns(worker) || !should_step_aside(worker, outlook)) {
+        return false;
     }
+    step_aside(worker, outlook->now_ns);
+    return true;
 }

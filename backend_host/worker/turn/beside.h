@@ -18,6 +18,7 @@
 #define BACKEND_HOST_BESIDE_H
 
 #include "client/service.h"
+#include "page/outlook.h"
 #include "turn/state.h"
 
 void fgw_beside_init(struct fgw_worker *worker);
@@ -31,7 +32,7 @@ void fgw_beside_submitted(struct fgw_worker *worker);
 void fgw_beside_prepare(struct fgw_worker *worker, struct fgw_stream *stream);
 /* Tells whether copies are on their way in this stream: what comes next in it would have a turn and wait for them. */
 bool fgw_beside_is_before(const struct fgw_stream *stream);
-/* The loop calls it after each round. */
-void fgw_beside_poll(struct fgw_worker *worker, uint64_t now_ns);
+/* A look at each round. True: the worker has handed its turn on, and all stand differently now. */
+bool fgw_beside_poll(struct fgw_worker *worker, struct fgw_outlook *outlook);
 
 #endif

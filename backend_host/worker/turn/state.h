@@ -5,6 +5,13 @@
 #include "channels/channels.h"
 #include "client/state.h"
 #include "ivshmem/habit.h"
+#include "turn/phase.h"
+
+/* Short pauses are waited out, and a newcomer has to wait, until an eighth of the slice is over: of 30 ms that is 25
+ * times what a hand-over costs. */
+#define FGW_MIN_SLICE_DIVISOR 8
+
+struct fgw_yield;
 
 /* A turn asks this of the floors above it. */
 struct fgw_turn_above {
@@ -16,11 +23,35 @@ struct fgw_turn_above {
     void (*rouse)(struct fgw_worker *worker);
 };
 
+struct fgw_charging {
+    uint64_t until_ns; /* what is on the device is charged up to here */
+    uint64_t ended_ns; /* the client has ended with work in flight: not charged from here on; 0: there was none */
+};
+
+struct fgw_patience {
+    uint64_t idle_since_ns;  /* of an idle holder */
+    uint64_t pause_since_ns; /* nothing to do, with the grant or without; 0: that has been measured */
+    uint64_t burst_since_ns; /* work in flight without a pause since then */
+    uint64_t burst_ns;       /* mean length of that */
+    struct fgv_habit pause;  /* length of its pauses */
+};
+
+struct fgw_newcomers {
+    uint64_t looked_ns;
+    uint32_t hurried_sequence; /* of the grant that is given back before the slice is over */
+};
+
+/* Its work is off the device, or was. */
+struct fgw_away {
+    const struct fgw_yield *by; /* the way it went */
+    uint64_t since_ns;
+    uint64_t back_ns; /* on it again; 0: it never was off */
+};
+
 struct fgw_withdrawal {
     fgv_channels_set_off_fn set_off; /* NULL: there is no way */
-    uint64_t since_ns;               /* off the device, 0: it is not */
-    uint64_t back_ns;                /* on it again, 0: it never was off */
-    uint64_t took_ns;                /* to take it off, last time; 0: it never was */
+    uint64_t asked_ns;               /* to take it off, last time */
+    uint64_t took_ns;                /* that; 0: it never was */
 };
 
 struct fgw_copy_credit {
@@ -38,23 +69,35 @@ struct fgw_beside {
 
 struct fgw_turn {
     const struct fgw_turn_above *above;
+    enum fgw_phase phase;
     bool has_backlog;          /* requests wait for a turn, or for what keeps them from asking for one */
     bool is_gated;             /* the backlog waits for a gate or a host function, not for the grant */
     bool is_wanted_behind;     /* a host function has returned, and there is work behind it */
-    uint64_t busy_since_ns;    /* charged up to here; 0: nothing runs */
-    uint64_t tail_until_ns;    /* work was left to end beside another vGPU's, paid for in advance; 0: none */
-    uint64_t idle_since_ns;    /* holding the grant with nothing to do */
     uint32_t alerted_sequence; /* of the grant for which the next one was woken in time */
-    uint32_t hurried_sequence; /* of the grant that is given back before the slice is over, for a newcomer */
-    uint64_t newcomer_looked_ns;
-    uint64_t shared_ns;      /* another vGPU was last seen to want the device, or to have it; 0: not lately */
-    uint64_t ended_busy_ns;  /* the client has ended with work in flight: not charged from here on */
-    uint64_t pause_since_ns; /* nothing to do, with the grant or without */
-    uint64_t burst_since_ns; /* work in flight without a pause since then */
-    uint64_t burst_ns;       /* mean length of that */
-    struct fgv_habit pause;  /* length of its pauses */
+    uint64_t shared_ns;        /* another vGPU was last seen to want the device, or to have it; 0: not lately */
+    struct fgw_charging charging;
+    struct fgw_patience patience;
+    struct fgw_newcomers newcomers;
+    struct fgw_away away;
     struct fgw_withdrawal withdrawal;
     struct fgw_beside beside;
 };
+
+/* It may submit, or its work has to end before others may: its bit is in `users`. */
+static inline bool fgw_turn_is_user(const struct fgw_worker *worker)
+{
+    return fgw_phase_stand(worker->turn->phase) == FGW_USES;
+}
+
+static inline bool fgw_turn_is_waiting(const struct fgw_worker *worker)
+{
+    return fgw_phase_stand(worker->turn->phase) == FGW_WAITS;
+}
+
+/* Its work is off the device: until its turn comes no call is made that might wait for that work. */
+static inline bool fgw_turn_is_off(const struct fgw_worker *worker)
+{
+    return fgw_phase_work(worker->turn->phase) == FGW_WORK_OFF;
+}
 
 #endif

@@ -1,0 +1,41 @@
+#include "turn/newcomer.h"
+
+#include "client/state.h"
+#include "page/grant.h"
+#include "page/outlook.h"
+#include "turn/state.h"
+
+/* Who is behind by a slice waits for a thirty-second of one: of 30 ms that is six times what a hand-over costs, which
+ * is little beside what it is owed. */
+#define FGW_OWED_SLICE_DIVISOR 32
+/* A look for newcomers compares all who wait, so it is rare; one is seen late by as much as the work that is let go on
+ * at a hand-over. */
+#define FGW_NEWCOMER_LOOK_NS UINT64_C(50000)
+
+/* Somebody slept, comes back and stands before this vGPU, which has had some of its slice; or, sooner, is a slice
+ * behind. What is shorter than a switch is no sleep: so programs that wait for each kernel are away after their turns.
+ */
+static bool is_there(struct fgw_outlook *outlook)
+{
+    const uint64_t slice_ns = outlook->slice_ns;
+    const uint64_t had_ns = slice_ns > outlook->left_ns ? slice_ns - outlook->left_ns : 0;
+    return (had_ns >= slice_ns / FGW_MIN_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, FGW_SWITCH_NS, 0)) ||
+           (had_ns >= slice_ns / FGW_OWED_SLICE_DIVISOR && fgw_outlook_has_newcomer(outlook, 0, slice_ns));
+}
+
+void fgw_newcomer_look(struct fgw_worker *worker, struct fgw_outlook *outlook)
+{
+    struct fgw_newcomers *newcomers = &worker->turn->newcomers;
+    if (outlook->left_ns == 0 || outlook->now_ns - newcomers->looked_ns < FGW_NEWCOMER_LOOK_NS) {
+        return;
+    }
+    newcomers->looked_ns = outlook->now_ns;
+    if (is_there(outlook)) {
+        newcomers->hurried_sequence = outlook->sequence;
+    }
+}
+
+bool fgw_newcomer_hurries(const struct fgw_worker *worker, const struct fgw_outlook *outlook)
+{
+    return worker->turn->newcomers.hurried_sequence == outlook->sequence;
+}

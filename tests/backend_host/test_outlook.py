@@ -1,0 +1,131 @@
+"""How all stand as a worker sees it in one look, as a value."""
+
+import os
+import time
+from dataclasses import dataclass
+
+import pytest
+from backend_host.worker._worker import ffi, lib
+
+from backend_host.device.control import ControlPage
+
+SLICE_NS = 6_000_000
+OWED_NS = 1_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """The holder stands at 100, another at `standing`, who began to wait so long after the holder's turn began."""
+
+    waits: bool = False
+    standing: float = 0.0
+    came_ns: int = 0
+    had_long_turns: bool = False
+    is_closed: bool = False
+    passed_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is expected, as struct fgw_outlook has it and its questions answer."""
+
+    has: bool = True
+    others_wait: bool = False
+    left_ns: int = 0
+    is_first: bool = True
+    next_stays: bool = False
+    has_newcomer: bool = False
+    is_owed: bool = False
+
+
+ALL = SLICE_NS
+CASES = {
+    "nobody else is there": (Case(), Outlook()),
+    "nobody waits, whatever has passed": (Case(passed_ns=2 * SLICE_NS), Outlook()),
+    "the turn was taken away": (Case(is_closed=True), Outlook(has=False)),
+    "one waits that stands behind": (Case(waits=True, standing=101.0), Outlook(others_wait=True, left_ns=ALL)),
+    "of equals the holder is first": (Case(waits=True, standing=100.0), Outlook(others_wait=True, left_ns=ALL)),
+    "one waits that stands before, since the turn began": (
+        Case(waits=True, standing=99.0),
+        Outlook(others_wait=True, left_ns=ALL, is_first=False),
+    ),
+    "one that came since": (
+        Case(waits=True, standing=99.0, came_ns=10),
+        Outlook(others_wait=True, left_ns=ALL, is_first=False, has_newcomer=True),
+    ),
+    "and is owed much": (
+        Case(waits=True, standing=100.0 - OWED_NS - 1, came_ns=10),
+        Outlook(others_wait=True, left_ns=ALL, is_first=False, has_newcomer=True, is_owed=True),
+    ),
+    "a third of the slice is over": (
+        Case(waits=True, standing=101.0, passed_ns=SLICE_NS // 3),
+        Outlook(others_wait=True, left_ns=SLICE_NS - SLICE_NS // 3),
+    ),
+    "all of it is over": (Case(waits=True, standing=101.0, passed_ns=SLICE_NS), Outlook(others_wait=True)),
+    "the next one uses all of its slices": (
+        Case(waits=True, standing=99.0, had_long_turns=True),
+        Outlook(others_wait=True, left_ns=ALL, is_first=False, next_stays=True),
+    ),
+    "a turn that was taken away has nothing left": (
+        Case(waits=True, standing=99.0, is_closed=True),
+        Outlook(has=False, others_wait=True, is_first=False),
+    ),
+}
+
+
+def attached(control: ControlPage) -> ffi.CData:
+    grantee = ffi.new("struct fgw_grantee *")
+    vgpu, slot = control.vgpu_take(), control.worker_take()
+    control.worker_assign(slot, os.getpid(), vgpu, 0)
+    assert lib.fgw_grantee_attach(grantee, control.page, vgpu, slot)
+    return grantee
+
+
+def end_long_turn(grantee: ffi.CData, now_ns: int) -> None:
+    """Its turn was closed when its slice was over."""
+    assert lib.fgw_grant_enter(grantee, now_ns - SLICE_NS)
+    lib.fgw_grant_close(grantee)
+    lib.fgw_grant_leave(grantee, False, now_ns)
+
+
+@pytest.mark.parametrize(("case", "expected"), CASES.values(), ids=CASES)
+def test_an_outlook_tells(control: ControlPage, case: Case, expected: Outlook) -> None:
+    holder, other = attached(control), attached(control)
+    start_ns = time.monotonic_ns() + 10 * SLICE_NS  # later than any look of the page itself at the clock
+    control.set_standing(0, 100.0, 1.0, charged_ns=0)
+    control.set_standing(1, case.standing, 1.0, charged_ns=0)
+    if case.had_long_turns:
+        end_long_turn(other, start_ns - SLICE_NS)
+    assert lib.fgw_grant_enter(holder, start_ns)
+    if case.waits:
+        assert not lib.fgw_grant_reenter(other, start_ns + case.came_ns, start_ns + case.came_ns)
+    if case.is_closed:
+        lib.fgw_grant_close(holder)
+    outlook = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(holder, start_ns + case.passed_ns))
+    assert not outlook.next.is_known, "who is next is looked up when that is asked"
+    assert expected == Outlook(
+        has=bool(outlook.has),
+        others_wait=bool(outlook.others_wait),
+        left_ns=outlook.left_ns,
+        is_first=bool(lib.fgw_outlook_is_first(outlook)),
+        next_stays=bool(lib.fgw_outlook_next_stays(outlook)),
+        has_newcomer=bool(lib.fgw_outlook_has_newcomer(outlook, 0, 0)),
+        is_owed=bool(lib.fgw_outlook_has_newcomer(outlook, 0, OWED_NS)),
+    )
+
+
+def test_who_is_next_is_looked_up_once(control: ControlPage) -> None:
+    """What changes within a look changes the next."""
+    holder, other = attached(control), attached(control)
+    now_ns = time.monotonic_ns()
+    control.set_standing(0, 100.0, 1.0, charged_ns=0)
+    control.set_standing(1, 10.0, 1.0, charged_ns=0)
+    assert lib.fgw_grant_enter(holder, now_ns)
+    assert not lib.fgw_grant_enter(other, now_ns)
+    outlook = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(holder, now_ns))
+    assert not lib.fgw_outlook_is_first(outlook)
+    lib.fgw_grant_wait_cancel(other)
+    assert not lib.fgw_outlook_is_first(outlook)
+    again = ffi.new("struct fgw_outlook *", lib.fgw_outlook_take(holder, now_ns))
+    assert lib.fgw_outlook_is_first(again)
+    assert not again.others_wait
