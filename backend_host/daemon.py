@@ -26,6 +26,7 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage
 from backend_host.devices import DeviceLibrary, choose
 from backend_host.domains import Domains
+from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.ipc import Message, Server, Session
@@ -43,8 +44,6 @@ from backend_host.workers import (
 )
 from scheduler.registry import make_policy
 
-MAX_WEIGHT = 10_000
-MAX_QUOTA_BYTES = 1 << 50
 MAX_DESCRIPTORS = 16_384
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -146,7 +145,13 @@ class Daemon:
             stack.callback(watchdog.stop)
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(
-            self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells, config.pinned_bytes
+            self._vgpus,
+            config.libvirt_uri,
+            config.state_dir,
+            adopts_all,
+            doorbells,
+            config.vgpu,
+            config.pinned_bytes,
         )
         stack.callback(self._domains.stop)
         self._domains.start()
@@ -196,7 +201,7 @@ class Daemon:
         check_region_bytes(region_bytes)
         name = request.get("name")
         vgpu = self._vgpus.open_session(
-            str(name) if name else None, _weight(request), _quota(request), region_bytes, session.uid
+            str(name) if name else None, self._entitlement(request), region_bytes, session.uid
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
@@ -213,7 +218,7 @@ class Daemon:
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
         domain = str(request["domain"])
-        return self._domains.attach(domain, _weight(request), _quota(request), region_bytes, has_doorbell)
+        return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
@@ -222,12 +227,15 @@ class Daemon:
     def _set(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
         name = str(request["name"])
-        weight = _weight(request) if request.get("weight") is not None else None
-        quota_bytes = _quota(request) if request.get("memory_bytes") is not None else None
+        changes = _changes({key: value for key, value in request.items() if value is not None})
         if not self._vgpus.has_session(name):
-            return self._domains.change(name, weight, quota_bytes)
-        self._vgpus.change(name, weight, quota_bytes)
+            return self._domains.change(name, changes)
+        self._vgpus.change(name, changes)
         return {"text": f"{name} is changed until its last program ends"}
+
+    def _entitlement(self, request: Message) -> Entitlement:
+        """What a new vGPU is to have. What is not said is as configured."""
+        return self._config.vgpu.changed(_changes(request))
 
     def _owner_only(self, session: Session) -> None:
         if session.uid not in (0, os.geteuid()):
@@ -319,18 +327,11 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
-def _weight(request: Message) -> int:
-    weight = int(request.get("weight", 1))
-    if not 1 <= weight <= MAX_WEIGHT:
-        raise RefusedError(f"a weight is a whole number from 1 to {MAX_WEIGHT}, not {weight}")
-    return weight
-
-
-def _quota(request: Message) -> int:
-    quota_bytes = int(request.get("memory_bytes") or 0)
-    if not 0 <= quota_bytes <= MAX_QUOTA_BYTES:
-        raise RefusedError(f"a memory quota is from 0 to {MAX_QUOTA_BYTES} bytes, not {quota_bytes}")
-    return quota_bytes
+def _changes(request: Message) -> Changes:
+    try:
+        return read_changes(request, as_options=True)
+    except EntitlementError as error:
+        raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
 
 
 @contextlib.contextmanager

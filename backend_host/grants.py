@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend_host.device.control import ControlPage, Grant, VgpuReading, charges
+from backend_host.entitlement import Entitlement
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy
 
@@ -47,7 +48,7 @@ class GrantKeeper:
     def __init__(self, page: ControlPage, policy: Policy) -> None:
         self._page = page
         self._policy = policy
-        self._weights: dict[int, int] = {}
+        self._entitlements: dict[int, Entitlement] = {}
         self._waiting: set[int] = set()
         self._active: set[int] = set()
         self._sequence = page.holder().sequence
@@ -74,26 +75,27 @@ class GrantKeeper:
         self._page.ring_bell()
         self._thread.join()
 
-    def join(self, vgpu: int, weight: int) -> None:
+    def join(self, vgpu: int, entitlement: Entitlement) -> None:
         """A vGPU takes part from now on, its account at zero."""
         with self._lock:
             self._accounts = [account for account in self._accounts if account.vgpu != vgpu]  # its predecessor's
-            self._weights[vgpu] = weight
+            self._entitlements[vgpu] = entitlement
             self._published.pop(vgpu, None)
-            self._guarded(lambda: self._policy.joined(vgpu, weight, time.monotonic_ns()))
+            self._guarded(lambda: self._policy.joined(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
-    def change_weight(self, vgpu: int, weight: int) -> None:
-        """From now on its share follows the new weight."""
+    def change(self, vgpu: int, entitlement: Entitlement) -> None:
+        """From now on its share follows another entitlement."""
         with self._lock:
-            self._weights[vgpu] = weight
-            self._guarded(lambda: self._policy.weight_changed(vgpu, weight, time.monotonic_ns()))
+            before, self._entitlements[vgpu] = self._entitlements[vgpu], entitlement
+            if entitlement.weight != before.weight:
+                self._guarded(lambda: self._policy.weight_changed(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
         with self._lock:
-            self._weights.pop(vgpu, None)
+            self._entitlements.pop(vgpu, None)
             self._waiting.discard(vgpu)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
@@ -132,13 +134,13 @@ class GrantKeeper:
     def _look(self, now_ns: int) -> None:
         grant = self._page.holder()
         self._tell_charges(grant, now_ns)
-        if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._weights:
+        if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._entitlements:
             self._policy.dispatched(grant.vgpu, now_ns)
             self._waiting.discard(grant.vgpu)
         self._sequence = grant.sequence
         # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
         entries = (entry.vgpu for entry in self._page.backlogged())
-        waiting = [vgpu for vgpu in entries if vgpu in self._weights and vgpu != grant.vgpu]
+        waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
         if waiting and grant.vgpu is not None and self._overruns(grant, now_ns):
             log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
             self._page.evict()
@@ -152,7 +154,7 @@ class GrantKeeper:
         self._publish(now_ns)
 
     def _tell_charges(self, grant: Grant, now_ns: int) -> None:
-        accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
+        accounts = [account for vgpu in self._entitlements if (account := self._page.vgpu(vgpu)) is not None]
         used = charges(self._accounts, accounts)
         moment_ns, self._looked_ns = self._looked_ns, now_ns
         for account in self._holders_since(accounts, used, grant):
@@ -193,7 +195,7 @@ class GrantKeeper:
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}
-        for vgpu in self._weights:
+        for vgpu in self._entitlements:
             value, per_ns = checked(self._policy.standing(vgpu, now_ns))
             charged_ns = told_ns.get(vgpu, 0)
             if self._published.get(vgpu) != (value - per_ns * charged_ns, per_ns):
@@ -206,8 +208,8 @@ class GrantKeeper:
         self._waiting = set()
         self._active = set()
         self._published = {}
-        for vgpu, weight in self._weights.items():
-            self._policy.joined(vgpu, weight, now_ns)
+        for vgpu, entitlement in self._entitlements.items():
+            self._policy.joined(vgpu, entitlement.weight, now_ns)
 
 
 def checked(standing: object) -> tuple[float, float]:

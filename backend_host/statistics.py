@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from backend_host.device.control import WorkerReading
+from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
 
 
@@ -59,13 +60,16 @@ class CoschedulingStatistics:
 
 
 @dataclass(frozen=True)
-class VGpuStatistics:
-    """One vGPU: its entitlement, its account, its clients. `share` is its part of all GPU time charged since the daemon started, 0 to 1."""
-
+class _VGpu:
     name: str
     kind: str
-    weight: int
-    quota_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VGpuStatistics(Entitlement, _VGpu):
+    """One vGPU: its entitlement, its account, its clients. `share` is its part of all GPU time charged since the daemon started, 0 to 1.
+    Fields of the last base stand first."""
+
     region_bytes: int
     region_free_bytes: int
     """Of the heap, that in the window included."""

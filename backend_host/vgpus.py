@@ -13,13 +13,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
 from backend_host.devices import with_quota
+from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
@@ -131,8 +132,7 @@ class VGpu:
     index: int
     name: str
     kind: str
-    weight: int
-    quota_bytes: int
+    entitlement: Entitlement
     region: Region
     uid: int
     caretaker: Caretaker
@@ -167,7 +167,7 @@ class VGpuRegistry:
         self.late: Callable[[], Sequence[Late]] = tuple
         """Workers that the watchdog has warned of."""
 
-    def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
+    def open_session(self, name: str | None, entitlement: Entitlement, region_bytes: int, uid: int) -> VGpu:
         """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
         if name is not None and _NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
@@ -176,7 +176,7 @@ class VGpuRegistry:
             if vgpu is None:
                 name = name or self._new_name()
                 memory = sealed_memory(name, region_bytes)
-                vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
+                vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
                 self._coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
@@ -195,8 +195,7 @@ class VGpuRegistry:
     def add_domain(
         self,
         name: str,
-        weight: int,
-        quota_bytes: int,
+        entitlement: Entitlement,
         shm_name: str,
         region_bytes: int,
         is_paused: Callable[[], bool],
@@ -213,7 +212,7 @@ class VGpuRegistry:
                 os.close(memory)
                 raise
             wake = Wake.POLL if bells is None else Wake.BELL
-            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), wake, is_paused, bells)
+            return self._create(name, "domain", entitlement, memory, os.geteuid(), wake, is_paused, bells)
 
     def _check_is_new(self, name: str) -> None:
         if name in self._vgpus:
@@ -252,8 +251,8 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             return vgpu is not None and vgpu.kind == "session"
 
-    def change(self, name: str, weight: int | None, quota_bytes: int | None) -> None:
-        """Another weight or quota (0: none) for one that runs; None leaves as it is. RefusedError when it is not there.
+    def change(self, name: str, changes: Changes) -> None:
+        """Another entitlement for one that runs. RefusedError when it is not there.
 
         A quota below what is held takes nothing away: nothing more is allocated until enough was freed. Programs that run already
         learn the new total from cuMemGetInfo, and go on seeing the old one as the device's size.
@@ -262,14 +261,11 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             if vgpu is None:
                 raise RefusedError(_unknown(name))
-            if weight is not None:
-                vgpu.weight = weight
-                self._keeper.change_weight(vgpu.index, weight)
-            if quota_bytes is not None:
-                vgpu.quota_bytes = quota_bytes
-                self._page.set_quota(vgpu.index, quota_bytes)
-                vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
-            log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
+            vgpu.entitlement = vgpu.entitlement.changed(changes)
+            self._keeper.change(vgpu.index, vgpu.entitlement)
+            self._page.set_quota(vgpu.index, vgpu.entitlement.quota_bytes)
+            vgpu.region.set_facts(with_quota(self._facts, vgpu.entitlement.quota_bytes))
+            log.info("vGPU %s: %s", name, vgpu.entitlement)
 
     def rename(self, name: str, new_name: str) -> None:
         """Its domain has another name now. RefusedError when that is taken."""
@@ -370,8 +366,7 @@ class VGpuRegistry:
         return VGpuStatistics(
             name=vgpu.name,
             kind=vgpu.kind,
-            weight=vgpu.weight,
-            quota_bytes=vgpu.quota_bytes,
+            **asdict(vgpu.entitlement),
             region_bytes=vgpu.region.region_bytes,
             region_free_bytes=vgpu.region.statistics().nr_free_pages * PAGE_BYTES,
             memory_bytes=account.memory_bytes,
@@ -407,8 +402,7 @@ class VGpuRegistry:
         self,
         name: str,
         kind: str,
-        weight: int,
-        quota_bytes: int,
+        entitlement: Entitlement,
         memory: int,
         uid: int,
         wake: Wake,
@@ -417,7 +411,7 @@ class VGpuRegistry:
     ) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
-            index = self._page.vgpu_take(quota_bytes)
+            index = self._page.vgpu_take(entitlement.quota_bytes)
         except ControlPageFullError as error:
             os.close(memory)
             raise RefusedError(str(error)) from None
@@ -428,16 +422,15 @@ class VGpuRegistry:
                 undo.callback(region.close)
                 window = Window(name, region)
                 caretaker = self._caretaker(name, index, region, wake, is_paused, bells, window)
-                self._keeper.join(index, weight)
+                self._keeper.join(index, entitlement)
                 undo.callback(self._keeper.leave, index)
-                vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker, window)
+                vgpu = VGpu(index, name, kind, entitlement, region, uid, caretaker, window)
                 caretaker.start()
             except (OSError, ValueError, RuntimeError) as error:
                 raise RefusedError(f"no region for {name}: {error}") from error
             self._vgpus[name] = vgpu
             undo.pop_all()
-        sizes = (quota_bytes >> 20, region.region_bytes >> 20)
-        log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
+        log.info("vGPU %s (%s): %s, region %d MiB", name, kind, entitlement, region.region_bytes >> 20)
         return vgpu
 
     def _caretaker(

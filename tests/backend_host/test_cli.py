@@ -32,7 +32,20 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
     """What a daemon with one vGPU and one client answers."""
     client = ClientStatistics(**{**asdict(CLIENT), "program": program})
     vgpu = VGpuStatistics(
-        name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0, 0.25, 3, BOOSTED, Totals(1), (client,)
+        name=name,
+        kind="session",
+        weight=2,
+        quota_bytes=1 << 30,
+        region_bytes=1 << 28,
+        region_free_bytes=1 << 27,
+        memory_bytes=4096,
+        used_ns=10**9,
+        held_ns=0,
+        share=0.25,
+        nr_grants=3,
+        coscheduling=BOOSTED,
+        totals=Totals(1),
+        clients=(client,),
     )
     device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (vgpu,))

@@ -17,7 +17,8 @@ import pytest
 
 from backend_host.cli import host_command, launch, start_in_background, wait_for_end, wait_for_start
 from backend_host.config import Config, load_config
-from backend_host.daemon import MAX_WEIGHT, Daemon, Latch, ReadyPipe
+from backend_host.daemon import Daemon, Latch, ReadyPipe
+from backend_host.entitlement import MAX_WEIGHT
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.ipc import Connection, Session
 from scheduler.registry import DEFAULT_POLICY

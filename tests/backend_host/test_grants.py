@@ -11,6 +11,7 @@ import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.device.control import ControlPage
+from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
@@ -116,7 +117,7 @@ def three(page: ControlPage, keeper: GrantKeeper) -> tuple[Player, Player, Playe
     """One holds the GPU, two wait, the second of them came later."""
     holder, early, late = Player(page), Player(page), Player(page)
     for player in (holder, early, late):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     assert holder.enter(1)
     assert not early.enter(2)
     assert not late.enter(3)
@@ -211,7 +212,7 @@ def test_what_was_used_while_nobody_waited_is_no_debt(page: ControlPage, weight:
     keeper = GrantKeeper(page, FairQueuing())
     first, second, third = (Player(page) for _ in range(3))
     for player, its_weight in ((first, weight), (second, 1), (third, 1)):
-        keeper.join(player.vgpu, its_weight)
+        keeper.join(player.vgpu, Entitlement(its_weight))
     begun_ns = time.monotonic_ns()
     if has_seen_another:
         assert third.enter(begun_ns)
@@ -235,7 +236,7 @@ def test_of_several_that_had_the_gpu_unseen_nobody_owes_and_nobody_gains(page: C
     keeper = GrantKeeper(page, FairQueuing())
     sleeper, worker, third = (Player(page) for _ in range(3))
     for player in (sleeper, worker, third):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     begun_ns = time.monotonic_ns()
     slept_ns, end_ns = begun_ns + 300 * MS, begun_ns + (300 + worked_ms) * MS
     for player, from_ns, until_ns in ((sleeper, begun_ns, slept_ns), (worker, slept_ns, end_ns)):
@@ -288,7 +289,7 @@ def test_however_rarely_the_keeper_looks_nobody_owes_what_was_used_alone(page: C
     keeper = GrantKeeper(page, FairQueuing())
     players = [Player(page) for _ in range(random.randrange(2, 5))]
     for player in players:
-        keeper.join(player.vgpu, random.choice([1, 2, 3]))
+        keeper.join(player.vgpu, Entitlement(random.choice([1, 2, 3])))
     end_ns = play(page, keeper, players, random)
     *others, first = players
     assert first.enter(end_ns)
@@ -307,7 +308,7 @@ def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
         keeper = GrantKeeper(page, FairQueuing())
         long, holder = Player(page), Player(page)
         for player in (long, holder):
-            keeper.join(player.vgpu, 1)
+            keeper.join(player.vgpu, Entitlement(1))
         assert long.enter(1)
         assert not holder.enter(1)
         keeper.step(1)
@@ -338,14 +339,14 @@ def test_a_new_vgpu_in_an_old_place_is_charged_from_zero(page: ControlPage) -> N
     policy = LastCome()
     keeper = GrantKeeper(page, policy)
     first = Player(page)
-    keeper.join(first.vgpu, 1)
+    keeper.join(first.vgpu, Entitlement(1))
     first.charge(1, 9001)
     keeper.step(10)
     keeper.leave(first.vgpu)
     first.quit(page)
     second = Player(page)
     assert second.vgpu == first.vgpu
-    keeper.join(second.vgpu, 1)
+    keeper.join(second.vgpu, Entitlement(1))
     second.charge(20, 120)
     keeper.step(30)
     assert policy.told[-1] == ("charged", second.vgpu, 100)
@@ -366,7 +367,7 @@ def test_those_who_waited_before_are_told_in_the_order_of_their_coming(page: Con
     keeper = GrantKeeper(page, FirstCome())
     holder, second, first = (Player(page) for _ in range(3))
     for player in (holder, second, first):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     assert holder.enter(1)
     assert not first.enter(2)
     assert not second.enter(3)
@@ -426,7 +427,7 @@ def test_a_changed_weight_is_told(page: ControlPage) -> None:
     policy = LastCome()
     keeper = GrantKeeper(page, policy)
     holder, _, _ = three(page, keeper)
-    keeper.change_weight(holder.vgpu, 9)
+    keeper.change(holder.vgpu, Entitlement(9))
     assert ("weight_changed", holder.vgpu, 9) in policy.told
 
 
@@ -445,7 +446,7 @@ def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
     keeper.start()
     try:
         player = Player(page)
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
         assert player.enter(time.monotonic_ns())
         page.ring_bell()
         wait_until(lambda: ("dispatched", player.vgpu) in policy.told, "the thread has seen who holds the GPU")
@@ -463,7 +464,7 @@ def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage
 
     policy = Counting()
     keeper = GrantKeeper(page, policy)
-    keeper.join(Player(page).vgpu, 1)
+    keeper.join(Player(page).vgpu, Entitlement(1))
     began_s = time.monotonic()
     keeper.start()
     try:
@@ -496,7 +497,7 @@ def test_the_thread_looks_at_each_ring_unless_ranks_change_by_charges_alone(
     keeper = GrantKeeper(cast("ControlPage", watched), make())
     players = [Player(page), Player(page)]
     for player in players:
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
         player.enter(time.monotonic_ns())
     keeper.start()
     try:

@@ -15,6 +15,7 @@ from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage
 from backend_host.devices import choose
+from backend_host.entitlement import PLAIN
 from backend_host.grants import GrantKeeper
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.accelerator import find_emulator
@@ -55,7 +56,7 @@ def registry(region_name: str) -> Iterator[VGpuRegistry]:
     coscheduler = Coscheduler(page)
     coscheduler.start()
     vgpus = VGpuRegistry(page, workers, keeper, lib.fgw_table_hash(), device.facts, coscheduler)
-    vgpus.add_domain("vm", 1, 0, region_name, REGION_BYTES, lambda: False)
+    vgpus.add_domain("vm", PLAIN, region_name, REGION_BYTES, lambda: False)
     yield vgpus
     vgpus.remove_all()
     coscheduler.stop()
