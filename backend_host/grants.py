@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from backend_host.device.control import ControlPage, Grant, VgpuReading, charges
 from backend_host.entitlement import Entitlement
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 
 _BELL_TIMEOUT_S = 0.1
 _QUIET_TIMEOUT_S = 1.0
@@ -196,7 +196,7 @@ class GrantKeeper:
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}
         for vgpu in self._entitlements:
-            value, per_ns = checked(self._policy.standing(vgpu, now_ns))
+            value, per_ns, _ = checked(self._policy.standing(vgpu, now_ns))
             charged_ns = told_ns.get(vgpu, 0)
             if self._published.get(vgpu) != (value - per_ns * charged_ns, per_ns):
                 self._published[vgpu] = (value - per_ns * charged_ns, per_ns)
@@ -212,9 +212,11 @@ class GrantKeeper:
             self._policy.joined(vgpu, entitlement.weight, now_ns)
 
 
-def checked(standing: object) -> tuple[float, float]:
+def checked(standing: object) -> Standing:
     """What a policy answered, when it can be compared; PolicyError otherwise."""
     match standing:
-        case (int() | float() as value, int() | float() as per_ns) if not math.isnan(value) and 0 <= per_ns < math.inf:
-            return float(value), float(per_ns)
-    raise PolicyError(f"a standing is a number and its growth, not {standing!r}")
+        case (int() | float() as value, int() | float() as per_ns, None | int() as budget_ns) if (
+            not math.isnan(value) and 0 <= per_ns < math.inf and (budget_ns is None or budget_ns > 0)
+        ):
+            return Standing(float(value), float(per_ns), budget_ns)
+    raise PolicyError(f"a standing is a number, its growth, and how long a turn may last, not {standing!r}")

@@ -15,7 +15,7 @@ from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
@@ -83,9 +83,9 @@ class LastCome(FirstCome):
         super().blocked(vgpu, now_ns)
         self.told.append(("blocked", vgpu))
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
-        value, per_ns = super().standing(vgpu, now_ns)
-        return (value if math.isinf(value) else -value), per_ns
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        value, per_ns, _ = super().standing(vgpu, now_ns)
+        return Standing(value if math.isinf(value) else -value, per_ns)
 
 
 class Broken(FirstCome):
@@ -103,7 +103,7 @@ class Broken(FirstCome):
             raise ZeroDivisionError(name)
         return object.__getattribute__(self, name)
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         return self._answer if self._answer is not None else super().standing(vgpu, now_ns)  # type: ignore[return-value]
 
 
@@ -393,7 +393,10 @@ def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog:
 
 @pytest.mark.parametrize(
     "answer",
-    [99, "next", (), (1.0,), (1.0, 2.0, 3.0), (math.nan, 0.0), (0.0, -1.0), (0.0, math.inf), ("a", 0), object()],
+    [
+        *(99, "next", (), (1.0,), (1.0, 2.0), (1.0, 2.0, 3.0), object()),
+        *(Standing(math.nan), Standing(0.0, -1.0), Standing(0.0, math.inf), Standing(0.0, 0.0, 0), ("a", 0, None)),
+    ],
 )
 def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: object) -> None:
     keeper = GrantKeeper(page, Broken(answer=answer))
@@ -404,7 +407,7 @@ def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: o
 
 
 def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: ControlPage) -> None:
-    keeper = GrantKeeper(page, Broken(answer=(math.inf, 0.0)))
+    keeper = GrantKeeper(page, Broken(answer=Standing(math.inf)))
     holder, early, _ = three(page, keeper)
     keeper.step(10)
     holder.leave(11)
@@ -413,7 +416,7 @@ def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: Contr
 
 def test_what_is_used_after_the_last_look_counts(page: ControlPage) -> None:
     """The keeper sleeps; the one that it ranked first has used the GPU meanwhile."""
-    keeper = GrantKeeper(page, Broken(answer=(0.0, 1.0)))
+    keeper = GrantKeeper(page, Broken(answer=Standing(0.0, 1.0)))
     holder, early, late = three(page, keeper)
     keeper.step(10)
     early.charge(11, 5_000)
@@ -458,7 +461,7 @@ def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage
     class Counting(LastCome):
         nr_looks = 0
 
-        def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        def standing(self, vgpu: int, now_ns: int) -> Standing:
             self.nr_looks += 1
             return super().standing(vgpu, now_ns)
 
