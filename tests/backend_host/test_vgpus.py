@@ -15,7 +15,8 @@ from backend_host.devices import probe, with_quota
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
-from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
+from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.vgpus import VGpuRegistry
 from backend_host.workers import Workers
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
 from scheduler.first_come import FirstCome
