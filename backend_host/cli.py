@@ -98,6 +98,10 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true")
     listing.set_defaults(run=_list)
 
+    devices = commands.add_parser("devices", help="the Gpus of this host, and the vGPUs on each")
+    devices.add_argument("--json", action="store_true")
+    devices.set_defaults(run=_devices)
+
     top = commands.add_parser("top", help="like status, again and again")
     top.add_argument("--seconds", type=_seconds, default=1.0, help="between two looks (default 1)")
     top.set_defaults(run=_top)
@@ -117,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
     change = commands.add_parser("set", help="another entitlement for a vGPU, while it runs")
     change.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU of fairgv-run")
-    add_options(change)
+    add_options(change, is_new=False)
     change.set_defaults(run=_set)
 
     detach = commands.add_parser("detach", help="take the vGPU away again")
@@ -273,6 +277,16 @@ def _list(options: argparse.Namespace) -> int:
         print(json.dumps(vgpus, indent=2))
     else:
         _console().print(tables.vgpus(vgpus))
+    return 0
+
+
+def _devices(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        gpus: list[Message] = connection.ask("status")["gpus"]
+    if options.json:
+        print(json.dumps(gpus, indent=2))
+    else:
+        _console().print(tables.gpus(gpus))
     return 0
 
 

@@ -46,7 +46,7 @@ class Config:
     pinned_bytes: int = 4 << 30
     """How much memory a virtual machine whose QEMU has the device `fairgv-memory` may get behind its region (qemu_patches/README.md)."""
     nr_warm_workers: int = 1
-    """Workers that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
+    """Workers of each Gpu that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
     slicing: str = "boxes"
     """How large launches go, so that the GPU can be handed over within one: boxes (parts of their grid), persistent (blocks that can be told to
     stop), off (whole); docs/slicing.md."""

@@ -1,4 +1,4 @@
-"""The daemon: puts device, control page, grants, workers and vGPUs together, and answers the commands.
+"""The daemon: puts Gpus, vGPUs and domains together, and answers the commands.
 
 It holds no guest data and opens no device library, so a guest cannot reach it and a driver cannot crash it. When it dies its workers go on
 with the clients they have, and what it held in memory goes with the last of them.
@@ -17,32 +17,22 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from backend_host.config import Config, check_region_bytes
-from backend_host.coscheduling import Coscheduler
-from backend_host.device.control import ControlPage
-from backend_host.devices import DeviceLibrary, choose
+from backend_host.device.gpu import serving
+from backend_host.devices import Device, choose
 from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
-from backend_host.grants import GrantKeeper
 from backend_host.ipc import Message, Server, Session
-from backend_host.statistics import DaemonStatistics, DeviceStatistics
+from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
-from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
-from backend_host.workers import (
-    Workers,
-    preemption_environment,
-    slicing_settings,
-    worker_environment,
-    worker_identity,
-)
-from scheduler.registry import make_policy
+from backend_host.workers import worker_identity
 
 MAX_DESCRIPTORS = 16_384
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
@@ -79,13 +69,12 @@ class Latch:
 
 
 class Daemon:
-    """One daemon over one device. `run` returns when it was asked to stop."""
+    """One daemon over the devices of one library. `run` returns when it was asked to stop."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._started_ns = time.monotonic_ns()
         self._stop = Latch()
-        self._device: DeviceLibrary
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
@@ -99,9 +88,9 @@ class Daemon:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
             server = Server(self._config.socket_path, self._handle)
             stack.callback(server.stop)
-            self._device, sentence = choose(self._config)
+            devices, sentence = choose(self._config)
             log.info("%s", sentence)
-            self._start_parts(stack)
+            self._start_parts(devices, stack)
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
@@ -112,37 +101,18 @@ class Daemon:
             self._stop.wait()
             log.info("stopping")
 
-    def _start_parts(self, stack: contextlib.ExitStack) -> None:
+    def _start_parts(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         config = self._config
-        page_fd = stack.enter_context(_anonymous_file("fairgv-control"))
-        page = ControlPage.format(
-            page_fd, config.slice_ns or self._device.slice_ns, is_preemptive=self._device.preempts
-        )
-        stack.callback(page.close)
-        self._page = page
-        self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
-        environment = worker_environment(identity, config.state_dir)
-        if self._device.preempts:
-            environment |= preemption_environment(config)
-        slicing = slicing_settings(config)
-        workers = Workers(page, page_fd, self._device.path, identity, config.nr_warm_workers, environment, slicing)
-        workers.start()
-        stack.callback(workers.stop)
-        self._keeper.start()
-        stack.callback(self._keeper.stop)
-        coscheduler = Coscheduler(page, config.coscheduling)
-        coscheduler.start()
-        stack.callback(coscheduler.stop)
+        self._gpus = [
+            stack.enter_context(serving(number, device, config, identity)) for number, device in enumerate(devices)
+        ]
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(page, workers, self._keeper, lib.fgw_table_hash(), self._device.facts, coscheduler)
+        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash())
         stack.callback(self._vgpus.remove_all)
-        if config.watchdog_s:
-            watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)
-            self._vgpus.late = watchdog.late
-            watchdog.start()
-            stack.callback(watchdog.stop)
+        for gpu in self._gpus:
+            stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out))
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(
             self._vgpus,
@@ -178,21 +148,14 @@ class Daemon:
 
     def statistics(self) -> DaemonStatistics:
         """What this daemon and everything in it did so far."""
-        device = self._device
+        first, *_ = gpus = self._vgpus.gpu_statistics()
         return DaemonStatistics(
             pid=os.getpid(),
             uptime_ns=time.monotonic_ns() - self._started_ns,
-            policy=self._keeper.policy_name,
-            slice_ns=self._page.slice_ns,
-            device=DeviceStatistics(
-                name=device.name,
-                kind=device.kind,
-                library=device.path,
-                capability=device.capability,
-                memory_bytes=device.memory_bytes,
-                driver_version=device.driver_version,
-                preempts=device.preempts,
-            ),
+            policy=first.policy,
+            slice_ns=first.slice_ns,
+            device=self._gpus[0].device_statistics(),
+            gpus=gpus,
             vgpus=self._vgpus.statistics(),
         )
 
@@ -227,7 +190,7 @@ class Daemon:
     def _set(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
         name = str(request["name"])
-        changes = _changes({key: value for key, value in request.items() if value is not None})
+        changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
         if not self._vgpus.has_session(name):
             return self._domains.change(name, changes)
         self._vgpus.change(name, changes)
@@ -327,20 +290,11 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
-def _changes(request: Message) -> Changes:
+def _changes(request: Message, *, is_new: bool = True) -> Changes:
     try:
-        return read_changes(request, as_options=True)
+        return read_changes(request, as_options=True, is_new=is_new)
     except EntitlementError as error:
         raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
-
-
-@contextlib.contextmanager
-def _anonymous_file(name: str) -> Iterator[int]:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def read_log_tail(path: Path, nr_lines: int = 20) -> str:

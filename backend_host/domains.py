@@ -251,8 +251,10 @@ class Domains:
             attachment.region_bytes,
             attachment.server is not None,
         )
-        if is_other or ((is_new_run or not sight.is_running) and not self._has_its_file(served)):
-            log.info("domain %s: another region than before", served.name)
+        may_begin_anew = is_new_run or not sight.is_running
+        is_elsewhere = served.entitlement != attachment.entitlement  # although it followed
+        if is_other or (may_begin_anew and (is_elsewhere or not self._has_its_file(served))):
+            log.info("domain %s: another %s than before", served.name, "vGPU" if is_elsewhere else "region")
             self._vgpus.remove_if_there(served.name)
             del self._served[served.uuid]
             if is_other:
@@ -264,9 +266,10 @@ class Domains:
             self._machine_started(served, attachment)
 
     def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
-        if attachment.entitlement != served.entitlement:
-            self._vgpus.change(served.name, dataclasses.asdict(attachment.entitlement))
-            served.entitlement = attachment.entitlement
+        wanted = served.entitlement.followed_by(attachment.entitlement)
+        if wanted != served.entitlement:
+            self._vgpus.change(served.name, dataclasses.asdict(wanted))
+            served.entitlement = wanted
         if attachment.pinned_bytes != served.pinned_bytes:
             self._vgpus.limit_window(served.name, self._pinned_limit(attachment))
             served.pinned_bytes = attachment.pinned_bytes

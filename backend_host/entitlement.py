@@ -9,6 +9,7 @@ An entitlement is passed on whole. A change is one with some fields replaced. On
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
@@ -34,7 +35,7 @@ class Parameter:
     """How one field of an entitlement is written. `key` is its name in requests, metadata and configuration.
 
     `rule` says what is allowed. `read` makes the value of what was written, a number or a text, and raises ValueError, OverflowError or
-    ConfigError for what is none.
+    ConfigError for what is none. `is_for_life`: a vGPU keeps what it was made with.
     """
 
     key: str
@@ -45,6 +46,7 @@ class Parameter:
     read: Callable[[object], Any]
     is_allowed: Callable[[Any], bool]
     show: Callable[[Any], str] = str
+    is_for_life: bool = False
 
     def parse(self, written: object) -> Any:
         """The value that was written. Raises EntitlementError."""
@@ -111,6 +113,20 @@ class Entitlement:
         ),
     )
     """Bytes of device memory; 0: no quota."""
+    gpu: str = _described(
+        "",
+        Parameter(
+            key="gpu",
+            option="--gpu",
+            metavar="GPU",
+            help="the Gpu it is on, as fairgv-host devices lists them: a number or the beginning of a UUID",
+            rule="a Gpu is called by its number, or by the beginning of its UUID",
+            read=str,
+            is_allowed=lambda gpu: re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9-]{0,62})?", gpu) is not None,
+            is_for_life=True,
+        ),
+    )
+    """As it was asked for; nothing: whichever has the least weight on it."""
 
     def __post_init__(self) -> None:
         for name, parameter in PARAMETERS.items():
@@ -120,6 +136,12 @@ class Entitlement:
     def changed(self, changes: Changes) -> Self:
         """This one with some fields replaced."""
         return dataclasses.replace(self, **changes)
+
+    def followed_by(self, other: Self) -> Self:
+        """The other one, as far as a vGPU that has this one can follow."""
+        return self.changed(
+            {name: getattr(other, name) for name, parameter in PARAMETERS.items() if not parameter.is_for_life}
+        )
 
     def written(self) -> dict[str, Any]:
         """Its values by their keys, as metadata and requests have them."""
@@ -142,21 +164,26 @@ PLAIN = Entitlement()
 KEYS = frozenset(parameter.key for parameter in PARAMETERS.values())
 
 
-def read_changes(written: Mapping[str, object], *, as_options: bool = False) -> Changes:
-    """What `written` says of an entitlement, other keys left alone. Raises EntitlementError, which names keys, or options with `as_options`."""
+def read_changes(written: Mapping[str, object], *, as_options: bool = False, is_new: bool = True) -> Changes:
+    """What `written` says of the entitlement of a vGPU, new or not; other keys are left alone. Raises EntitlementError, which names keys, or
+    options with `as_options`."""
     changes: dict[str, Any] = {}
     for name, parameter in PARAMETERS.items():
         if parameter.key in written:
             try:
                 changes[name] = parameter.parse(written[parameter.key])
+                if parameter.is_for_life and not is_new:
+                    raise EntitlementError("a vGPU keeps what it was made with")
             except EntitlementError as error:
                 raise EntitlementError(f"{parameter.option if as_options else parameter.key}: {error}") from None
     return changes
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """An option for each field. One that is not given is not said."""
+def add_options(parser: argparse.ArgumentParser, *, is_new: bool = True) -> None:
+    """An option for each field that the entitlement of a vGPU, new or not, can get. One that is not given is not said."""
     for parameter in PARAMETERS.values():
+        if parameter.is_for_life and not is_new:
+            continue
         parser.add_argument(
             parameter.option,
             dest=parameter.key,
@@ -173,8 +200,8 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def option_names() -> str:
-    """For a sentence: `--weight or --memory`."""
-    return " or ".join(parameter.option for parameter in PARAMETERS.values())
+    """Those that can change, for a sentence: `--weight or --memory`."""
+    return " or ".join(parameter.option for parameter in PARAMETERS.values() if not parameter.is_for_life)
 
 
 def _argument(parameter: Parameter) -> Callable[[str], Any]:

@@ -21,7 +21,12 @@ from backend_host.entitlement import (
 )
 from backend_host.vm.domain_xml import Settings
 
-ENTITLEMENTS = st.builds(Entitlement, weight=st.integers(1, MAX_WEIGHT), quota_bytes=st.integers(0, MAX_QUOTA_BYTES))
+ENTITLEMENTS = st.builds(
+    Entitlement,
+    weight=st.integers(1, MAX_WEIGHT),
+    quota_bytes=st.integers(0, MAX_QUOTA_BYTES),
+    gpu=st.from_regex(r"|[0-9]{1,2}|GPU-[0-9a-f]{8}(-[0-9a-f]{4})?", fullmatch=True),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,6 +73,24 @@ def test_quotas_that_are_none(value: object) -> None:
         read_changes({"memory_bytes": value}, as_options=True)
 
 
+@pytest.mark.parametrize("value", ["GPU 1", "-", "1;2", "ä", "x" * 64, ["0"], -1])
+def test_names_of_gpus_that_are_none(value: object) -> None:
+    with pytest.raises(
+        EntitlementError, match=r"^gpu: a Gpu is called by its number, or by the beginning of its UUID, not "
+    ):
+        read_changes({"gpu": value})
+
+
+def test_what_stays_for_life() -> None:
+    assert PLAIN.changed(read_changes({"gpu": 1})) == Entitlement(gpu="1")
+    with pytest.raises(EntitlementError, match=r"^gpu: a vGPU keeps what it was made with"):
+        read_changes({"gpu": "1"}, is_new=False)
+    later = argparse.ArgumentParser()
+    add_options(later, is_new=False)
+    assert "--gpu" not in later.format_help()
+    assert Entitlement(2, gpu="0").followed_by(Entitlement(5, 4096, "1")) == Entitlement(5, 4096, "0")
+
+
 def test_none_exists_that_is_not_allowed() -> None:
     with pytest.raises(EntitlementError, match="a weight is"):
         Entitlement(weight=0)
@@ -89,6 +112,6 @@ def test_each_field_is_described() -> None:
     described = parser().format_help()
     for parameter in PARAMETERS.values():
         assert f"{parameter.option} {parameter.metavar}" in described
-        assert parameter.option in option_names()
+        assert (parameter.option in option_names()) is not parameter.is_for_life
     assert str(Entitlement(2, 4 << 30)) == "weight 2, memory 4 GiB"
     assert str(PLAIN) == "weight 1, memory no limit"

@@ -1,5 +1,6 @@
 """vGPUs come and go: who shares one, who is refused, and that whatever fails or ends gives everything back."""
 
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -9,18 +10,16 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
-from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import MAX_VGPUS, ControlPage
-from backend_host.devices import probe, with_quota
+from backend_host.device.gpu import Gpu, serving
+from backend_host.devices import Device, probe, with_quota
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.grants import GrantKeeper
 from backend_host.region_memory import open_shared_memory, sealed_memory
 from backend_host.vgpus import VGpuRegistry
-from backend_host.workers import Workers
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
-from scheduler.first_come import FirstCome
-from tests.backend_host.window_device import LIMIT_BYTES, Device, listening_device
+from tests.backend_host.window_device import LIMIT_BYTES, listening_device
+from tests.backend_host.window_device import Device as WindowDevice
 
 REGION_BYTES = 16 << 20
 TABLE_HASH = 7
@@ -28,42 +27,42 @@ ME = 1000
 
 
 @pytest.fixture(scope="module")
-def facts() -> bytes:
-    return probe("soft", Config().softgpu_library).facts
+def softgpu() -> Device:
+    [device] = probe("soft", Config().softgpu_library)
+    return device
 
 
 @pytest.fixture
-def page() -> Iterator[ControlPage]:
-    fd = os.memfd_create("control")
-    with ControlPage.format(fd, 6_000_000) as page:
-        yield page
-    os.close(fd)
+def facts(softgpu: Device) -> bytes:
+    return softgpu.facts
 
 
 @pytest.fixture
-def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
-    fd = os.memfd_create("unused")
-    workers = Workers(page, fd, "none", (os.geteuid(), os.getegid()), 0)
-    workers.start()
-    keeper = GrantKeeper(page, FirstCome())
-    keeper.start()
-    coscheduler = Coscheduler(page)
-    coscheduler.start()
+def gpu(softgpu: Device, tmp_path: Path) -> Iterator[Gpu]:
+    """Without a worker."""
+    config = Config(state_dir=tmp_path, policy="first-come", nr_warm_workers=0)
+    with serving(0, dataclasses.replace(softgpu, path="none"), config, (os.geteuid(), os.getegid())) as gpu:
+        yield gpu
+
+
+@pytest.fixture
+def page(gpu: Gpu) -> ControlPage:
+    return gpu.page
+
+
+@pytest.fixture
+def registry(gpu: Gpu) -> Iterator[VGpuRegistry]:
     nr_fds = nr_open()
-    registry = VGpuRegistry(page, workers, keeper, TABLE_HASH, facts, coscheduler)
+    registry = VGpuRegistry([gpu], TABLE_HASH)
     yield registry
     registry.remove_all()
     assert registry.statistics() == ()
-    assert page.vgpus() == [], "every account was given back"
+    assert gpu.page.vgpus() == [], "every account was given back"
     assert nr_open() == nr_fds, "every descriptor was given back"
-    coscheduler.stop()
-    keeper.stop()
-    workers.stop()
-    os.close(fd)
 
 
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
+def device(tmp_path: Path) -> Iterator[WindowDevice]:
     with listening_device(tmp_path / "memory.sock") as device:
         yield device
 
@@ -287,7 +286,7 @@ def test_looking_while_vgpus_come_and_go(registry: VGpuRegistry) -> None:
     assert names(registry) == []
 
 
-def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, device: Device) -> None:
+def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, device: WindowDevice) -> None:
     vgpu = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)
     device.accept()
