@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from backend_host.config import Config, check_region_bytes
-from backend_host.device.gpu import serving
+from backend_host.device.gpu import find, serving
 from backend_host.devices import Device, choose
 from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
@@ -107,6 +107,8 @@ class Daemon:
         self._gpus = [
             stack.enter_context(serving(number, device, config, identity)) for number, device in enumerate(devices)
         ]
+        if config.vgpu.gpu:
+            find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash())
