@@ -51,7 +51,6 @@ class Owner:
 
     name: str
     vgpu: int
-    device: int
     table_hash: int
 
 
@@ -226,7 +225,6 @@ class Caretaker:
             table_hash=self._owner.table_hash,
             client=client.index,
             vgpu=self._owner.vgpu,
-            device=self._owner.device,
             region_fd=self._region.fileno(),
             bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
         )

@@ -26,6 +26,7 @@ from backend_host.config import (
     milliseconds,
 )
 from backend_host.daemon import make_state_dir, read_log_tail, serve
+from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.sizes import parse_size
@@ -97,6 +98,10 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true")
     listing.set_defaults(run=_list)
 
+    devices = commands.add_parser("devices", help="the Gpus of this host, and the vGPUs on each")
+    devices.add_argument("--json", action="store_true")
+    devices.set_defaults(run=_devices)
+
     top = commands.add_parser("top", help="like status, again and again")
     top.add_argument("--seconds", type=_seconds, default=1.0, help="between two looks (default 1)")
     top.set_defaults(run=_top)
@@ -105,10 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
     attach = commands.add_parser("attach", help="give a libvirt domain a vGPU")
     attach.add_argument("domain", metavar="DOMAIN")
-    attach.add_argument("--weight", type=int, default=1, help="its share is in proportion to this (default 1)")
-    attach.add_argument(
-        "--memory", type=size_argument, default=0, metavar="SIZE", help="device memory it may use (default: no limit)"
-    )
+    add_options(attach)
     attach.add_argument(
         "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
     )
@@ -119,10 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     attach.set_defaults(run=_attach)
 
-    change = commands.add_parser("set", help="another weight or memory quota for a vGPU, while it runs")
+    change = commands.add_parser("set", help="another entitlement for a vGPU, while it runs")
     change.add_argument("domain", metavar="DOMAIN", help="or the name of a vGPU of fairgv-run")
-    change.add_argument("--weight", type=int, metavar="W", help="its share is in proportion to this")
-    change.add_argument("--memory", type=size_argument, metavar="SIZE", help="device memory it may use; 0 for no limit")
+    add_options(change, is_new=False)
     change.set_defaults(run=_set)
 
     detach = commands.add_parser("detach", help="take the vGPU away again")
@@ -281,6 +282,16 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+def _devices(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        gpus: list[Message] = connection.ask("status")["gpus"]
+    if options.json:
+        print(json.dumps(gpus, indent=2))
+    else:
+        _console().print(tables.gpus(gpus))
+    return 0
+
+
 def _console() -> Console:
     """Where there is no terminal there is no width to keep to."""
     return Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
@@ -296,7 +307,9 @@ def _top(options: argparse.Namespace) -> int:
 def _grants(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         hand_overs.show(
-            lambda after: connection.ask("grants", after=after), is_followed=options.follow, is_json=options.json
+            lambda after: connection.ask("grants", after=after, gpu=options.gpu),
+            is_followed=options.follow,
+            is_json=options.json,
         )
     return 0
 
@@ -306,20 +319,20 @@ def _attach(options: argparse.Namespace) -> int:
         answer = connection.ask(
             "attach",
             domain=options.domain,
-            weight=options.weight,
-            memory_bytes=options.memory,
             region_bytes=options.region,
             has_doorbell=options.doorbell,
+            **given_options(options),
         )
     print(answer["text"])
     return 0
 
 
 def _set(options: argparse.Namespace) -> int:
-    if options.weight is None and options.memory is None:
-        raise FairGVError("nothing to change: give --weight or --memory")
+    changes = given_options(options)
+    if not changes:
+        raise FairGVError(f"nothing to change: give {option_names()}")
     with _connect(options) as connection:
-        answer = connection.ask("set", name=options.domain, weight=options.weight, memory_bytes=options.memory)
+        answer = connection.ask("set", name=options.domain, **changes)
     print(answer["text"])
     return 0
 

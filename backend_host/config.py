@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
@@ -38,12 +39,14 @@ class Config:
     policy: str = DEFAULT_POLICY
     slice_ns: int = 0
     """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
+    vgpu: Entitlement = PLAIN
+    """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
     region_bytes: int = 256 << 20
     """Size of a region when none is given; a power of two."""
     pinned_bytes: int = 4 << 30
     """How much memory a virtual machine whose QEMU has the device `fairgv-memory` may get behind its region (qemu_patches/README.md)."""
     nr_warm_workers: int = 1
-    """Workers that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
+    """Workers of each Gpu that wait with a context ready, so that a program need not wait for one (90-190 ms on an H200)."""
     slicing: str = "boxes"
     """How large launches go, so that the GPU can be handed over within one: boxes (parts of their grid), persistent (blocks that can be told to
     stop), off (whole); docs/slicing.md."""
@@ -79,7 +82,7 @@ class Config:
     def from_json(cls, text: str) -> Self:
         """The counterpart."""
         values = json.loads(text)
-        return cls(**{**values, "state_dir": Path(values["state_dir"])})
+        return cls(**{**values, "state_dir": Path(values["state_dir"]), "vgpu": Entitlement(**values["vgpu"])})
 
     @property
     def socket_path(self) -> Path:
@@ -101,6 +104,7 @@ MAX_PINNED_BYTES = 1 << 40
 _SIZES = {"region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
+_ENTITLEMENT = "vgpu"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
 
 
@@ -143,6 +147,8 @@ def _read_file(path: Path) -> dict[str, object]:
             values[_MILLISECONDS[key]] = milliseconds(value)
         elif key in _SIZES:
             values[key] = parse_size(str(value))
+        elif key == _ENTITLEMENT and isinstance(value, dict):
+            values[key] = _read_entitlement(path, value)
         elif key in types and key not in _NOT_IN_FILES:
             values[key] = Path(str(value)) if types[key] is Path else value
         else:
@@ -153,8 +159,20 @@ def _read_file(path: Path) -> dict[str, object]:
         if isinstance(expected, type) and (
             not isinstance(found, expected) or isinstance(found, bool)
         ):  # no key is a bool
-            raise ConfigError(f"{path}: {key} must be {expected.__name__}, not {value!r}")
+            name = "a table" if expected is Entitlement else expected.__name__
+            raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values
+
+
+def _read_entitlement(path: Path, table: dict[str, object]) -> Entitlement:
+    if unknown := table.keys() - KEYS:
+        raise ConfigError(
+            f"{path}: unknown key {min(unknown)!r} in [{_ENTITLEMENT}]; known are: {', '.join(sorted(KEYS))}"
+        )
+    try:
+        return PLAIN.changed(read_changes(table))
+    except EntitlementError as error:
+        raise ConfigError(f"{path}, [{_ENTITLEMENT}]: {error}") from error
 
 
 def _checked(config: Config) -> Config:

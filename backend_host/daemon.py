@@ -1,4 +1,4 @@
-"""The daemon: puts device, control page, grants, workers and vGPUs together, and answers the commands.
+"""The daemon: puts Gpus, vGPUs and domains together, and answers the commands.
 
 It holds no guest data and opens no device library, so a guest cannot reach it and a driver cannot crash it. When it dies its workers go on
 with the clients they have, and what it held in memory goes with the last of them.
@@ -17,35 +17,24 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from backend_host import hand_overs
 from backend_host.config import Config, check_region_bytes
-from backend_host.coscheduling import Coscheduler
-from backend_host.device.control import ControlPage
-from backend_host.devices import DeviceLibrary, choose
+from backend_host.device.gpu import find, serving
+from backend_host.devices import Device, choose
 from backend_host.domains import Domains
+from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
-from backend_host.grants import GrantKeeper
 from backend_host.ipc import Message, Server, Session
-from backend_host.statistics import DaemonStatistics, DeviceStatistics
+from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.doorbell import Doorbells
-from backend_host.watchdog import Watchdog
 from backend_host.worker._worker import lib
-from backend_host.workers import (
-    Workers,
-    preemption_environment,
-    slicing_settings,
-    worker_environment,
-    worker_identity,
-)
-from scheduler.registry import make_policy
+from backend_host.workers import worker_identity
 
-MAX_WEIGHT = 10_000
-MAX_QUOTA_BYTES = 1 << 50
 MAX_DESCRIPTORS = 16_384
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -81,13 +70,12 @@ class Latch:
 
 
 class Daemon:
-    """One daemon over one device. `run` returns when it was asked to stop."""
+    """One daemon over the devices of one library. `run` returns when it was asked to stop."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._started_ns = time.monotonic_ns()
         self._stop = Latch()
-        self._device: DeviceLibrary
 
     def run(self, on_ready: "ReadyPipe") -> None:
         """Serves until `stop` is asked for or SIGTERM or SIGINT arrives. Raises FairGVError when it cannot start."""
@@ -101,9 +89,9 @@ class Daemon:
                 stack.callback(shutil.rmtree, self._config.state_dir, ignore_errors=True)
             server = Server(self._config.socket_path, self._handle)
             stack.callback(server.stop)
-            self._device, sentence = choose(self._config)
+            devices, sentence = choose(self._config)
             log.info("%s", sentence)
-            self._start_parts(stack)
+            self._start_parts(devices, stack)
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():
                 raise FairGVError("stopped before it was ready")
@@ -114,37 +102,29 @@ class Daemon:
             self._stop.wait()
             log.info("stopping")
 
-    def _start_parts(self, stack: contextlib.ExitStack) -> None:
+    def _start_parts(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         config = self._config
-        slice_ns = config.slice_ns or self._device.slice_ns
-        page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=self._device.preempts))
-        self._page = page
-        self._keeper = GrantKeeper(page, make_policy(config.policy))
         identity = worker_identity(config.worker_user)
-        environment = worker_environment(identity, config.state_dir)
-        if self._device.preempts:
-            environment |= preemption_environment(config)
-        slicing = slicing_settings(config)
-        workers = Workers(page, self._device.path, identity, config.nr_warm_workers, environment, slicing)
-        workers.start()
-        stack.callback(workers.stop)
-        self._keeper.start()
-        stack.callback(self._keeper.stop)
-        coscheduler = Coscheduler(page, config.coscheduling)
-        coscheduler.start()
-        stack.callback(coscheduler.stop)
+        self._gpus = [
+            stack.enter_context(serving(number, device, config, identity)) for number, device in enumerate(devices)
+        ]
+        if config.vgpu.gpu:
+            find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(page, workers, self._keeper, lib.fgw_table_hash(), self._device.facts, coscheduler)
+        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash())
         stack.callback(self._vgpus.remove_all)
-        if config.watchdog_s:
-            watchdog = Watchdog(page, config.watchdog_s * 1_000_000_000, self._vgpus.time_out)
-            self._vgpus.late = watchdog.late
-            watchdog.start()
-            stack.callback(watchdog.stop)
+        for gpu in self._gpus:
+            stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out))
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(
-            self._vgpus, config.libvirt_uri, config.state_dir, adopts_all, doorbells, config.pinned_bytes
+            self._vgpus,
+            config.libvirt_uri,
+            config.state_dir,
+            adopts_all,
+            doorbells,
+            config.vgpu,
+            config.pinned_bytes,
         )
         stack.callback(self._domains.stop)
         self._domains.start()
@@ -172,33 +152,32 @@ class Daemon:
 
     def statistics(self) -> DaemonStatistics:
         """What this daemon and everything in it did so far."""
-        device = self._device
+        first, *_ = gpus = self._vgpus.gpu_statistics()
         return DaemonStatistics(
             pid=os.getpid(),
             uptime_ns=time.monotonic_ns() - self._started_ns,
-            policy=self._keeper.policy_name,
-            slice_ns=self._page.slice_ns,
-            device=DeviceStatistics(
-                name=device.name,
-                kind=device.kind,
-                library=device.path,
-                capability=device.capability,
-                memory_bytes=device.memory_bytes,
-                driver_version=device.driver_version,
-                preempts=device.preempts,
-            ),
+            policy=first.policy,
+            slice_ns=first.slice_ns,
+            device=self._gpus[0].device_statistics(),
+            gpus=gpus,
             vgpus=self._vgpus.statistics(),
         )
 
     def _grants(self, session: Session, request: Message) -> Message:
-        return hand_overs.answer(self._page, self._vgpus.names(), int(request.get("after", 0)))
+        name = str(request.get("gpu") or "")
+        if not name and len(self._gpus) > 1:
+            raise RefusedError(
+                f"this host has {len(self._gpus)} Gpus; name one with --gpu, as fairgv-host devices has it"
+            )
+        gpu = find(self._gpus, name or "0")
+        return hand_overs.answer(gpu.page, self._vgpus.names(gpu), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:
         region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
         check_region_bytes(region_bytes)
         name = request.get("name")
         vgpu = self._vgpus.open_session(
-            str(name) if name else None, _weight(request), _quota(request), region_bytes, session.uid
+            str(name) if name else None, self._entitlement(request), region_bytes, session.uid
         )
         session.at_end(lambda: self._vgpus.close_session(vgpu))
         session.send_fd = vgpu.region.fileno()
@@ -215,7 +194,7 @@ class Daemon:
         check_region_bytes(region_bytes)
         has_doorbell = bool(request.get("has_doorbell", False))
         domain = str(request["domain"])
-        return self._domains.attach(domain, _weight(request), _quota(request), region_bytes, has_doorbell)
+        return self._domains.attach(domain, self._entitlement(request), region_bytes, has_doorbell)
 
     def _detach(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
@@ -224,12 +203,15 @@ class Daemon:
     def _set(self, session: Session, request: Message) -> Message:
         self._owner_only(session)
         name = str(request["name"])
-        weight = _weight(request) if request.get("weight") is not None else None
-        quota_bytes = _quota(request) if request.get("memory_bytes") is not None else None
+        changes = _changes({key: value for key, value in request.items() if value is not None}, is_new=False)
         if not self._vgpus.has_session(name):
-            return self._domains.change(name, weight, quota_bytes)
-        self._vgpus.change(name, weight, quota_bytes)
+            return self._domains.change(name, changes)
+        self._vgpus.change(name, changes)
         return {"text": f"{name} is changed until its last program ends"}
+
+    def _entitlement(self, request: Message) -> Entitlement:
+        """What a new vGPU is to have. What is not said is as configured."""
+        return self._config.vgpu.changed(_changes(request))
 
     def _owner_only(self, session: Session) -> None:
         if session.uid not in (0, os.geteuid()):
@@ -321,18 +303,11 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
-def _weight(request: Message) -> int:
-    weight = int(request.get("weight", 1))
-    if not 1 <= weight <= MAX_WEIGHT:
-        raise RefusedError(f"a weight is a whole number from 1 to {MAX_WEIGHT}, not {weight}")
-    return weight
-
-
-def _quota(request: Message) -> int:
-    quota_bytes = int(request.get("memory_bytes") or 0)
-    if not 0 <= quota_bytes <= MAX_QUOTA_BYTES:
-        raise RefusedError(f"a memory quota is from 0 to {MAX_QUOTA_BYTES} bytes, not {quota_bytes}")
-    return quota_bytes
+def _changes(request: Message, *, is_new: bool = True) -> Changes:
+    try:
+        return read_changes(request, as_options=True, is_new=is_new)
+    except EntitlementError as error:
+        raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
 
 
 def read_log_tail(path: Path, nr_lines: int = 20) -> str:

@@ -224,7 +224,7 @@ class Demo:
                 commands = [GuestCommand(name, PROGRAM_FOLDER / name) for name in plan.programs]
                 image = build_image(folder, commands, {PurePosixPath(GUEST_LIBRARY_PATH): GUEST_LIBRARY})
                 guests.append(stack.enter_context(Guest(libvirt, plan.name, image, choice)))
-                daemon.command("attach", plan.name, "--weight", str(plan.weight), "--region", REGION)
+                daemon.command("attach", plan.name, "--weight", str(plan.weight), "--gpu", "0", "--region", REGION)
                 self._say(f"{plan.name}: defined, vGPU of weight {plan.weight} attached")
             try:
                 records = self._boot(daemon, guests)

@@ -1,4 +1,4 @@
-"""Which device library serves this host, and the facts about its devices that guests are told.
+"""Which device library serves this host, its devices, and the facts about each that guests are told.
 
 The library is opened only in a child process: a driver that crashes at start, or needs seconds, is then this child's affair and not the
 daemon's.
@@ -9,8 +9,11 @@ import binascii
 import json
 import subprocess
 import sys
+import uuid
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.errors import DeviceUnavailableError
@@ -22,11 +25,16 @@ _PREEMPTIVE_SLICE_NS = 30_000_000
 
 
 @dataclass(frozen=True)
-class DeviceLibrary:
-    """A device library that answered, and what it said of its first device. `facts` is a `struct fgv_facts`."""
+class Device:
+    """A device of a library that answered, and what the library said of it. `ordinal` is its number there; `facts`, a `struct fgv_facts`, has
+    this device alone."""
 
     kind: str
     path: str
+    ordinal: int
+    uuid: str
+    """As NVIDIA writes it: GPU-5c7a...."""
+    pci_bus_id: str
     name: str
     memory_bytes: int
     capability: str
@@ -40,8 +48,8 @@ class DeviceLibrary:
         return _PREEMPTIVE_SLICE_NS if self.preempts else _NON_PREEMPTIVE_SLICE_NS
 
 
-def probe(kind: str, path: str) -> DeviceLibrary:
-    """Opens `path` in a child and reads its devices. Raises DeviceUnavailableError with the child's last line."""
+def probe(kind: str, path: str) -> list[Device]:
+    """Opens `path` in a child and reads its devices, one at least. Raises DeviceUnavailableError with the child's last line."""
     command = [sys.executable, "-m", "backend_host.worker.main", "--probe", "--library", path]
     try:
         child = subprocess.run(
@@ -62,19 +70,29 @@ def probe(kind: str, path: str) -> DeviceLibrary:
     if child.returncode != 0:
         raise DeviceUnavailableError(f"{path}: {_reason(child)}")
     try:
-        answer = json.loads(child.stdout.strip().splitlines()[-1])
-        return DeviceLibrary(
-            kind=kind,
-            path=path,
-            name=str(answer["name"]),
-            memory_bytes=int(answer["memory_bytes"]),
-            capability=str(answer["capability"]),
-            driver_version=int(answer["driver_version"]),
-            preempts=bool(answer["preempts"]),
-            facts=base64.b64decode(answer["facts"], validate=True),
-        )
+        answers = json.loads(child.stdout.strip().splitlines()[-1])
+        devices = [_device(kind, path, ordinal, answer) for ordinal, answer in enumerate(answers)]
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
         raise DeviceUnavailableError(f"{path}: the probe's answer makes no sense ({error})") from error
+    if not devices:
+        raise DeviceUnavailableError(f"{path}: the probe's answer names no device")
+    return devices
+
+
+def _device(kind: str, path: str, ordinal: int, answer: Any) -> Device:
+    return Device(
+        kind=kind,
+        path=path,
+        ordinal=ordinal,
+        uuid=f"GPU-{uuid.UUID(hex=answer['uuid'])}",
+        pci_bus_id=str(answer["pci_bus_id"]),
+        name=str(answer["name"]),
+        memory_bytes=int(answer["memory_bytes"]),
+        capability=str(answer["capability"]),
+        driver_version=int(answer["driver_version"]),
+        preempts=bool(answer["preempts"]),
+        facts=base64.b64decode(answer["facts"], validate=True),
+    )
 
 
 def _reason(child: subprocess.CompletedProcess[str]) -> str:
@@ -84,37 +102,39 @@ def _reason(child: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else f"exit status {child.returncode}"
 
 
-def choose(config: Config) -> tuple[DeviceLibrary, str]:
-    """The library to use under `config.device`, and one line saying which and why.
+def choose(config: Config) -> tuple[list[Device], str]:
+    """The devices of the library to use under `config.device`, and one line saying which and why.
 
     `auto` takes NVIDIA's driver when it loads and reports a device, else softgpu.
     """
     if config.device == "cuda":
-        library = probe("cuda", config.cuda_library)
-        return library, _sentence(library, "as asked")
+        devices = probe("cuda", config.cuda_library)
+        return devices, _sentence(devices, "as asked")
     if config.device == "soft":
-        library = _probe_softgpu(config)
-        return library, _sentence(library, "as asked")
+        devices = _probe_softgpu(config)
+        return devices, _sentence(devices, "as asked")
     try:
-        library = probe("cuda", config.cuda_library)
+        devices = probe("cuda", config.cuda_library)
     except DeviceUnavailableError as error:
-        library = _probe_softgpu(config)
-        return library, _sentence(library, f"no NVIDIA device here: {error}")
-    return library, _sentence(library, "NVIDIA's driver reports it")
+        devices = _probe_softgpu(config)
+        return devices, _sentence(devices, f"no NVIDIA device here: {error}")
+    return devices, _sentence(devices, "NVIDIA's driver reports it")
 
 
-def _probe_softgpu(config: Config) -> DeviceLibrary:
+def _probe_softgpu(config: Config) -> list[Device]:
     if not Path(config.softgpu_library).exists():
         raise DeviceUnavailableError(f"{config.softgpu_library} is not built; run make setup")
     return probe("soft", config.softgpu_library)
 
 
-def _sentence(library: DeviceLibrary, reason: str) -> str:
-    return f"device: {library.name} ({library.kind}, compute capability {library.capability}; {reason})"
+def _sentence(devices: list[Device], reason: str) -> str:
+    kinds = Counter(f"{device.name} ({device.kind}, compute capability {device.capability}" for device in devices)
+    names = [f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()]
+    return f"device: {'), '.join(names)}; {reason})"
 
 
 def with_quota(facts: bytes, quota_bytes: int) -> bytes:
-    """The facts as a vGPU with this memory quota is told them: each device as large as the quota, if that is less. 0: no quota."""
+    """The facts as a vGPU with this memory quota is told them: the device as large as the quota, if that is less. 0: no quota."""
     if not quota_bytes:
         return facts
     block = ffi.new("uint8_t[]", len(facts))

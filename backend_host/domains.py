@@ -8,6 +8,7 @@ libvirt is loaded when a domain is named for the first time, or at a start that 
 """
 
 import contextlib
+import dataclasses
 import json
 import logging
 import queue
@@ -15,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message
 from backend_host.vgpus import VGpuRegistry
@@ -40,8 +42,7 @@ class _Served:
 
     uuid: str
     name: str
-    weight: int
-    quota_bytes: int
+    entitlement: Entitlement
     shm_name: str
     region_bytes: int
     run_id: int
@@ -53,8 +54,7 @@ class _Served:
         return cls(
             uuid=attachment.uuid,
             name=attachment.domain,
-            weight=attachment.weight,
-            quota_bytes=attachment.memory_bytes or 0,
+            entitlement=attachment.entitlement,
             shm_name=attachment.shm_name,
             region_bytes=attachment.region_bytes,
             run_id=attachment.run_id,
@@ -67,7 +67,7 @@ class Domains:
     """The domains of one daemon. Thread-safe.
 
     `adopts_all`: every domain that has the device is served; otherwise only those that were attached here, by this daemon or an earlier one.
-    `pinned_bytes`: how much memory behind its region a domain may have that says nothing of it.
+    `unsaid` and `pinned_bytes`: what a domain may have, and how much memory behind its region, of which its definition says nothing.
     """
 
     def __init__(
@@ -77,9 +77,11 @@ class Domains:
         state_dir: Path,
         adopts_all: bool,
         doorbells: Doorbells,
+        unsaid: Entitlement,
         pinned_bytes: int,
     ) -> None:
         self._vgpus = vgpus
+        self._unsaid = unsaid
         self._pinned_bytes = pinned_bytes
         self._doorbells = doorbells
         self._uri = uri
@@ -112,10 +114,10 @@ class Domains:
         else:
             self._look(None)
 
-    def attach(self, name: str, weight: int, quota_bytes: int, region_bytes: int, has_doorbell: bool) -> Message:
+    def attach(self, name: str, entitlement: Entitlement, region_bytes: int, has_doorbell: bool) -> Message:
         """Gives the domain a vGPU; the answer's `text` is for the operator. Raises VmError or RefusedError."""
         with self._lock, contextlib.ExitStack() as undo:
-            served = _Served("", name, weight, quota_bytes, "", region_bytes, _OFF, is_paused=False)
+            served = _Served("", name, entitlement, "", region_bytes, _OFF, is_paused=False)
 
             def before_plug(path: Path) -> None:
                 served.shm_name = path.name
@@ -124,8 +126,8 @@ class Domains:
 
             self._watch()
             doorbells = self._doorbells if has_doorbell else None
-            libvirt_domains = LibvirtDomains(self._uri, before_plug, doorbells=doorbells)
-            attachment = libvirt_domains.attach(name, weight, quota_bytes or None, region_bytes)
+            libvirt_domains = LibvirtDomains(self._uri, self._unsaid, before_plug, doorbells=doorbells)
+            attachment = libvirt_domains.attach(name, entitlement, region_bytes)
             served.uuid, served.run_id, served.is_paused = attachment.uuid, attachment.run_id, attachment.is_paused
             self._remember(served)
             undo.pop_all()
@@ -138,19 +140,18 @@ class Domains:
             "shm_name": attachment.shm_name,
         }
 
-    def change(self, name: str, weight: int | None, quota_bytes: int | None) -> Message:
-        """Another weight or quota (0: none), now and for later starts; None leaves as it is. Raises VmError or RefusedError."""
+    def change(self, name: str, changes: Changes) -> Message:
+        """Another entitlement, now and for later starts. Raises VmError or RefusedError."""
         with self._lock:
-            attachment = LibvirtDomains(self._uri).change(name, weight, quota_bytes)
+            attachment = LibvirtDomains(self._uri, self._unsaid).change(name, changes)
             if (served := self._served.get(attachment.uuid)) is not None:
                 self._apply_settings(served, attachment)
-        quota = f"{attachment.memory_bytes >> 20} MiB" if attachment.memory_bytes else "no limit"
-        return {"text": f"{name}: weight {attachment.weight}, device memory: {quota}"}
+        return {"text": f"{name}: {attachment.entitlement}"}
 
     def detach(self, name: str) -> Message:
         """Takes it away again."""
         with self._lock:
-            attachment = LibvirtDomains(self._uri, before_unplug=self._forget).detach(name)
+            attachment = LibvirtDomains(self._uri, self._unsaid, before_unplug=self._forget).detach(name)
         return {
             "text": attachment.explanation or f"{name} has no vGPU any more",
             "takes_effect": attachment.takes_effect,
@@ -201,7 +202,7 @@ class Domains:
         """At the domains of these UUIDs, None for all that are there or were."""
         with self._lock:
             try:
-                sights = {sight.uuid: sight for sight in look_at_all(self._uri)}
+                sights = {sight.uuid: sight for sight in look_at_all(self._uri, self._unsaid)}
             except FairGVError as error:
                 log.warning("cannot look at domains: %s", error)  # looked at again when libvirt is back
                 return
@@ -250,8 +251,10 @@ class Domains:
             attachment.region_bytes,
             attachment.server is not None,
         )
-        if is_other or ((is_new_run or not sight.is_running) and not self._has_its_file(served)):
-            log.info("domain %s: another region than before", served.name)
+        may_begin_anew = is_new_run or not sight.is_running
+        is_elsewhere = served.entitlement != attachment.entitlement  # although it followed
+        if is_other or (may_begin_anew and (is_elsewhere or not self._has_its_file(served))):
+            log.info("domain %s: another %s than before", served.name, "vGPU" if is_elsewhere else "region")
             self._vgpus.remove_if_there(served.name)
             del self._served[served.uuid]
             if is_other:
@@ -263,10 +266,10 @@ class Domains:
             self._machine_started(served, attachment)
 
     def _apply_settings(self, served: _Served, attachment: Attachment) -> None:
-        wanted = (attachment.weight, attachment.memory_bytes or 0)
-        if wanted != (served.weight, served.quota_bytes):
-            self._vgpus.change(served.name, *wanted)
-            served.weight, served.quota_bytes = wanted
+        wanted = served.entitlement.followed_by(attachment.entitlement)
+        if wanted != served.entitlement:
+            self._vgpus.change(served.name, dataclasses.asdict(wanted))
+            served.entitlement = wanted
         if attachment.pinned_bytes != served.pinned_bytes:
             self._vgpus.limit_window(served.name, self._pinned_limit(attachment))
             served.pinned_bytes = attachment.pinned_bytes
@@ -328,8 +331,7 @@ class Domains:
     def _add(self, served: _Served) -> None:
         self._vgpus.add_domain(
             served.name,
-            served.weight,
-            served.quota_bytes,
+            served.entitlement,
             served.shm_name,
             served.region_bytes,
             lambda: served.is_paused,

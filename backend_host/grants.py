@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backend_host.device.control import ControlPage, Grant, VgpuReading, charges
+from backend_host.entitlement import Entitlement
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 
 _BELL_TIMEOUT_S = 0.1
 _QUIET_TIMEOUT_S = 1.0
@@ -47,12 +48,13 @@ class GrantKeeper:
     def __init__(self, page: ControlPage, policy: Policy) -> None:
         self._page = page
         self._policy = policy
-        self._weights: dict[int, int] = {}
+        self._entitlements: dict[int, Entitlement] = {}
         self._waiting: set[int] = set()
         self._active: set[int] = set()
         self._sequence = page.holder().sequence
         self._accounts: list[VgpuReading] = []
-        self._published: dict[int, tuple[float, float]] = {}
+        self._published: dict[int, Standing] = {}
+        """As the page has it: with nothing charged yet."""
         self._turn: _Turn | None = None
         self._looked_ns = 0
         self._lock = threading.Lock()
@@ -74,26 +76,27 @@ class GrantKeeper:
         self._page.ring_bell()
         self._thread.join()
 
-    def join(self, vgpu: int, weight: int) -> None:
+    def join(self, vgpu: int, entitlement: Entitlement) -> None:
         """A vGPU takes part from now on, its account at zero."""
         with self._lock:
             self._accounts = [account for account in self._accounts if account.vgpu != vgpu]  # its predecessor's
-            self._weights[vgpu] = weight
+            self._entitlements[vgpu] = entitlement
             self._published.pop(vgpu, None)
-            self._guarded(lambda: self._policy.joined(vgpu, weight, time.monotonic_ns()))
+            self._guarded(lambda: self._policy.joined(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
-    def change_weight(self, vgpu: int, weight: int) -> None:
-        """From now on its share follows the new weight."""
+    def change(self, vgpu: int, entitlement: Entitlement) -> None:
+        """From now on its share follows another entitlement."""
         with self._lock:
-            self._weights[vgpu] = weight
-            self._guarded(lambda: self._policy.weight_changed(vgpu, weight, time.monotonic_ns()))
+            before, self._entitlements[vgpu] = self._entitlements[vgpu], entitlement
+            if entitlement.weight != before.weight:
+                self._guarded(lambda: self._policy.weight_changed(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
         with self._lock:
-            self._weights.pop(vgpu, None)
+            self._entitlements.pop(vgpu, None)
             self._waiting.discard(vgpu)
             self._page.set_standing(vgpu, math.inf, 0, charged_ns=0)
             self._guarded(lambda: self._policy.left(vgpu, time.monotonic_ns()))
@@ -111,7 +114,7 @@ class GrantKeeper:
     def _ranks_by_charges(self) -> bool:
         """Whether the workers know of each change of rank: what does not grow with charges changes by turns, say, or by waiting."""
         published = [self._published.get(vgpu) for vgpu in self._active]
-        return all(standing is None or standing[1] > 0 for standing in published)
+        return all(standing is None or standing.per_ns > 0 for standing in published)
 
     def step(self, now_ns: int) -> None:
         """One look at the page; what the thread does at each ring of its bell."""
@@ -132,13 +135,13 @@ class GrantKeeper:
     def _look(self, now_ns: int) -> None:
         grant = self._page.holder()
         self._tell_charges(grant, now_ns)
-        if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._weights:
+        if grant.sequence != self._sequence and grant.vgpu is not None and grant.vgpu in self._entitlements:
             self._policy.dispatched(grant.vgpu, now_ns)
             self._waiting.discard(grant.vgpu)
         self._sequence = grant.sequence
         # Whoever was just given the GPU is still marked as waiting until its worker has woken up.
         entries = (entry.vgpu for entry in self._page.backlogged())
-        waiting = [vgpu for vgpu in entries if vgpu in self._weights and vgpu != grant.vgpu]
+        waiting = [vgpu for vgpu in entries if vgpu in self._entitlements and vgpu != grant.vgpu]
         if waiting and grant.vgpu is not None and self._overruns(grant, now_ns):
             log.warning("vGPU %d holds the GPU far beyond its slice; it goes to the next one", grant.vgpu)
             self._page.evict()
@@ -152,7 +155,7 @@ class GrantKeeper:
         self._publish(now_ns)
 
     def _tell_charges(self, grant: Grant, now_ns: int) -> None:
-        accounts = [account for vgpu in self._weights if (account := self._page.vgpu(vgpu)) is not None]
+        accounts = [account for vgpu in self._entitlements if (account := self._page.vgpu(vgpu)) is not None]
         used = charges(self._accounts, accounts)
         moment_ns, self._looked_ns = self._looked_ns, now_ns
         for account in self._holders_since(accounts, used, grant):
@@ -193,12 +196,13 @@ class GrantKeeper:
 
     def _publish(self, now_ns: int) -> None:
         told_ns = {account.vgpu: account.charged_ns for account in self._accounts}
-        for vgpu in self._weights:
-            value, per_ns = checked(self._policy.standing(vgpu, now_ns))
+        for vgpu in self._entitlements:
+            standing = checked(self._policy.standing(vgpu, now_ns))
             charged_ns = told_ns.get(vgpu, 0)
-            if self._published.get(vgpu) != (value - per_ns * charged_ns, per_ns):
-                self._published[vgpu] = (value - per_ns * charged_ns, per_ns)
-                self._page.set_standing(vgpu, value, per_ns, charged_ns)
+            at_none = standing._replace(value=standing.value - standing.per_ns * charged_ns)
+            if self._published.get(vgpu) != at_none:
+                self._published[vgpu] = at_none
+                self._page.set_standing(vgpu, *standing[:2], charged_ns, standing.budget_ns or 0)
 
     def _fall_back(self) -> None:
         now_ns = time.monotonic_ns()
@@ -206,13 +210,15 @@ class GrantKeeper:
         self._waiting = set()
         self._active = set()
         self._published = {}
-        for vgpu, weight in self._weights.items():
-            self._policy.joined(vgpu, weight, now_ns)
+        for vgpu, entitlement in self._entitlements.items():
+            self._policy.joined(vgpu, entitlement.weight, now_ns)
 
 
-def checked(standing: object) -> tuple[float, float]:
+def checked(standing: object) -> Standing:
     """What a policy answered, when it can be compared; PolicyError otherwise."""
     match standing:
-        case (int() | float() as value, int() | float() as per_ns) if not math.isnan(value) and 0 <= per_ns < math.inf:
-            return float(value), float(per_ns)
-    raise PolicyError(f"a standing is a number and its growth, not {standing!r}")
+        case (int() | float() as value, int() | float() as per_ns, None | int() as budget_ns) if (
+            not math.isnan(value) and 0 <= per_ns < math.inf and (budget_ns is None or budget_ns > 0)
+        ):
+            return Standing(float(value), float(per_ns), budget_ns)
+    raise PolicyError(f"a standing is a number, its growth, and how long a turn may last, not {standing!r}")

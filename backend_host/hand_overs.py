@@ -68,6 +68,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "and how long it took until the new holder came for it.",
         epilog=EXAMPLE,
     )
+    parser.add_argument("--gpu", metavar="G", help="of which Gpu, by its number or UUID; where there is one it is that")
     parser.add_argument("--follow", action="store_true", help="go on with each new one, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="an object a line, for programs; times in ns")
     return parser

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from backend_host.cli import launch, size_argument, wait_for_end, wait_for_start
 from backend_host.config import DEVICE_KINDS, default_state_dir, load_config
+from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
 from backend_host.trace import counts_json, print_counts, read_counts
@@ -48,13 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _parser().error("no program given: fairgv-run -- PROGRAM ARGS")
     try:
         with _connection(options) as connection:
-            vgpu = connection.ask(
-                "open",
-                name=options.vgpu,
-                weight=options.weight,
-                memory_bytes=options.memory,
-                region_bytes=options.region,
-            )
+            vgpu = connection.ask("open", name=options.vgpu, region_bytes=options.region, **given_options(options))
             with _watched(options) as variables:
                 region = f"/proc/{os.getpid()}/fd/{vgpu['fd']}"
                 return _run(command, {**variables, "FAIRGV_REGION": region}, Path(vgpu["guest_library"]))
@@ -75,10 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="The program's exit status is passed on; 127: there is no such program, 126: it cannot be executed, 1: it cannot be served.",
     )
     parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")
-    parser.add_argument("--weight", type=int, default=1, help="its share is in proportion to this (default 1)")
-    parser.add_argument(
-        "--memory", type=size_argument, default=0, metavar="SIZE", help="device memory it may use (default: no limit)"
-    )
+    add_options(parser)
     parser.add_argument(
         "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from backend_host.device.control import WorkerReading
+from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
 
 
@@ -64,13 +65,19 @@ class CoschedulingStatistics:
 
 
 @dataclass(frozen=True)
-class VGpuStatistics:
-    """One vGPU: its entitlement, its account, its clients. `share` is its part of all GPU time charged since the daemon started, 0 to 1."""
-
+class _VGpu:
     name: str
     kind: str
-    weight: int
-    quota_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VGpuStatistics(Entitlement, _VGpu):
+    """One vGPU: its entitlement, its account, its clients. `share` is its part of all time of its Gpu charged since the daemon started, 0 to 1.
+    Fields of the last base stand first."""
+
+    gpu_number: int
+    """Of the Gpu that it is on; `gpu` is what was asked for."""
+    gpu_uuid: str
     region_bytes: int
     region_free_bytes: int
     """Of the heap, that in the window included."""
@@ -93,7 +100,7 @@ class VGpuStatistics:
 
 @dataclass(frozen=True)
 class DeviceStatistics:
-    """The device that all vGPUs share."""
+    """What a device is."""
 
     name: str
     kind: str
@@ -104,13 +111,28 @@ class DeviceStatistics:
     preempts: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class GpuStatistics(DeviceStatistics):
+    """One Gpu of the host: what it is, by which policy it is shared, and by whom. `used_ns` is all time charged since the daemon started."""
+
+    number: int
+    uuid: str
+    pci_bus_id: str
+    policy: str
+    slice_ns: int
+    used_ns: int
+    vgpus: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class DaemonStatistics:
-    """Everything `status --json` prints. Times in nanoseconds."""
+    """Everything `status --json` prints. Times in nanoseconds. `policy`, `slice_ns` and `device` are the first Gpu's, for readers of hosts with
+    one."""
 
     pid: int
     uptime_ns: int
     policy: str
     slice_ns: int
     device: DeviceStatistics
+    gpus: tuple[GpuStatistics, ...]
     vgpus: tuple[VGpuStatistics, ...]

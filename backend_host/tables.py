@@ -11,21 +11,43 @@ from backend_host.sizes import format_size, format_time
 
 
 def status(message: Message) -> RenderableType:
-    """Device, vGPUs and clients."""
-    device = message["device"]
-    head = Text(
-        f"{device['name']} ({device['kind']}, {format_size(device['memory_bytes'])}), policy {message['policy']}, "
-        f"slice {format_time(message['slice_ns'])}, up {format_time(message['uptime_ns'])}"
-    )
+    """Gpus, vGPUs and clients."""
+    heads = [
+        Text(
+            f"{gpu['name']} ({gpu['kind']}, {format_size(gpu['memory_bytes'])}), policy {gpu['policy']}, "
+            f"slice {format_time(gpu['slice_ns'])}, up {format_time(message['uptime_ns'])}"
+        )
+        for gpu in message["gpus"]
+    ]
     entries = message["vgpus"]
-    return Group(head, vgpus(entries), clients(entries), *large_launches(entries), *late_work(entries))
+    return Group(*heads, vgpus(entries), clients(entries), *large_launches(entries), *late_work(entries))
+
+
+def gpus(entries: Sequence[Message]) -> RenderableType:
+    """One row a Gpu."""
+    table = Table("GPU", "name", "UUID", "PCI", "memory", "policy", "GPU time", "vGPUs")
+    for entry in entries:
+        _add_row(
+            table,
+            str(entry["number"]),
+            entry["name"],
+            entry["uuid"],
+            entry["pci_bus_id"],
+            format_size(entry["memory_bytes"]),
+            entry["policy"],
+            format_time(entry["used_ns"]),
+            ", ".join(entry["vgpus"]) or "none",
+        )
+    return table
 
 
 def vgpus(entries: Sequence[Message]) -> RenderableType:
     """One row a vGPU."""
     if not entries:
         return Text("no vGPU yet: fairgv-host attach DOMAIN, or fairgv-run -- PROGRAM")
-    table = Table("vGPU", "kind", "weight", "GPU time", "share", "memory", "region", "clients", "calls", "round trips")
+    table = Table(
+        "vGPU", "kind", "GPU", "weight", "GPU time", "share", "memory", "region", "clients", "calls", "round trips"
+    )
     for entry in entries:
         totals = entry["totals"]
         quota = f" of {format_size(entry['quota_bytes'])}" if entry["quota_bytes"] else ""
@@ -33,6 +55,7 @@ def vgpus(entries: Sequence[Message]) -> RenderableType:
             table,
             entry["name"],
             entry["kind"],
+            str(entry["gpu_number"]),
             str(entry["weight"]),
             format_time(entry["used_ns"]),
             f"{entry['share']:.1%}",

@@ -5,134 +5,44 @@ libvirt domain and stays until it is detached.
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
 import secrets
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
-from backend_host.coscheduling import Coscheduler
-from backend_host.device.control import ControlPage, ControlPageFullError, VgpuReading, WorkerState
+from backend_host.device.control import VgpuReading, WorkerState
+from backend_host.device.gpu import Gpu, place
 from backend_host.devices import with_quota
+from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.grants import GrantKeeper
-from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.statistics import ClientStatistics, GpuStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
-from backend_host.watchdog import Late
 from backend_host.window import Window, WindowPeer
-from backend_host.workers import WorkerProcess, Workers
+from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
-from ivshmem.region import PAGE_BYTES, HostState, Region, RegionStatus, Wake
+from ivshmem.region import PAGE_BYTES, Region, Wake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SERVED = (WorkerState.SERVING, WorkerState.ENDED)
-_TAKE_OVER_S, _TAKE_OVER_LOOK_S = 30.0, 0.05
-_BEAT_WAIT_S = 1.0
-"""A daemon that lives beats four times in it."""
 
 log = logging.getLogger("fairgv.vgpus")
 
 
-def sealed_memory(name: str, region_bytes: int) -> int:
-    """A descriptor of new shared memory that nobody can shrink: a program that has it could otherwise end the daemon with SIGBUS."""
-    fd = os.memfd_create(f"fairgv-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(fd, region_bytes)
-        os.posix_fallocate(fd, 0, _front_bytes(region_bytes))
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    except OSError as error:
-        os.close(fd)
-        raise RefusedError(f"no region of {region_bytes >> 20} MiB for {name}: {error.strerror}") from error
-    return fd
-
-
-def _front_bytes(region_bytes: int) -> int:
-    """At least what lies before the heap: the daemon touches it, and where no memory is left it must learn so from an error."""
-    return min(region_bytes, (1 << 20) + region_bytes // 1024)
-
-
-def open_shared_memory(shm_name: str, table_hash: int, bells: Bells | None = None) -> int:
-    """A descriptor of a domain's region: of a file that QEMU opens too, or of the memory that its ivshmem server hands out, opened anew: the
-    server's descriptor stays open when we are gone, and a lock with it."""
-    try:
-        if bells is None:
-            memory = os.open(f"/dev/shm/{shm_name}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        else:
-            memory = os.open(f"/proc/self/fd/{bells.memory_fd}", os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        raise RefusedError(f"cannot open the region /dev/shm/{shm_name}: {error.strerror}") from error
-    try:
-        _await_sole_use(shm_name, memory, table_hash)
-    except BaseException:
-        os.close(memory)
-        raise
-    return memory
-
-
-def _await_sole_use(shm_name: str, memory: int, table_hash: int) -> None:
-    """Ends what workers of a daemon that died still serve in this region, and waits for them: they would write into it after it was laid out.
-
-    The lock belongs to the open file, which a worker's mapping keeps open: it is free once the last worker of the last daemon has ended.
-    """
-    deadline = time.monotonic() + _TAKE_OVER_S
-    is_told = is_checked = False
-    while True:
-        try:
-            fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise RefusedError(
-                    f"the region /dev/shm/{shm_name} is still served by a worker of an earlier daemon: end the programs in that "
-                    "virtual machine, or shut it down, and start fairgv-host again"
-                ) from None
-        if not is_checked:
-            _check_nobody_beats(shm_name, memory, table_hash)
-            is_checked = True
-        if not is_told:
-            _tell_of_the_end(shm_name, memory, table_hash)
-            is_told = True
-        time.sleep(_TAKE_OVER_LOOK_S)
-
-
-def _check_nobody_beats(shm_name: str, memory: int, table_hash: int) -> None:
-    """Raises RefusedError when another daemon, that lives, serves this region."""
-    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
-        if region.check(table_hash=table_hash) is not RegionStatus.OK:
-            return
-        before, deadline = region.host_beat(), time.monotonic() + _BEAT_WAIT_S
-        while time.monotonic() < deadline:
-            if region.host_beat() != before:
-                raise RefusedError(
-                    f"the region /dev/shm/{shm_name} is served by another fairgv-host of this machine: stop that one first"
-                )
-            time.sleep(_TAKE_OVER_LOOK_S)
-
-
-def _tell_of_the_end(shm_name: str, memory: int, table_hash: int) -> None:
-    """Every client of the region is dead from now on: guests learn it, and workers end."""
-    with Region(shm_name, os.dup(memory), os.fstat(memory).st_size) as region:
-        if region.check(table_hash=table_hash) is RegionStatus.OK:
-            region.set_host_state(HostState.DOWN)
-            for client in region.clients():
-                region.declare_dead(client.index)
-
-
 @dataclass(eq=False)
 class VGpu:
-    """One vGPU with its region and caretaker. Changed only under the registry's lock."""
+    """One vGPU with its region and caretaker; `index` is its number on its Gpu. Changed only under the registry's lock."""
 
+    gpu: Gpu
     index: int
     name: str
     kind: str
-    weight: int
-    quota_bytes: int
+    entitlement: Entitlement
     region: Region
     uid: int
     caretaker: Caretaker
@@ -146,28 +56,13 @@ class VGpu:
 class VGpuRegistry:
     """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
 
-    def __init__(
-        self,
-        page: ControlPage,
-        workers: Workers,
-        keeper: GrantKeeper,
-        table_hash: int,
-        facts: bytes,
-        coscheduler: Coscheduler,
-    ) -> None:
-        self._page = page
-        self._coscheduler = coscheduler
-        self._workers = workers
-        self._keeper = keeper
+    def __init__(self, gpus: Sequence[Gpu], table_hash: int) -> None:
+        self._gpus = gpus
         self._table_hash = table_hash
-        self._facts = facts
         self._vgpus: dict[str, VGpu] = {}
         self._lock = threading.Lock()
-        self._retired_ns = 0
-        self.late: Callable[[], Sequence[Late]] = tuple
-        """Workers that the watchdog has warned of."""
 
-    def open_session(self, name: str | None, weight: int, quota_bytes: int, region_bytes: int, uid: int) -> VGpu:
+    def open_session(self, name: str | None, entitlement: Entitlement, region_bytes: int, uid: int) -> VGpu:
         """A vGPU for a command of user `uid`; joining one of the same name and user shares it. RefusedError says why not."""
         if name is not None and _NAME.fullmatch(name) is None:
             raise RefusedError(f"{name!r} is no name for a vGPU; use letters, digits, '.', '_', '-', at most 64")
@@ -176,8 +71,8 @@ class VGpuRegistry:
             if vgpu is None:
                 name = name or self._new_name()
                 memory = sealed_memory(name, region_bytes)
-                vgpu = self._create(name, "session", weight, quota_bytes, memory, uid, Wake.FUTEX)
-                self._coscheduler.add_user(vgpu.index, name, uid)
+                vgpu = self._create(name, "session", entitlement, memory, uid, Wake.FUTEX)
+                vgpu.gpu.coscheduler.add_user(vgpu.index, name, uid)
             elif vgpu.kind != "session" or vgpu.uid != uid:
                 raise RefusedError(f"the vGPU {name} belongs to somebody else")
             vgpu.nr_users += 1
@@ -195,8 +90,7 @@ class VGpuRegistry:
     def add_domain(
         self,
         name: str,
-        weight: int,
-        quota_bytes: int,
+        entitlement: Entitlement,
         shm_name: str,
         region_bytes: int,
         is_paused: Callable[[], bool],
@@ -213,7 +107,7 @@ class VGpuRegistry:
                 os.close(memory)
                 raise
             wake = Wake.POLL if bells is None else Wake.BELL
-            return self._create(name, "domain", weight, quota_bytes, memory, os.geteuid(), wake, is_paused, bells)
+            return self._create(name, "domain", entitlement, memory, os.geteuid(), wake, is_paused, bells)
 
     def _check_is_new(self, name: str) -> None:
         if name in self._vgpus:
@@ -238,12 +132,13 @@ class VGpuRegistry:
         if vgpu.peer is not None:
             vgpu.peer.stop()
             vgpu.peer.join()
-        self._coscheduler.remove(vgpu.index)
-        self._keeper.leave(vgpu.index)
+        gpu = vgpu.gpu
+        gpu.coscheduler.remove(vgpu.index)
+        gpu.keeper.leave(vgpu.index)
         with self._lock:
-            account = self._page.vgpu(vgpu.index)
-            self._retired_ns += account.used_ns if account is not None else 0
-            self._page.vgpu_free(vgpu.index)
+            account = gpu.page.vgpu(vgpu.index)
+            gpu.retired_ns += account.used_ns if account is not None else 0
+            gpu.page.vgpu_free(vgpu.index)
             vgpu.region.close()
 
     def has_session(self, name: str) -> bool:
@@ -252,8 +147,8 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             return vgpu is not None and vgpu.kind == "session"
 
-    def change(self, name: str, weight: int | None, quota_bytes: int | None) -> None:
-        """Another weight or quota (0: none) for one that runs; None leaves as it is. RefusedError when it is not there.
+    def change(self, name: str, changes: Changes) -> None:
+        """Another entitlement for one that runs. RefusedError when it is not there.
 
         A quota below what is held takes nothing away: nothing more is allocated until enough was freed. Programs that run already
         learn the new total from cuMemGetInfo, and go on seeing the old one as the device's size.
@@ -262,14 +157,12 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             if vgpu is None:
                 raise RefusedError(_unknown(name))
-            if weight is not None:
-                vgpu.weight = weight
-                self._keeper.change_weight(vgpu.index, weight)
-            if quota_bytes is not None:
-                vgpu.quota_bytes = quota_bytes
-                self._page.set_quota(vgpu.index, quota_bytes)
-                vgpu.region.set_facts(with_quota(self._facts, quota_bytes))
-            log.info("vGPU %s: weight %d, quota %d MiB", name, vgpu.weight, vgpu.quota_bytes >> 20)
+            before, vgpu.entitlement = vgpu.entitlement, vgpu.entitlement.changed(changes)
+            vgpu.gpu.keeper.change(vgpu.index, vgpu.entitlement)
+            if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
+                vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
+                vgpu.region.set_facts(with_quota(vgpu.gpu.device.facts, quota_bytes))
+            log.info("vGPU %s: %s", name, vgpu.entitlement)
 
     def rename(self, name: str, new_name: str) -> None:
         """Its domain has another name now. RefusedError when that is taken."""
@@ -296,16 +189,16 @@ class VGpuRegistry:
         with self._lock:
             vgpu = self._vgpus.get(name)
             if vgpu is not None and isinstance(threads, QemuThreads):
-                self._coscheduler.add_machine(vgpu.index, name, threads)
+                vgpu.gpu.coscheduler.add_machine(vgpu.index, name, threads)
             elif vgpu is not None and isinstance(threads, str):
-                self._coscheduler.add_none(vgpu.index, threads)
+                vgpu.gpu.coscheduler.add_none(vgpu.index, threads)
 
     def machine_ended(self, name: str) -> None:
         """The counterpart."""
         with self._lock:
             vgpu = self._vgpus.get(name)
             if vgpu is not None:
-                self._coscheduler.remove(vgpu.index)
+                vgpu.gpu.coscheduler.remove(vgpu.index)
                 if vgpu.peer is not None:
                     vgpu.peer.stop()
 
@@ -336,10 +229,10 @@ class VGpuRegistry:
         if vgpu is not None:
             vgpu.caretaker.renew()
 
-    def time_out(self, slot: int) -> None:
-        """Ends the worker in this slot, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+    def time_out(self, gpu: Gpu, slot: int) -> None:
+        """Ends the worker in this slot of the Gpu, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
         with self._lock:
-            for vgpu in self._vgpus.values():
+            for vgpu in self._on(gpu):
                 if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
                     vgpu.nr_timed_out += 1
                     vgpu.caretaker.time_out(slot)
@@ -351,21 +244,29 @@ class VGpuRegistry:
         for name in names:
             self.remove_if_there(name)
 
-    def names(self) -> dict[int, str]:
-        """Of each vGPU, by its number in the control page."""
+    def names(self, gpu: Gpu) -> dict[int, str]:
+        """Of each vGPU on it, by its number there."""
         with self._lock:
-            return {vgpu.index: vgpu.name for vgpu in self._vgpus.values()}
+            return {vgpu.index: vgpu.name for vgpu in self._vgpus.values() if vgpu.gpu is gpu}
 
     def statistics(self) -> tuple[VGpuStatistics, ...]:
         """One entry for each vGPU, in the order of their creation. The lock keeps their regions mapped and their totals whole."""
         with self._lock:
-            accounts = {vgpu.index: self._page.vgpu(vgpu.index) for vgpu in self._vgpus.values()}
-            all_ns = self._retired_ns + sum(account.used_ns for account in accounts.values() if account is not None)
+            charged_ns = {gpu.number: gpu.charged_ns() for gpu in self._gpus}
             return tuple(
-                self._entry(vgpu, account, all_ns)
+                self._entry(vgpu, account, charged_ns[vgpu.gpu.number])
                 for vgpu in self._vgpus.values()
-                if (account := accounts[vgpu.index]) is not None
+                if (account := vgpu.gpu.page.vgpu(vgpu.index)) is not None
             )
+
+    def gpu_statistics(self) -> tuple[GpuStatistics, ...]:
+        """One entry for each Gpu."""
+        with self._lock:
+            return tuple(gpu.statistics([vgpu.name for vgpu in self._on(gpu)]) for gpu in self._gpus)
+
+    def _on(self, gpu: Gpu) -> list[VGpu]:
+        """Those on this Gpu, with the lock held."""
+        return [vgpu for vgpu in self._vgpus.values() if vgpu.gpu is gpu]
 
     def _entry(self, vgpu: VGpu, account: VgpuReading, all_ns: int) -> VGpuStatistics:
         clients = self._clients(vgpu)
@@ -375,8 +276,9 @@ class VGpuRegistry:
         return VGpuStatistics(
             name=vgpu.name,
             kind=vgpu.kind,
-            weight=vgpu.weight,
-            quota_bytes=vgpu.quota_bytes,
+            **asdict(vgpu.entitlement),
+            gpu_number=vgpu.gpu.number,
+            gpu_uuid=vgpu.gpu.device.uuid,
             region_bytes=vgpu.region.region_bytes,
             region_free_bytes=vgpu.region.statistics().nr_free_pages * PAGE_BYTES,
             memory_bytes=account.memory_bytes,
@@ -387,7 +289,7 @@ class VGpuRegistry:
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
             window_bytes=vgpu.window.mapped_bytes,
-            coscheduling=self._coscheduler.statistics(vgpu.index),
+            coscheduling=vgpu.gpu.coscheduler.statistics(vgpu.index),
             totals=totals,
             clients=clients,
         )
@@ -395,11 +297,11 @@ class VGpuRegistry:
     def _late_ns(self, vgpu: VGpu) -> int:
         """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
         slots = {worker.slot for worker in vgpu.caretaker.workers()}
-        return max((late.late_ns for late in self.late() if late.slot in slots), default=0)
+        return max((late.late_ns for late in vgpu.gpu.late() if late.slot in slots), default=0)
 
     def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
         workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]
-        readings = (self._page.worker(worker.slot) for worker in workers)
+        readings = (vgpu.gpu.page.worker(worker.slot) for worker in workers)
         return tuple(ClientStatistics.of(reading) for reading in readings if reading and reading.state in _SERVED)
 
     def _new_name(self) -> str:
@@ -412,8 +314,7 @@ class VGpuRegistry:
         self,
         name: str,
         kind: str,
-        weight: int,
-        quota_bytes: int,
+        entitlement: Entitlement,
         memory: int,
         uid: int,
         wake: Wake,
@@ -422,32 +323,38 @@ class VGpuRegistry:
     ) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
         try:
-            index = self._page.vgpu_take(quota_bytes)
-        except ControlPageFullError as error:
+            gpu, index = place(self._gpus, entitlement, self._weight_on)
+        except RefusedError:
             os.close(memory)
-            raise RefusedError(str(error)) from None
+            raise
         with contextlib.ExitStack() as undo:
-            undo.callback(self._page.vgpu_free, index)
+            undo.callback(gpu.page.vgpu_free, index)
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
                 window = Window(name, region)
-                caretaker = self._caretaker(name, index, region, wake, is_paused, bells, window)
-                self._keeper.join(index, weight)
-                undo.callback(self._keeper.leave, index)
-                vgpu = VGpu(index, name, kind, weight, quota_bytes, region, uid, caretaker, window)
+                caretaker = self._caretaker(name, gpu, index, region, wake, is_paused, bells, window)
+                gpu.keeper.join(index, entitlement)
+                undo.callback(gpu.keeper.leave, index)
+                vgpu = VGpu(gpu, index, name, kind, entitlement, region, uid, caretaker, window)
                 caretaker.start()
             except (OSError, ValueError, RuntimeError) as error:
                 raise RefusedError(f"no region for {name}: {error}") from error
             self._vgpus[name] = vgpu
             undo.pop_all()
-        sizes = (quota_bytes >> 20, region.region_bytes >> 20)
-        log.info("vGPU %s (%s): weight %d, quota %d MiB, region %d MiB", name, kind, weight, *sizes)
+        log.info(
+            "vGPU %s (%s) on GPU %d: %s, region %d MiB",
+            *(name, kind, gpu.number, entitlement, region.region_bytes >> 20),
+        )
         return vgpu
+
+    def _weight_on(self, gpu: Gpu) -> int:
+        return sum(vgpu.entitlement.weight for vgpu in self._on(gpu))
 
     def _caretaker(
         self,
         name: str,
+        gpu: Gpu,
         index: int,
         region: Region,
         wake: Wake,
@@ -456,8 +363,8 @@ class VGpuRegistry:
         window: Window,
     ) -> Caretaker:
         def lay_out() -> None:
-            account = self._page.vgpu(index)
-            facts = with_quota(self._facts, account.quota_bytes if account is not None else 0)
+            account = gpu.page.vgpu(index)
+            facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
                 wake is not Wake.FUTEX
@@ -469,21 +376,21 @@ class VGpuRegistry:
 
         return Caretaker(
             region,
-            Owner(name=name, vgpu=index, device=0, table_hash=self._table_hash),
-            self._workers,
-            on_worker_end=lambda worker: self._collect(index, worker),
+            Owner(name=name, vgpu=index, table_hash=self._table_hash),
+            gpu.workers,
+            on_worker_end=lambda worker: self._collect(gpu, index, worker),
             format_region=lay_out,
             is_paused=is_paused,
             bells=bells,
             window=window,
         )
 
-    def _collect(self, index: int, worker: WorkerProcess) -> None:
+    def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:
         """Keeps what an ended worker counted. From the reaper's thread, before its slot is freed."""
-        reading = self._page.worker(worker.slot)
+        reading = gpu.page.worker(worker.slot)
         with self._lock:
             worker.is_counted = True
-            vgpu = next((each for each in self._vgpus.values() if each.index == index), None)
+            vgpu = next((each for each in self._on(gpu) if each.index == index), None)
             if vgpu is not None and reading is not None and reading.state in _SERVED:
                 vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
 

@@ -46,7 +46,6 @@ class Assignment:
     table_hash: int
     client: int
     vgpu: int
-    device: int
     region_fd: int
     bell_fds: tuple[int, ...] = ()
     """Where the virtual machine has bells: the one that the guest rings for this client, then those of the guest."""
@@ -156,12 +155,13 @@ def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> 
 
 
 class Workers:
-    """All workers of one daemon. Thread-safe."""
+    """All workers of one device, `ordinal` of the library. Thread-safe."""
 
     def __init__(
         self,
         page: ControlPage,
         library: str,
+        ordinal: int,
         identity: tuple[int, int],
         nr_warm: int,
         environment: Mapping[str, str] | None = None,
@@ -169,6 +169,7 @@ class Workers:
     ) -> None:
         self._page = page
         self._library = library
+        self._ordinal = ordinal
         self._identity = identity
         self._nr_warm = nr_warm
         self._environment = {**os.environ, **(environment or {})}
@@ -211,7 +212,7 @@ class Workers:
             "client": assignment.client,
             "vgpu": assignment.vgpu,
             "slot": worker.slot,
-            "device": assignment.device,
+            "device": self._ordinal,
             "uid": self._identity[0],
             "gid": self._identity[1],
             "slicing": self._slicing,
@@ -273,7 +274,8 @@ class Workers:
 
     def _start_process(self, socket_fd: int, slot: int) -> subprocess.Popen[bytes]:
         command: list[Any] = [sys.executable, "-m", "backend_host.worker.main"]
-        command += ["--socket", str(socket_fd), "--library", self._library, "--slot", str(slot)]
+        command += ["--socket", str(socket_fd), "--library", self._library]
+        command += ["--device", str(self._ordinal), "--slot", str(slot)]
         return subprocess.Popen(
             command,
             pass_fds=[socket_fd],

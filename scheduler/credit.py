@@ -13,6 +13,8 @@ Wrong when: taken for Xen's sampled accounting. Here credits burn by what was ch
 import math
 from dataclasses import dataclass
 
+from scheduler.policy import Standing
+
 PERIOD_NS = 30_000_000
 
 _OVER = float(1 << 40)  # more than there are arrivals
@@ -86,12 +88,12 @@ class Credit:
             self._reclassify(account)
         self._hand_out(now_ns)
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         account = self._accounts.get(vgpu)
         if account is None:
-            return math.inf, 0.0
+            return Standing(math.inf)
         place = account.arrival if account.is_backlogged else self._nr_arrivals
-        return (_OVER + place if account.is_over else float(place)), 0.0
+        return Standing(_OVER + place if account.is_over else place)
 
     def _enqueue(self, account: _Account) -> None:
         account.arrival = self._nr_arrivals

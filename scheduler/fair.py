@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedList
 
+from scheduler.policy import Standing
+
 PAUSE_NS = 10_000_000
 """Whoever has nothing to submit for less than this has not slept. Programs that wait for each kernel pause after each kernel; they would lose
 what they are still owed at every pause."""
@@ -112,11 +114,11 @@ class FairQueuing:
         account.tag = start_tag + growth
         self._advance()
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         account = self._accounts.get(vgpu)
         if account is None:
-            return math.inf, 0.0
-        return self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, 1 / account.weight
+            return Standing(math.inf)
+        return Standing(self._start_tag(vgpu, account, now_ns) / _UNITS_PER_NS, 1 / account.weight)
 
     def _is_active(self, vgpu: int, account: _Account) -> bool:
         return account.is_backlogged or vgpu == self._holder

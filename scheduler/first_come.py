@@ -6,6 +6,8 @@ Bad when: fairness matters. A vGPU that fills its slice and one that uses a tent
 
 import math
 
+from scheduler.policy import Standing
+
 
 class FirstCome:
     """The order of becoming backlogged is the order of service. Each event costs O(1)."""
@@ -41,5 +43,5 @@ class FirstCome:
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         pass
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
-        return self._queue.get(vgpu, math.inf), 0.0
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        return Standing(self._queue.get(vgpu, math.inf))

@@ -5,7 +5,18 @@ It says one thing, where each vGPU stands; who holds the GPU, and how long, is t
 one, and CONTRIBUTING.md for what adding one touches.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Standing(NamedTuple):
+    """Where a vGPU stands: its value if it were backlogged now, and how much that grows with each ns it uses.
+
+    `budget_ns` is how long a turn of it may last while others wait; None: the slice.
+    """
+
+    value: float
+    per_ns: float = 0.0
+    budget_ns: int | None = None
 
 
 class Policy(Protocol):
@@ -37,8 +48,8 @@ class Policy(Protocol):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         """It used the GPU for `used_ns` more."""
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
-        """Where it stands, backlogged or not: its value if it were backlogged now, and how much that grows with each ns it uses.
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        """Where it stands, backlogged or not.
 
         The daemon publishes this for the workers, which hand the GPU over by themselves and know of later charges than the policy does.
         Infinite: behind all others; the simulator, whose policies hear of everything at once, grants such a vGPU nothing. Changes nothing:

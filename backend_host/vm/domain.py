@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from backend_host.entitlement import PLAIN, Changes, Entitlement
 from backend_host.sizes import format_size
 from backend_host.vm.access import check_locked_memory, label_region
 from backend_host.vm.connection import connected, load_libvirt, qemu_owner
@@ -31,7 +32,6 @@ from backend_host.vm.domain_xml import (
     DomainXml,
     Settings,
     check_region_size,
-    check_settings,
     device_xml,
     without_empty_metadata,
 )
@@ -59,8 +59,7 @@ class Attachment:
     uuid: str
     shm_name: str
     region_bytes: int
-    weight: int
-    memory_bytes: int | None
+    entitlement: Entitlement
     is_running: bool
     is_paused: bool
     run_id: int
@@ -76,30 +75,31 @@ class Attachment:
 
 @dataclass(frozen=True)
 class LibvirtDomains:
-    """The domains of one libvirt instance. `before_plug` gets each region's file before a guest can see it, `before_unplug` the domain's UUID
-    while its guest can still be told that the device goes. `doorbells`: devices are attached with one.
+    """The domains of one libvirt instance. `unsaid` is what a domain has of which its definition says nothing. `before_plug` gets each region's
+    file before a guest can see it, `before_unplug` the domain's UUID while its guest can still be told that the device goes. `doorbells`:
+    devices are attached with one.
     """
 
     connection_uri: str
+    unsaid: Entitlement
     before_plug: Callable[[Path], None] = lambda _path: None
     before_unplug: Callable[[str], None] = lambda _uuid: None
     doorbells: Doorbells | None = None
 
-    def attach(self, name: str, weight: int, memory_bytes: int | None, region_bytes: int) -> Attachment:
+    def attach(self, name: str, entitlement: Entitlement, region_bytes: int) -> Attachment:
         """See `attach` of this module."""
         return attach(
             self.connection_uri,
             name,
-            weight,
-            memory_bytes,
+            entitlement,
             region_bytes,
             before_plug=self.before_plug,
             doorbells=self.doorbells,
         )
 
-    def change(self, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
+    def change(self, name: str, changes: Changes) -> Attachment:
         """See `change` of this module."""
-        return change(self.connection_uri, name, weight, memory_bytes)
+        return change(self.connection_uri, name, changes, self.unsaid)
 
     def detach(self, name: str) -> Attachment:
         """See `detach` of this module."""
@@ -109,8 +109,7 @@ class LibvirtDomains:
 def attach(
     connection_uri: str,
     name: str,
-    weight: int,
-    memory_bytes: int | None,
+    entitlement: Entitlement,
     region_bytes: int,
     *,
     before_plug: Callable[[Path], None] = lambda _path: None,
@@ -121,8 +120,7 @@ def attach(
 
     Either all of the persistent part is done or none of it. Raises VmError with what stands in the way.
     """
-    settings = Settings(weight, memory_bytes, None if doorbells is None else region_bytes)
-    check_settings(settings)
+    settings = Settings(entitlement, None if doorbells is None else region_bytes)
     check_region_size(region_bytes)
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
@@ -148,25 +146,22 @@ def attach(
                 doorbells.end(shm_name)
             raise
         explanation = plug(domain, shm_name, region_bytes, server) if domain.isActive() else ""
-        return _attachment(connection, domain, explanation)
+        return _attachment(connection, domain, explanation, entitlement)
 
 
-def change(connection_uri: str, name: str, weight: int | None, memory_bytes: int | None) -> Attachment:
-    """Another weight or quota in the domain's metadata; None leaves as it is, a quota of 0 takes it away. Raises VmError."""
+def change(connection_uri: str, name: str, changes: Changes, unsaid: Entitlement = PLAIN) -> Attachment:
+    """Another entitlement in the domain's metadata, from which what `changes` and the metadata leave out follows `unsaid`. Raises VmError."""
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         domain = _find_domain(connection, name)
         definition = _lasting_definition(domain)
         if definition.our_device() is None:
             raise VmError(_not_attached(name))
-        before = definition.settings()
-        quota_bytes = before.memory_bytes if memory_bytes is None else memory_bytes or None
-        new_weight = before.weight if weight is None else weight
-        settings = dataclasses.replace(before, weight=new_weight, memory_bytes=quota_bytes)
-        check_settings(settings)
+        before = definition.settings(unsaid)
+        settings = dataclasses.replace(before, entitlement=before.entitlement.changed(changes))
         where = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, settings.to_xml(), PREFIX, NAMESPACE, where)
-        return _attachment(connection, domain, "")
+        return _attachment(connection, domain, "", unsaid)
 
 
 def detach(connection_uri: str, name: str, *, before_unplug: Callable[[str], None] = lambda _uuid: None) -> Attachment:
@@ -190,7 +185,7 @@ def detach(connection_uri: str, name: str, *, before_unplug: Callable[[str], Non
         explanation = unplug(domain)
         shm_name = shm_name or region_name(definition.uuid)
         remove_region_file(shm_name)
-        return _attachment(connection, domain, explanation, gone=definition, shm_name=shm_name)
+        return _attachment(connection, domain, explanation, PLAIN, gone=definition, shm_name=shm_name)
 
 
 @dataclass(frozen=True)
@@ -207,8 +202,8 @@ class Sight:
     trouble: str = ""
 
 
-def look_at_all(connection_uri: str) -> list[Sight]:
-    """All domains of the instance, by name. Raises VmError."""
+def look_at_all(connection_uri: str, unsaid: Entitlement = PLAIN) -> list[Sight]:
+    """All domains of the instance, by name. What a definition leaves out of the entitlement is as in `unsaid`. Raises VmError."""
     libvirt = load_libvirt()
     with connected(connection_uri) as connection:
         found: list[tuple[Any, DomainXml]] = []
@@ -219,11 +214,11 @@ def look_at_all(connection_uri: str) -> list[Sight]:
         sights = []
         for domain, definition in found:
             with contextlib.suppress(libvirt.libvirtError):
-                sights.append(_sight(connection, domain, definition, names))
+                sights.append(_sight(connection, domain, definition, names, unsaid))
         return sorted(sights, key=lambda sight: sight.name)
 
 
-def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str]) -> Sight:
+def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[str], unsaid: Entitlement) -> Sight:
     is_running = bool(domain.isActive())
     holds_device = is_running and DomainXml(domain.XMLDesc()).our_device() is not None
     attachment, trouble = None, ""
@@ -235,7 +230,7 @@ def _sight(connection: Any, domain: Any, definition: DomainXml, names: Counter[s
                 raise VmError(
                     f"several domains have the device {name}, and would read each other's memory: give each its own name"
                 )
-            attachment = _attachment(connection, domain, "")
+            attachment = _attachment(connection, domain, "", unsaid)
     except VmError as error:
         trouble = str(error)
     return Sight(definition.uuid, definition.name, is_running, holds_device, attachment, trouble)
@@ -316,7 +311,13 @@ def _has_metadata(domain: Any) -> bool:
 
 
 def _attachment(
-    connection: Any, domain: Any, explanation: str, *, gone: DomainXml | None = None, shm_name: str | None = None
+    connection: Any,
+    domain: Any,
+    explanation: str,
+    unsaid: Entitlement,
+    *,
+    gone: DomainXml | None = None,
+    shm_name: str | None = None,
 ) -> Attachment:
     """`gone` is the definition as it was before a detach, None for a domain that has the device."""
     libvirt = load_libvirt()
@@ -326,7 +327,7 @@ def _attachment(
     device = running if running is not None and has_device and gone is None else lasting
     state, _reason = domain.state()
     try:
-        settings = lasting.settings()
+        settings = lasting.settings(unsaid)
     except VmError:
         if gone is None:
             raise
@@ -336,8 +337,7 @@ def _attachment(
         uuid=lasting.uuid,
         shm_name=shm_name or device.shm_name() or region_name(lasting.uuid),
         region_bytes=device.region_bytes() or lasting.region_bytes() or 0,
-        weight=settings.weight,
-        memory_bytes=settings.memory_bytes,
+        entitlement=settings.entitlement,
         is_running=running is not None,
         is_paused=state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PMSUSPENDED),
         run_id=domain.ID(),

@@ -2,8 +2,8 @@
 
 The device is what makes a domain ours: a `<shmem>` whose name begins with `fairgv-`. Ours is named after the domain's UUID; whoever writes a
 definition by hand may choose the rest of the name, as long as no other domain has it. Weight and quota stand in the domain's metadata under
-a namespace of ours, where libvirt keeps them without understanding them; without them the weight is 1 and there is no quota. So a daemon that
-starts anew finds everything in the definitions alone.
+a namespace of ours, where libvirt keeps them without understanding them; what is not said there is as configured. So a daemon that starts anew
+finds everything in the definitions alone.
 
 On a PCI Express root (machine type q35) libvirt would put the device, which is conventional PCI, behind a bridge it
 adds: controllers that stay when the device goes, and a bridge whose window may be too small for the region. So the
@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
+from backend_host.entitlement import PLAIN, Entitlement, read_changes
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
 from backend_host.vm.errors import VmError
@@ -39,49 +40,33 @@ _UNITS = {"b": 1, "bytes": 1, "kib": 1 << 10, "k": 1 << 10, "mib": 1 << 20, "m":
 
 @dataclass(frozen=True)
 class Settings:
-    """What the metadata keeps. `memory_bytes` is the quota of device memory; None: no quota. `region_bytes` is the size of a region with a
-    doorbell, whose device element has no place for it; None for others. `pinned_bytes`: how much a device `fairgv-memory` may add to the
-    region; None: what the daemon's configuration says."""
+    """What the metadata keeps. `region_bytes` is the size of a region with a doorbell, whose device element has no place for it; None for
+    others. `pinned_bytes`: how much a device `fairgv-memory` may add to the region; None: what the daemon's configuration says."""
 
-    weight: int = 1
-    memory_bytes: int | None = None
+    entitlement: Entitlement = PLAIN
     region_bytes: int | None = None
     pinned_bytes: int | None = None
 
     def to_xml(self) -> str:
         """The metadata element, without a prefix: libvirt adds it."""
-        sizes = {
-            "memory_bytes": self.memory_bytes,
-            "region_bytes": self.region_bytes,
-            "pinned_bytes": self.pinned_bytes,
-        }
-        attributes = "".join(f" {name}='{size}'" for name, size in sizes.items() if size is not None)
-        return f"<vgpu weight='{self.weight}'{attributes}/>"
+        sizes = {"region_bytes": self.region_bytes, "pinned_bytes": self.pinned_bytes}
+        values = self.entitlement.written() | {name: size for name, size in sizes.items() if size is not None}
+        return f"<vgpu{''.join(f' {name}={quoteattr(str(value))}' for name, value in values.items())}/>"
 
     @classmethod
-    def from_xml(cls, text: str) -> "Settings":
-        """Reads what `to_xml`, or a person, wrote. Raises VmError for what is neither."""
+    def from_xml(cls, text: str, unsaid: Entitlement) -> "Settings":
+        """Reads what `to_xml`, or a person, wrote; what it leaves out is as in `unsaid`. Raises VmError for what is neither."""
         try:
             attributes = ElementTree.fromstring(text).attrib
-            names = ("memory_bytes", "region_bytes", "pinned_bytes")
-            sizes = [int(size) if (size := attributes.get(name)) else None for name in names]
-            found = cls(int(attributes.get("weight", "1")), *sizes)
-        except (ElementTree.ParseError, ValueError) as error:
+            sizes = [int(size) if (size := attributes.get(name)) else None for name in ("region_bytes", "pinned_bytes")]
+            found = cls(unsaid.changed(read_changes(attributes)), *sizes)
+        except (ElementTree.ParseError, ValueError, ConfigError) as error:
             raise VmError(
                 f"FairGV's metadata of the domain is damaged ({error}): correct it, or detach and attach it again"
             ) from error
-        check_settings(found)
+        if found.pinned_bytes is not None and found.pinned_bytes < 0:
+            raise VmError(f"a limit of pinned memory is not less than nothing: {found.pinned_bytes}")
         return found
-
-
-def check_settings(settings: Settings) -> None:
-    """Raises VmError for what the scheduler cannot work with."""
-    if settings.weight < 1:
-        raise VmError(f"a weight is a whole number from 1 on, not {settings.weight}")
-    if settings.memory_bytes is not None and settings.memory_bytes <= 0:
-        raise VmError(f"a memory quota is more than {settings.memory_bytes} bytes: leave --memory out for no quota")
-    if settings.pinned_bytes is not None and settings.pinned_bytes < 0:
-        raise VmError(f"a limit of pinned memory is not less than nothing: {settings.pinned_bytes}")
 
 
 def check_region_size(size: int) -> None:
@@ -192,10 +177,12 @@ class DomainXml:
             )
         check_region_size(self.region_bytes() or 0)
 
-    def settings(self) -> Settings:
-        """What the metadata in this definition says, or what goes without saying. Raises VmError."""
+    def settings(self, unsaid: Entitlement = PLAIN) -> Settings:
+        """What the metadata in this definition says; what it leaves out is as in `unsaid`. Raises VmError."""
         element = self._root.find(f"metadata/{{{NAMESPACE}}}vgpu")
-        return Settings() if element is None else Settings.from_xml(ElementTree.tostring(element, encoding="unicode"))
+        if element is None:
+            return Settings(unsaid)
+        return Settings.from_xml(ElementTree.tostring(element, encoding="unicode"), unsaid)
 
     def our_device(self) -> str | None:
         """Our device as it stands, address and alias included, which names it without a doubt."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
 from backend_host.errors import RefusedError
-from backend_host.vgpus import sealed_memory
+from backend_host.region_memory import sealed_memory
 from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import RegionOwner, region_path
 from ivshmem.bells import Bells, BellsError

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a worker, or a probe, to its end; returns the exit status."""
     parser = argparse.ArgumentParser(prog="fairgv-worker", description=__doc__.partition("\n")[0])
     parser.add_argument("--library", default=DEFAULT_LIBRARY, help="the device library (default: %(default)s)")
-    parser.add_argument("--device", type=int, default=None, help="ordinal of the device (a probe: only this one)")
+    parser.add_argument("--device", type=int, default=0, help="ordinal of the device to serve (default: %(default)s)")
     parser.add_argument("--slot", type=int, default=None, help="worker slot in the control page, for people")
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--socket", type=int, metavar="FD", help="inherited UNIX seqpacket socket of the daemon")
@@ -52,27 +52,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.probe:
-            print(json.dumps(probe(options.library, options.device)))
+            print(json.dumps(probe(options.library)))
             return EXIT_OK
-        return serve(options.socket, options.library, options.device or 0)
+        return serve(options.socket, options.library, options.device)
     except WorkerError as error:
         print(f"fairgv worker {os.getpid()}: {error}", file=sys.stderr)
         return EXIT_NO_LIBRARY
 
 
-def probe(library: str, device: int | None = None) -> dict[str, Any]:
-    """What the library says of its devices. Opens it in this process: call it in one that ends soon.
+def probe(library: str) -> list[dict[str, Any]]:
+    """What the library says of each of its devices, by ordinal. Opens it in this process: call it in one that ends soon.
 
-    facts: base64 of struct fgv_facts (cuda_api/facts.h); name, memory_bytes, capability ("9.0"), preempts: of the first device in it;
+    facts: base64 of struct fgv_facts (cuda_api/facts.h) with this device alone; uuid: in hexadecimal; capability: "9.0", say;
     driver_version: what the library says, capped at what our table of calls covers.
     """
-    facts = ffi.new("struct fgw_facts_block *")
+    facts = ffi.new("struct fgw_facts_block *", {"nr_devices": 1})
     error = ffi.new(f"char[{_ERROR_BYTES}]")
-    if lib.fgw_worker_probe_block(library.encode(), -1 if device is None else device, facts, error, _ERROR_BYTES) != 0:
-        raise WorkerError(ffi.string(error).decode(errors="replace"))
+    devices: list[dict[str, Any]] = []
+    while len(devices) < facts.nr_devices:
+        if lib.fgw_worker_probe_block(library.encode(), len(devices), facts, error, _ERROR_BYTES) != 0:
+            raise WorkerError(ffi.string(error).decode(errors="replace"))
+        devices.append(_said(facts))
+    return devices
+
+
+def _said(facts: ffi.CData) -> dict[str, Any]:
     return {
         "facts": base64.b64encode(bytes(ffi.buffer(facts.bytes, facts.nr_bytes))).decode(),
-        "nr_devices": facts.nr_devices,
+        "uuid": bytes(facts.uuid).hex(),
+        "pci_bus_id": ffi.string(facts.pci_bus_id).decode(errors="replace"),
         "name": ffi.string(facts.name).decode(errors="replace"),
         "memory_bytes": facts.memory_bytes,
         "capability": f"{facts.capability_major}.{facts.capability_minor}",

@@ -45,7 +45,7 @@ class Turns:
 
     def _queue(self, vgpu: int) -> None:
         self._policy.backlogged(vgpu, self._now_ns)
-        heapq.heappush(self._standings, (self._policy.standing(vgpu, self._now_ns)[0], vgpu))
+        heapq.heappush(self._standings, (self._policy.standing(vgpu, self._now_ns).value, vgpu))
 
     def _dispatch(self) -> None:
         _, self._holder = heapq.heappop(self._standings)

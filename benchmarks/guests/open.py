@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend_host.config import load_config
+from backend_host.entitlement import Entitlement
 from benchmarks.devices import native_environment
 from benchmarks.guests.machine import machines
 from benchmarks.guests.pinning import Pinning
@@ -17,6 +18,8 @@ from benchmarks.mps import mps_server
 NATIVE, MPS = "native", "mps"
 """Beside the names of policies: the driver's own sharing of the device, and NVIDIA's Multi-Process Service."""
 GUEST_KINDS = ("process", "vm")
+ON_ONE_GPU = Entitlement(gpu="0")
+"""What is measured is how guests share a GPU; this is the one that native programs use by themselves."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def open_guests(
             slice_ns=round(setting.slice_ms * 1e6) if setting.slice_ms is not None else None,
             region_bytes=setting.region_bytes,
             adopt="attached",
+            vgpu=ON_ONE_GPU,
             **setting.daemon,
         )
         if setting.guests == "vm":

@@ -154,9 +154,10 @@ class Gpu:
         member.waits_ns.append(now_ns - member.backlogged_since_ns)
         member.backlogged_since_ns = None
         del self._waiting[choice]
+        budget_ns = self._policy.standing(choice, now_ns).budget_ns
         self._policy.dispatched(choice, now_ns)
         self._holder = choice
-        self._slice_ends_ns = now_ns + self._settings.slice_ns
+        self._slice_ends_ns = now_ns + (self._settings.slice_ns if budget_ns is None else budget_ns)
         if choice == self._context:
             self._start(choice)
             return
@@ -167,7 +168,7 @@ class Gpu:
 
     def _next(self, now_ns: int) -> int | None:
         """Who waits and stands lowest, and of equals who has waited longest, as workers choose. Nobody where the policy holds all back."""
-        standings = {vgpu: self._policy.standing(vgpu, now_ns)[0] for vgpu in self._waiting}
+        standings = {vgpu: self._policy.standing(vgpu, now_ns).value for vgpu in self._waiting}
         choice = min(standings, key=standings.__getitem__, default=None)
         return None if choice is None or standings[choice] == math.inf else choice
 

@@ -19,11 +19,13 @@ from backend_host.statistics import (
     CoschedulingStatistics,
     DaemonStatistics,
     DeviceStatistics,
+    GpuStatistics,
     Totals,
     VGpuStatistics,
 )
 
 HOSTILE_NAMES = ["[red]x[/red]", "[/]", "[link=http://x]y", "a\x1b[2Jb", "\\[b]", "a\nb"]
+UUID = "GPU-5c7a0000-0000-0000-0000-000000000000"
 BOOSTED = CoschedulingStatistics("real-time", True, 5, 0)
 CLIENT = ClientStatistics("program", 0, 17, 5, 4, 3, 2, 1024, 2048, 4096, 7, 0)
 
@@ -32,10 +34,35 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
     """What a daemon with one vGPU and one client answers."""
     client = ClientStatistics(**{**asdict(CLIENT), "program": program})
     vgpu = VGpuStatistics(
-        name, "session", 2, 1 << 30, 1 << 28, 1 << 27, 4096, 10**9, 0, 0.25, 3, BOOSTED, Totals(1), (client,)
+        name=name,
+        kind="session",
+        gpu_number=0,
+        gpu_uuid=UUID,
+        weight=2,
+        quota_bytes=1 << 30,
+        region_bytes=1 << 28,
+        region_free_bytes=1 << 27,
+        memory_bytes=4096,
+        used_ns=10**9,
+        held_ns=0,
+        share=0.25,
+        nr_grants=3,
+        coscheduling=BOOSTED,
+        totals=Totals(1),
+        clients=(client,),
     )
     device = DeviceStatistics("[bold]device[/bold]", "soft", "/lib", "8.0", 4 << 30, 13000, False)
-    statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (vgpu,))
+    gpu = GpuStatistics(
+        **asdict(device),
+        number=0,
+        uuid=UUID,
+        pci_bus_id="0000:f0:00.0",
+        policy="first-come",
+        slice_ns=6_000_000,
+        used_ns=4 * 10**9,
+        vgpus=(name,),
+    )
+    statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (gpu,), (vgpu,))
     answer: Message = json.loads(json.dumps(asdict(statistics)))
     return answer
 
@@ -91,6 +118,14 @@ def test_list(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out) == answer["vgpus"]
     assert main(["--state-dir", str(state_dir), "list"]) == 0
     assert "session" in capsys.readouterr().out
+
+
+def test_devices(state_dir: Path, answer: Message, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--state-dir", str(state_dir), "devices", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == answer["gpus"]
+    assert main(["--state-dir", str(state_dir), "devices"]) == 0
+    output = capsys.readouterr().out
+    assert all(text in output for text in (UUID, "0000:f0:00.0", "[bold]device[/bold]", "4 GiB", "first-come", "vm"))
 
 
 def test_nothing_to_show() -> None:

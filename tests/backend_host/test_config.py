@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import Config, load_config
+from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import ConfigError
 
 
@@ -29,9 +30,20 @@ def test_paths_are_paths(tmp_path: Path) -> None:
     assert config.socket_path == Path("/run/elsewhere/control.sock")
 
 
+def test_what_a_vgpu_has_when_nobody_says_anything(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, '[vgpu]\nweight = 2\nmemory_bytes = "1.5G"\n'))
+    assert config.vgpu == Entitlement(2, 3 << 29)
+    assert Config.from_json(config.to_json()) == config
+    assert load_config(None).vgpu == PLAIN
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("[vgpu]\nwait = 2", r"unknown key 'wait' in \[vgpu\]; known are: .*memory_bytes.*weight"),
+        ("[vgpu]\nweight = 0", r"fairgv.toml, \[vgpu\]: weight: a weight is a whole number from 1 to 10000, not 0"),
+        ("[vgpu]\nmemory_bytes = 'much'", "memory_bytes: a memory quota is .*, not 'much'"),
+        ("vgpu = 2", "vgpu must be a table, not 2"),
         ("devise = 'soft'", "devise"),
         ("slice_ns = 5", "slice_ns"),
         ("device = 'quantum'", "quantum"),

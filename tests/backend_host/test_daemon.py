@@ -17,7 +17,8 @@ import pytest
 
 from backend_host.cli import host_command, launch, start_in_background, wait_for_end, wait_for_start
 from backend_host.config import Config, load_config
-from backend_host.daemon import MAX_WEIGHT, Daemon, Latch, ReadyPipe
+from backend_host.daemon import Daemon, Latch, ReadyPipe
+from backend_host.entitlement import MAX_WEIGHT, Entitlement
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.ipc import Connection, Session
 from scheduler.registry import DEFAULT_POLICY
@@ -142,6 +143,24 @@ def test_a_daemon_without_a_device_says_so_and_leaves_nothing(tmp_path: Path) ->
     start_in_background(config(tmp_path))
     stop_host(Host(tmp_path, "soft"))
     assert not (tmp_path / "control.sock").exists()
+
+
+def test_a_daemon_whose_configuration_names_a_gpu_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FairGVError, match="no Gpu of this host is called '1'; see: fairgv-host devices"):
+        start_in_background(config(tmp_path, vgpu=Entitlement(gpu="1")))
+    assert not (tmp_path / "control.sock").exists()
+
+
+def test_what_nobody_says_is_as_configured(tmp_path: Path) -> None:
+    host = start_host(tmp_path, nr_warm_workers=0, vgpu=Entitlement(weight=5, quota_bytes=1 << 30))
+    with connect(tmp_path) as plain, connect(tmp_path) as heavy:
+        os.close(plain.ask("open", name="plain", region_bytes=REGION_BYTES)["fd"])
+        os.close(heavy.ask("open", name="heavy", region_bytes=REGION_BYTES, weight=9)["fd"])
+        found = {vgpu["name"]: (vgpu["weight"], vgpu["quota_bytes"]) for vgpu in host.status()["vgpus"]}
+        assert found == {"plain": (5, 1 << 30), "heavy": (9, 1 << 30)}
+        with pytest.raises(RefusedError, match="--gpu: a vGPU keeps what it was made with"):
+            plain.ask("set", name="plain", gpu="0")
+    stop_host(host)
 
 
 def test_of_two_daemons_started_at_once_one_serves(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import Config
-from backend_host.devices import DeviceLibrary, choose, probe, with_quota
+from backend_host.devices import Device, choose, probe, with_quota
 from backend_host.errors import DeviceUnavailableError
 
 SOFTGPU = Config().softgpu_library
 MISSING = "/nowhere/libcuda.so.1"
 ANSWER = {
     "name": "device",
+    "uuid": 16 * "ab",
+    "pci_bus_id": "0000:00:00.0",
     "memory_bytes": 1,
     "capability": "8.0",
     "driver_version": 13000,
@@ -24,11 +26,12 @@ ANSWER = {
 
 
 @pytest.fixture(scope="module")
-def softgpu() -> DeviceLibrary:
-    return probe("soft", SOFTGPU)
+def softgpu() -> Device:
+    [device] = probe("soft", SOFTGPU)
+    return device
 
 
-def test_softgpu_answers(softgpu: DeviceLibrary) -> None:
+def test_softgpu_answers(softgpu: Device) -> None:
     assert softgpu.kind == "soft"
     assert softgpu.memory_bytes > 0
     assert not softgpu.preempts
@@ -36,7 +39,7 @@ def test_softgpu_answers(softgpu: DeviceLibrary) -> None:
     assert len(softgpu.facts) > 0
 
 
-def test_a_device_that_preempts_has_longer_slices(softgpu: DeviceLibrary) -> None:
+def test_a_device_that_preempts_has_longer_slices(softgpu: Device) -> None:
     assert dataclasses.replace(softgpu, preempts=True).slice_ns == 30_000_000
 
 
@@ -63,9 +66,11 @@ def test_a_library_that_crashes_is_its_own_affair(tmp_path: Path) -> None:
         ("", 0),
         ("[]\n", 0),
         ("no json\n", 0),
-        (json.dumps({**ANSWER, "facts": "?"}) + "\n", 0),
-        (json.dumps({**ANSWER, "memory_bytes": "much"}) + "\n", 0),
-        (json.dumps({"name": "device"}) + "\n", 0),
+        (json.dumps([{**ANSWER, "facts": "?"}]) + "\n", 0),
+        (json.dumps([{**ANSWER, "memory_bytes": "much"}]) + "\n", 0),
+        (json.dumps([{**ANSWER, "uuid": "none"}]) + "\n", 0),
+        (json.dumps([ANSWER, {"name": "device"}]) + "\n", 0),
+        (json.dumps(ANSWER) + "\n", 0),
         ("", 9),
     ],
 )
@@ -88,15 +93,29 @@ def test_a_probe_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, error: Exc
         probe("cuda", "library")
 
 
+def test_each_device_of_a_library_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch, softgpu: Device) -> None:
+    monkeypatch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+    (first, second), sentence = choose(Config(device="soft"))
+    assert first == softgpu, "as it is where it is the only one"
+    assert (first.ordinal, second.ordinal) == (0, 1)
+    assert first.uuid != second.uuid
+    assert first.uuid.startswith("GPU-") and len(first.uuid) == 40
+    assert first.pci_bus_id != second.pci_bus_id
+    assert first.facts != second.facts
+    nr_devices = [int.from_bytes(device.facts[4:8], "little") for device in (first, second)]  # cuda_api/facts.h
+    assert nr_devices == [1, 1]
+    assert sentence == "device: 2 x FairGV softgpu (soft, compute capability 8.0; as asked)"
+
+
 def test_auto_takes_the_embedded_device_where_there_is_no_other() -> None:
-    library, sentence = choose(Config(device="auto", cuda_library=MISSING))
+    [library], sentence = choose(Config(device="auto", cuda_library=MISSING))
     assert library.kind == "soft"
     assert "no NVIDIA device here" in sentence
     assert MISSING in sentence
 
 
 def test_auto_takes_the_driver_that_answers() -> None:
-    library, sentence = choose(Config(device="auto", cuda_library=SOFTGPU))
+    [library], sentence = choose(Config(device="auto", cuda_library=SOFTGPU))
     assert library.kind == "cuda"
     assert "NVIDIA's driver reports it" in sentence
 
@@ -111,7 +130,7 @@ def test_an_embedded_device_that_is_not_built() -> None:
         choose(Config(device="soft", softgpu_library=MISSING))
 
 
-def test_facts_under_a_quota(softgpu: DeviceLibrary) -> None:
+def test_facts_under_a_quota(softgpu: Device) -> None:
     assert with_quota(softgpu.facts, 0) == softgpu.facts
     assert with_quota(softgpu.facts, 1 << 49) == softgpu.facts
     limited = with_quota(softgpu.facts, 64 << 20)

@@ -11,14 +11,16 @@ import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.device.control import ControlPage
+from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
 SLICE_NS = 6_000_000
+SHORT_NS = 2_000_000
 MS = 1_000_000
 STEADY_S = 0.03
 
@@ -81,9 +83,16 @@ class LastCome(FirstCome):
         super().blocked(vgpu, now_ns)
         self.told.append(("blocked", vgpu))
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
-        value, per_ns = super().standing(vgpu, now_ns)
-        return (value if math.isinf(value) else -value), per_ns
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        value, per_ns, _ = super().standing(vgpu, now_ns)
+        return Standing(value if math.isinf(value) else -value, per_ns)
+
+
+class Short(FirstCome):
+    """The first vGPU's turns are short."""
+
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        return super().standing(vgpu, now_ns)._replace(budget_ns=SHORT_NS if vgpu == 0 else None)
 
 
 class Broken(FirstCome):
@@ -101,7 +110,7 @@ class Broken(FirstCome):
             raise ZeroDivisionError(name)
         return object.__getattribute__(self, name)
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         return self._answer if self._answer is not None else super().standing(vgpu, now_ns)  # type: ignore[return-value]
 
 
@@ -115,7 +124,7 @@ def three(page: ControlPage, keeper: GrantKeeper) -> tuple[Player, Player, Playe
     """One holds the GPU, two wait, the second of them came later."""
     holder, early, late = Player(page), Player(page), Player(page)
     for player in (holder, early, late):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     assert holder.enter(1)
     assert not early.enter(2)
     assert not late.enter(3)
@@ -144,6 +153,18 @@ def test_gpu_time_is_charged_once(page: ControlPage) -> None:
     keeper.step(10)
     keeper.step(11)
     assert [told for told in policy.told if told[0] == "charged"] == [("charged", holder.vgpu, 5000)]
+
+
+def test_a_turn_is_as_long_as_the_policy_says(page: ControlPage) -> None:
+    keeper = GrantKeeper(page, Short())
+    now_ns = lib.fgw_clock_ns()
+    for budget_ns in (SHORT_NS, SLICE_NS):
+        player = Player(page)
+        keeper.join(player.vgpu, Entitlement(1))
+        assert player.enter(now_ns)
+        keeper.step(now_ns)
+        assert lib.fgw_grant_left_ns(player.grantee, now_ns) == budget_ns
+        player.leave(now_ns)
 
 
 def used(page: ControlPage, player: Player) -> int:
@@ -206,7 +227,7 @@ def test_what_was_used_while_nobody_waited_is_no_debt(page: ControlPage, weight:
     keeper = GrantKeeper(page, FairQueuing())
     first, second, third = (Player(page) for _ in range(3))
     for player, its_weight in ((first, weight), (second, 1), (third, 1)):
-        keeper.join(player.vgpu, its_weight)
+        keeper.join(player.vgpu, Entitlement(its_weight))
     begun_ns = time.monotonic_ns()
     if has_seen_another:
         assert third.enter(begun_ns)
@@ -230,7 +251,7 @@ def test_of_several_that_had_the_gpu_unseen_nobody_owes_and_nobody_gains(page: C
     keeper = GrantKeeper(page, FairQueuing())
     sleeper, worker, third = (Player(page) for _ in range(3))
     for player in (sleeper, worker, third):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     begun_ns = time.monotonic_ns()
     slept_ns, end_ns = begun_ns + 300 * MS, begun_ns + (300 + worked_ms) * MS
     for player, from_ns, until_ns in ((sleeper, begun_ns, slept_ns), (worker, slept_ns, end_ns)):
@@ -283,7 +304,7 @@ def test_however_rarely_the_keeper_looks_nobody_owes_what_was_used_alone(page: C
     keeper = GrantKeeper(page, FairQueuing())
     players = [Player(page) for _ in range(random.randrange(2, 5))]
     for player in players:
-        keeper.join(player.vgpu, random.choice([1, 2, 3]))
+        keeper.join(player.vgpu, Entitlement(random.choice([1, 2, 3])))
     end_ns = play(page, keeper, players, random)
     *others, first = players
     assert first.enter(end_ns)
@@ -301,7 +322,7 @@ def test_what_goes_on_beside_a_holder_without_a_turn_is_paid_for() -> None:
         keeper = GrantKeeper(page, FairQueuing())
         long, holder = Player(page), Player(page)
         for player in (long, holder):
-            keeper.join(player.vgpu, 1)
+            keeper.join(player.vgpu, Entitlement(1))
         assert long.enter(1)
         assert not holder.enter(1)
         keeper.step(1)
@@ -331,14 +352,14 @@ def test_a_new_vgpu_in_an_old_place_is_charged_from_zero(page: ControlPage) -> N
     policy = LastCome()
     keeper = GrantKeeper(page, policy)
     first = Player(page)
-    keeper.join(first.vgpu, 1)
+    keeper.join(first.vgpu, Entitlement(1))
     first.charge(1, 9001)
     keeper.step(10)
     keeper.leave(first.vgpu)
     first.quit(page)
     second = Player(page)
     assert second.vgpu == first.vgpu
-    keeper.join(second.vgpu, 1)
+    keeper.join(second.vgpu, Entitlement(1))
     second.charge(20, 120)
     keeper.step(30)
     assert policy.told[-1] == ("charged", second.vgpu, 100)
@@ -359,7 +380,7 @@ def test_those_who_waited_before_are_told_in_the_order_of_their_coming(page: Con
     keeper = GrantKeeper(page, FirstCome())
     holder, second, first = (Player(page) for _ in range(3))
     for player in (holder, second, first):
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
     assert holder.enter(1)
     assert not first.enter(2)
     assert not second.enter(3)
@@ -385,7 +406,10 @@ def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog:
 
 @pytest.mark.parametrize(
     "answer",
-    [99, "next", (), (1.0,), (1.0, 2.0, 3.0), (math.nan, 0.0), (0.0, -1.0), (0.0, math.inf), ("a", 0), object()],
+    [
+        *(99, "next", (), (1.0,), (1.0, 2.0), (1.0, 2.0, 3.0), object()),
+        *(Standing(math.nan), Standing(0.0, -1.0), Standing(0.0, math.inf), Standing(0.0, 0.0, 0), ("a", 0, None)),
+    ],
 )
 def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: object) -> None:
     keeper = GrantKeeper(page, Broken(answer=answer))
@@ -396,7 +420,7 @@ def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: o
 
 
 def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: ControlPage) -> None:
-    keeper = GrantKeeper(page, Broken(answer=(math.inf, 0.0)))
+    keeper = GrantKeeper(page, Broken(answer=Standing(math.inf)))
     holder, early, _ = three(page, keeper)
     keeper.step(10)
     holder.leave(11)
@@ -405,7 +429,7 @@ def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: Contr
 
 def test_what_is_used_after_the_last_look_counts(page: ControlPage) -> None:
     """The keeper sleeps; the one that it ranked first has used the GPU meanwhile."""
-    keeper = GrantKeeper(page, Broken(answer=(0.0, 1.0)))
+    keeper = GrantKeeper(page, Broken(answer=Standing(0.0, 1.0)))
     holder, early, late = three(page, keeper)
     keeper.step(10)
     early.charge(11, 5_000)
@@ -419,7 +443,7 @@ def test_a_changed_weight_is_told(page: ControlPage) -> None:
     policy = LastCome()
     keeper = GrantKeeper(page, policy)
     holder, _, _ = three(page, keeper)
-    keeper.change_weight(holder.vgpu, 9)
+    keeper.change(holder.vgpu, Entitlement(9))
     assert ("weight_changed", holder.vgpu, 9) in policy.told
 
 
@@ -438,7 +462,7 @@ def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
     keeper.start()
     try:
         player = Player(page)
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
         assert player.enter(time.monotonic_ns())
         page.ring_bell()
         wait_until(lambda: ("dispatched", player.vgpu) in policy.told, "the thread has seen who holds the GPU")
@@ -450,13 +474,13 @@ def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage
     class Counting(LastCome):
         nr_looks = 0
 
-        def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+        def standing(self, vgpu: int, now_ns: int) -> Standing:
             self.nr_looks += 1
             return super().standing(vgpu, now_ns)
 
     policy = Counting()
     keeper = GrantKeeper(page, policy)
-    keeper.join(Player(page).vgpu, 1)
+    keeper.join(Player(page).vgpu, Entitlement(1))
     began_s = time.monotonic()
     keeper.start()
     try:
@@ -489,7 +513,7 @@ def test_the_thread_looks_at_each_ring_unless_ranks_change_by_charges_alone(
     keeper = GrantKeeper(cast("ControlPage", watched), make())
     players = [Player(page), Player(page)]
     for player in players:
-        keeper.join(player.vgpu, 1)
+        keeper.join(player.vgpu, Entitlement(1))
         player.enter(time.monotonic_ns())
     keeper.start()
     try:

@@ -1,5 +1,6 @@
 """vGPUs come and go: who shares one, who is refused, and that whatever fails or ends gives everything back."""
 
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -9,16 +10,16 @@ import pytest
 
 from backend_host.caretaker import Caretaker
 from backend_host.config import Config
-from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import MAX_VGPUS, ControlPage
-from backend_host.devices import probe, with_quota
+from backend_host.device.gpu import Gpu, serving
+from backend_host.devices import Device, probe, with_quota
+from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.grants import GrantKeeper
-from backend_host.vgpus import VGpuRegistry, open_shared_memory, sealed_memory
-from backend_host.workers import Workers
+from backend_host.region_memory import open_shared_memory, sealed_memory
+from backend_host.vgpus import VGpuRegistry
 from ivshmem.region import PAGE_BYTES, HostState, Region, Wake
-from scheduler.first_come import FirstCome
-from tests.backend_host.window_device import LIMIT_BYTES, Device, listening_device
+from tests.backend_host.window_device import LIMIT_BYTES, listening_device
+from tests.backend_host.window_device import Device as WindowDevice
 
 REGION_BYTES = 16 << 20
 TABLE_HASH = 7
@@ -26,38 +27,42 @@ ME = 1000
 
 
 @pytest.fixture(scope="module")
-def facts() -> bytes:
-    return probe("soft", Config().softgpu_library).facts
+def softgpu() -> Device:
+    [device] = probe("soft", Config().softgpu_library)
+    return device
 
 
 @pytest.fixture
-def page() -> Iterator[ControlPage]:
-    with ControlPage.create(6_000_000) as page:
-        yield page
+def facts(softgpu: Device) -> bytes:
+    return softgpu.facts
 
 
 @pytest.fixture
-def registry(page: ControlPage, facts: bytes) -> Iterator[VGpuRegistry]:
-    workers = Workers(page, "none", (os.geteuid(), os.getegid()), 0)
-    workers.start()
-    keeper = GrantKeeper(page, FirstCome())
-    keeper.start()
-    coscheduler = Coscheduler(page)
-    coscheduler.start()
+def gpu(softgpu: Device, tmp_path: Path) -> Iterator[Gpu]:
+    """Without a worker."""
+    config = Config(state_dir=tmp_path, policy="first-come", nr_warm_workers=0)
+    with serving(0, dataclasses.replace(softgpu, path="none"), config, (os.geteuid(), os.getegid())) as gpu:
+        yield gpu
+
+
+@pytest.fixture
+def page(gpu: Gpu) -> ControlPage:
+    return gpu.page
+
+
+@pytest.fixture
+def registry(gpu: Gpu) -> Iterator[VGpuRegistry]:
     nr_fds = nr_open()
-    registry = VGpuRegistry(page, workers, keeper, TABLE_HASH, facts, coscheduler)
+    registry = VGpuRegistry([gpu], TABLE_HASH)
     yield registry
     registry.remove_all()
     assert registry.statistics() == ()
-    assert page.vgpus() == [], "every account was given back"
+    assert gpu.page.vgpus() == [], "every account was given back"
     assert nr_open() == nr_fds, "every descriptor was given back"
-    coscheduler.stop()
-    keeper.stop()
-    workers.stop()
 
 
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
+def device(tmp_path: Path) -> Iterator[WindowDevice]:
     with listening_device(tmp_path / "memory.sock") as device:
         yield device
 
@@ -71,8 +76,8 @@ def names(registry: VGpuRegistry) -> list[str]:
 
 
 def test_a_session_ends_with_its_last_user(registry: VGpuRegistry) -> None:
-    first = registry.open_session("a", 2, 1 << 30, REGION_BYTES, ME)
-    second = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    first = registry.open_session("a", Entitlement(2, 1 << 30), REGION_BYTES, ME)
+    second = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     assert first is second
     registry.close_session(first)
     assert names(registry) == ["a"]
@@ -84,60 +89,60 @@ def test_a_session_ends_with_its_last_user(registry: VGpuRegistry) -> None:
 
 
 def test_a_new_vgpu_of_an_old_name_is_another(registry: VGpuRegistry) -> None:
-    old = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    old = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     registry.close_session(old)
-    new = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    new = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     assert new is not old
     registry.remove("a")
-    newest = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    newest = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     registry.close_session(new)
     assert names(registry) == ["a"], "the user of one that was taken away does not end its successor"
     registry.close_session(newest)
 
 
 def test_weight_and_quota_change_while_it_runs(registry: VGpuRegistry, page: ControlPage, facts: bytes) -> None:
-    vgpu = registry.open_session("a", 2, 0, REGION_BYTES, ME)
+    vgpu = registry.open_session("a", Entitlement(2), REGION_BYTES, ME)
     assert vgpu.region.facts == facts
-    registry.change("a", 7, None)
-    registry.change("a", None, 1 << 20)
+    registry.change("a", {"weight": 7})
+    registry.change("a", {"quota_bytes": 1 << 20})
     [entry] = registry.statistics()
     assert (entry.weight, entry.quota_bytes) == (7, 1 << 20)
     account = page.vgpu(vgpu.index)
     assert account is not None
     assert account.quota_bytes == 1 << 20
     assert vgpu.region.facts == with_quota(facts, 1 << 20) != facts
-    registry.change("a", None, 0)
+    registry.change("a", {"quota_bytes": 0})
     assert vgpu.region.facts == facts
     with pytest.raises(RefusedError, match="no vGPU called b"):
-        registry.change("b", 1, 1)
+        registry.change("b", {"weight": 1})
 
 
 def test_what_somebody_else_has_is_refused(registry: VGpuRegistry) -> None:
-    registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    registry.open_session("a", PLAIN, REGION_BYTES, ME)
     with pytest.raises(RefusedError, match="somebody else"):
-        registry.open_session("a", 1, 0, REGION_BYTES, ME + 1)
+        registry.open_session("a", PLAIN, REGION_BYTES, ME + 1)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "../a", "a\n", "[red]", "x" * 65, "ä"])
 def test_names_that_are_none(registry: VGpuRegistry, name: str) -> None:
     if name == "":
-        assert registry.open_session(name or None, 1, 0, REGION_BYTES, ME).name.startswith("run-")
+        assert registry.open_session(name or None, PLAIN, REGION_BYTES, ME).name.startswith("run-")
         return
     with pytest.raises(RefusedError, match="no name"):
-        registry.open_session(name, 1, 0, REGION_BYTES, ME)
+        registry.open_session(name, PLAIN, REGION_BYTES, ME)
 
 
 def test_one_too_many(registry: VGpuRegistry) -> None:
     for _ in range(MAX_VGPUS):
-        registry.open_session(None, 1, 0, REGION_BYTES, ME)
+        registry.open_session(None, PLAIN, REGION_BYTES, ME)
     with pytest.raises(RefusedError, match=f"all {MAX_VGPUS}"):
-        registry.open_session(None, 1, 0, REGION_BYTES, ME)
+        registry.open_session(None, PLAIN, REGION_BYTES, ME)
     registry.remove(names(registry)[17])
-    registry.open_session(None, 1, 0, REGION_BYTES, ME)
+    registry.open_session(None, PLAIN, REGION_BYTES, ME)
 
 
 def test_the_region_is_open_and_holds_the_facts(registry: VGpuRegistry, facts: bytes) -> None:
-    vgpu = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+    vgpu = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     with Region("seen", os.dup(vgpu.region.fileno()), REGION_BYTES) as seen:
         seen.check(table_hash=TABLE_HASH)
         assert str(seen.host_state) == str(HostState.UP)
@@ -149,7 +154,7 @@ def test_the_region_is_open_and_holds_the_facts(registry: VGpuRegistry, facts: b
 
 def test_a_region_that_cannot_be_laid_out(registry: VGpuRegistry, page: ControlPage) -> None:
     with pytest.raises(RefusedError, match="no region for a"):
-        registry.open_session("a", 1, 0, 4096, ME)
+        registry.open_session("a", PLAIN, 4096, ME)
     assert page.vgpus() == []
 
 
@@ -161,7 +166,7 @@ def test_a_thread_that_cannot_be_started(
 
     monkeypatch.setattr(Caretaker, "start", fail)
     with pytest.raises(RefusedError, match="new thread"):
-        registry.open_session("a", 1, 0, REGION_BYTES, ME)
+        registry.open_session("a", PLAIN, REGION_BYTES, ME)
     assert page.vgpus() == []
 
 
@@ -173,7 +178,7 @@ def test_memory_that_is_full_is_an_error_and_not_a_signal(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(RefusedError, match="No space left"):
-        registry.open_session("a", 1, 0, REGION_BYTES, ME)
+        registry.open_session("a", PLAIN, REGION_BYTES, ME)
 
 
 def test_nobody_can_shrink_or_grow_a_region() -> None:
@@ -190,12 +195,12 @@ def test_the_region_of_a_domain(registry: VGpuRegistry) -> None:
     try:
         path.touch(mode=0o600)
         os.truncate(path, REGION_BYTES)
-        registry.add_domain("vm", 1, 0, name, REGION_BYTES, lambda: False)
+        registry.add_domain("vm", PLAIN, name, REGION_BYTES, lambda: False)
         assert path.stat().st_blocks * 512 >= REGION_BYTES, "reserved: memory that runs out later would kill a guest"
         with pytest.raises(RefusedError, match="has a vGPU already"):
-            registry.add_domain("vm", 1, 0, name, REGION_BYTES, lambda: False)
+            registry.add_domain("vm", PLAIN, name, REGION_BYTES, lambda: False)
         with pytest.raises(RefusedError, match="somebody else"):
-            registry.open_session("vm", 1, 0, REGION_BYTES, os.geteuid())
+            registry.open_session("vm", PLAIN, REGION_BYTES, os.geteuid())
         registry.guest_gone("vm")
         registry.guest_gone("unknown")
         assert registry.remove_if_there("vm")
@@ -264,7 +269,7 @@ def test_looking_while_vgpus_come_and_go(registry: VGpuRegistry) -> None:
     def come_and_go() -> None:
         try:
             for _ in range(15):
-                registry.close_session(registry.open_session("shared", 1, 0, REGION_BYTES, ME))
+                registry.close_session(registry.open_session("shared", PLAIN, REGION_BYTES, ME))
         except BaseException as error:
             failures.append(error)
 
@@ -281,8 +286,8 @@ def test_looking_while_vgpus_come_and_go(registry: VGpuRegistry) -> None:
     assert names(registry) == []
 
 
-def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, device: Device) -> None:
-    vgpu = registry.open_session("a", 1, 0, REGION_BYTES, ME)
+def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, device: WindowDevice) -> None:
+    vgpu = registry.open_session("a", PLAIN, REGION_BYTES, ME)
     registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)
     device.accept()
     given = device.given(0, PAGE_BYTES)

@@ -37,7 +37,7 @@ def make_workers(control: ControlPage) -> Iterator[MakeWorkers]:
     made: list[Workers] = []
 
     def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> Workers:
-        made.append(Workers(control, library, (os.geteuid(), os.getegid()), nr_warm))
+        made.append(Workers(control, library, 0, (os.geteuid(), os.getegid()), nr_warm))
         made[-1].start()
         return made[-1]
 
@@ -56,7 +56,7 @@ def region_fd() -> Iterator[int]:
 
 def assignment(region_fd: int) -> Assignment:
     """Of a region that is none: the worker refuses it and ends."""
-    return Assignment(region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, device=0, region_fd=region_fd)
+    return Assignment(region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, region_fd=region_fd)
 
 
 class End:

@@ -12,18 +12,16 @@ import pytest
 from backend_host.worker._worker import lib
 
 from backend_host.config import PACKAGE_ROOT, load_config
-from backend_host.coscheduling import Coscheduler
-from backend_host.device.control import ControlPage
+from backend_host.device.gpu import serving
 from backend_host.devices import choose
-from backend_host.grants import GrantKeeper
+from backend_host.entitlement import PLAIN
 from backend_host.vgpus import VGpuRegistry
 from backend_host.vm.accelerator import find_emulator
 from backend_host.vm.guest_output import GuestOutput
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_image
 from backend_host.vm.region_file import prepare_region_file, remove_region_file
-from backend_host.workers import Workers, worker_identity
+from backend_host.workers import worker_identity
 from benchmarks.nvcc import find_nvcc
-from scheduler.registry import make_policy
 from tests.end_to_end.host import PROGRAMS
 
 pytestmark = pytest.mark.gpu
@@ -42,25 +40,15 @@ def region_name() -> Iterator[str]:
 
 
 @pytest.fixture
-def registry(region_name: str) -> Iterator[VGpuRegistry]:
+def registry(region_name: str, tmp_path: Path) -> Iterator[VGpuRegistry]:
     """A daemon's parts on NVIDIA's driver, with one vGPU whose region a virtual machine can map."""
-    config = load_config(None, device="cuda")
-    device, _ = choose(config)
-    page = ControlPage.create(device.slice_ns, is_preemptive=device.preempts)
-    keeper = GrantKeeper(page, make_policy(config.policy))
-    workers = Workers(page, device.path, worker_identity(config.worker_user), 1)
-    workers.start()
-    keeper.start()
-    coscheduler = Coscheduler(page)
-    coscheduler.start()
-    vgpus = VGpuRegistry(page, workers, keeper, lib.fgw_table_hash(), device.facts, coscheduler)
-    vgpus.add_domain("vm", 1, 0, region_name, REGION_BYTES, lambda: False)
-    yield vgpus
-    vgpus.remove_all()
-    coscheduler.stop()
-    keeper.stop()
-    workers.stop()
-    page.close()
+    config = load_config(None, device="cuda", nr_warm_workers=1, state_dir=tmp_path)
+    (device, *_), _ = choose(config)
+    with serving(0, device, config, worker_identity(config.worker_user)) as gpu:
+        vgpus = VGpuRegistry([gpu], lib.fgw_table_hash())
+        vgpus.add_domain("vm", PLAIN, region_name, REGION_BYTES, lambda: False)
+        yield vgpus
+        vgpus.remove_all()
 
 
 @pytest.fixture

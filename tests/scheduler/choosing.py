@@ -6,7 +6,7 @@ Test code of several files.
 import math
 from typing import Generic, TypeVar
 
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 
 P = TypeVar("P", bound=Policy)
 
@@ -48,11 +48,11 @@ class Choosing(Generic[P]):
     def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
         self.policy.charged(vgpu, used_ns, now_ns)
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         return self.policy.standing(vgpu, now_ns)
 
     def pick(self, now_ns: int) -> int | None:
         """Of those that wait the one of least standing, of equals the longest waiting. None: nobody, or nobody whom the policy lets run."""
-        standings = {vgpu: self.policy.standing(vgpu, now_ns)[0] for vgpu in self._waiting}
+        standings = {vgpu: self.policy.standing(vgpu, now_ns).value for vgpu in self._waiting}
         choice = min(standings, key=standings.__getitem__, default=None)
         return None if choice is None or standings[choice] == math.inf else choice

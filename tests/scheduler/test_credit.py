@@ -4,6 +4,7 @@ import math
 from typing import TypeVar
 
 from scheduler.credit import PERIOD_NS, Credit
+from scheduler.policy import Standing
 from scheduler.registry import make_policy
 from scheduler.simulator.policies.extensions import Coscheduled
 from scheduler.simulator.policies.registry import ALL_POLICIES
@@ -77,7 +78,7 @@ def test_a_vgpu_runs_only_while_its_vcpu_does() -> None:
     strict.vcpu_descheduled(1, 0)
     assert policy.pick(0) == 2
     assert strict.preempts(1, 0)
-    assert policy.standing(1, 0) == (math.inf, 0.0)
+    assert policy.standing(1, 0) == Standing(math.inf, 0.0)
     strict.vcpu_descheduled(2, 0)
     assert policy.pick(0) is None
     strict.vcpu_scheduled(1, 0)

@@ -16,7 +16,7 @@ LONG_NS = 100 * PAUSE_NS
 
 
 def value(policy: Policy, vgpu: int) -> float:
-    return policy.standing(vgpu, 0)[0]
+    return policy.standing(vgpu, 0).value
 
 
 def turn(policy: Choosing[FairQueuing], used_ns: int, now_ns: int) -> int:
@@ -201,7 +201,7 @@ def test_joining_twice_forgives_nothing() -> None:
     turn(policy, 60 * MS, 0)
     policy.joined(1, 2, 60 * MS)
     assert value(policy, 1) == 60 * MS
-    assert policy.standing(1, 0)[1] == 0.5
+    assert policy.standing(1, 0).per_ns == 0.5
 
 
 def test_one_that_comes_starts_where_the_others_are() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.policy import Policy
+from scheduler.policy import Policy, Standing
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, UnknownPolicyError, make_policy
 from scheduler.simulator.policies.extensions import guest_waiting
 from scheduler.simulator.policies.registry import ALL_POLICIES
@@ -87,10 +87,10 @@ def test_the_picked_one_has_the_least_standing(name: str, events: list[Event]) -
         tell(policy, event, now_ns)
         waiting.tell(event, choice)
         standings = {vgpu: policy.standing(vgpu, now_ns) for vgpu in range(7)}
-        assert all(not math.isnan(value) and 0 <= growth < math.inf for value, growth in standings.values())
+        assert all(not math.isnan(value) and 0 <= growth < math.inf for value, growth, _ in standings.values())
         picked = policy.pick(now_ns)
         if picked is not None:
-            assert standings[picked][0] == min(standings[vgpu][0] for vgpu in waiting.backlogged)
+            assert standings[picked].value == min(standings[vgpu].value for vgpu in waiting.backlogged)
 
 
 @every_policy
@@ -112,7 +112,7 @@ def test_strangers_and_repetitions_are_harmless(name: str) -> None:
     policy.charged(77, 5, 0)
     policy.weight_changed(77, 5, 0)
     assert policy.pick(0) is None
-    assert policy.standing(77, 0) == (math.inf, 0.0)
+    assert policy.standing(77, 0) == Standing(math.inf, 0.0)
     for _ in range(2):
         policy.joined(1, 2, 0)
         policy.backlogged(1, 0)

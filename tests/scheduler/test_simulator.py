@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.first_come import FirstCome
+from scheduler.policy import Standing
 from scheduler.simulator.device import Device
 from scheduler.simulator.events import Events
 from scheduler.simulator.gpu import Gpu
@@ -84,6 +85,27 @@ def test_kernels_that_end_together_queue_each_vgpu_once() -> None:
     assert policy.backlogged_ones == [1, 2]
     events.run_until(20 * MS + 1)
     assert policy.backlogged_ones == [1, 2, 1, 2]
+
+
+class Patient(FirstCome):
+    """Lets one vGPU's turns last longer than a slice."""
+
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
+        return super().standing(vgpu, now_ns)._replace(budget_ns=30 * MS if vgpu == 2 else None)
+
+
+def test_a_turn_lasts_as_long_as_the_policy_says() -> None:
+    events = Events()
+    gpu = Gpu(events, Patient(), Settings("", (), slice_ns=10 * MS, handover_ns=0))
+    for vgpu in (1, 2):
+        gpu.join(vgpu, 1, lambda: None)
+        gpu.submit(vgpu, 100 * [MS])
+    used = []
+    for turn_ends_ns in (10 * MS, 40 * MS, 50 * MS, 80 * MS):
+        events.run_until(turn_ends_ns)
+        gpu.settle()
+        used.append((gpu.members[1].used_ns, gpu.members[2].used_ns))
+    assert used == [(10 * MS, 0), (10 * MS, 30 * MS), (20 * MS, 30 * MS), (20 * MS, 60 * MS)]
 
 
 def test_a_core_shares_by_weight() -> None:

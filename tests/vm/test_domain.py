@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.entitlement import PLAIN, Entitlement, EntitlementError
 from backend_host.vm.accelerator import AcceleratorChoice
 from backend_host.vm.connection import load_libvirt
 from backend_host.vm.domain import Attachment, attach, change, detach, look_at_all
@@ -103,8 +104,8 @@ class Words:
 def test_definition_is_as_before_after_detach(guest: Guest, instance: PrivateLibvirt) -> None:
     before = definition(guest)
     seen: list[Path] = []
-    attached = attach(instance.uri, guest.name, 3, 1 << 30, REGION_BYTES, before_plug=seen.append)
-    assert (attached.weight, attached.memory_bytes, attached.region_bytes) == (3, 1 << 30, REGION_BYTES)
+    attached = attach(instance.uri, guest.name, Entitlement(3, 1 << 30), REGION_BYTES, before_plug=seen.append)
+    assert (attached.entitlement, attached.region_bytes) == (Entitlement(3, 1 << 30), REGION_BYTES)
     assert (attached.uuid, attached.shm_name) == (guest.uuid, f"fairgv-{guest.uuid}")
     assert (attached.is_running, attached.takes_effect) == (False, "next start")
     assert seen == [region_path(attached.shm_name)]
@@ -126,15 +127,15 @@ def test_foreign_metadata_and_devices_stay(guest: Guest, instance: PrivateLibvir
     guest.domain.setMetadata(metadata, foreign, "app", "https://example.org/1", config)
     guest.domain.attachDeviceFlags(device, config)
     before = definition(guest)
-    attach(instance.uri, guest.name, 1, None, REGION_BYTES)
-    assert attached_domains(instance.uri)[0].memory_bytes is None
+    attach(instance.uri, guest.name, PLAIN, REGION_BYTES)
+    assert attached_domains(instance.uri)[0].entitlement.quota_bytes == 0
     detach(instance.uri, guest.name)
     assert definition(guest) == before
 
 
 def plug_running(guest: Guest, uri: str, next_event: Callable[[], Event]) -> Attachment:
     """Attaches a running guest; where the machine type refuses that, checks what is said and starts it again."""
-    attached = attach(uri, guest.name, 1, None, REGION_BYTES)
+    attached = attach(uri, guest.name, PLAIN, REGION_BYTES)
     assert attached.is_running
     if is_hot_pluggable(guest):
         assert (attached.takes_effect, attached.explanation) == ("now", "")
@@ -159,7 +160,7 @@ def unplug_running(guest: Guest, uri: str) -> None:
         assert detached.takes_effect == "next start"
         assert "keeps the device until it is shut down" in detached.explanation
         with pytest.raises(VmError, match="still holds the device"):
-            attach(uri, guest.name, 1, None, REGION_BYTES)
+            attach(uri, guest.name, PLAIN, REGION_BYTES)
     assert not region_path(detached.shm_name).exists()
 
 
@@ -203,34 +204,35 @@ def test_life_of_a_guest(guest: Guest, instance: PrivateLibvirt, next_event: Cal
 
 
 def test_refusals(guest: Guest, instance: PrivateLibvirt) -> None:
-    def refuse(pattern: str, name: str = guest.name, weight: int = 1, size: int = REGION_BYTES) -> None:
+    def refuse(pattern: str, name: str = guest.name, size: int = REGION_BYTES) -> None:
         before = definition(guest)
         with pytest.raises(VmError, match=pattern):
-            attach(instance.uri, name, weight, None, size)
+            attach(instance.uri, name, PLAIN, size)
         assert definition(guest) == before
 
     refuse("there is no domain nobody.*virsh list", name="nobody")
     refuse("a power of two.*--region 64M", size=48 << 20)
-    refuse("a whole number from 1 on", weight=0)
     refuse("/dev/shm has .* left and the region needs .*remount", size=1 << 50)
     with pytest.raises(VmError, match="is not attached"):
         detach(instance.uri, guest.name)
-    attach(instance.uri, guest.name, 1, None, REGION_BYTES)
+    attach(instance.uri, guest.name, PLAIN, REGION_BYTES)
     refuse("attached already .*fairgv-host detach")
     detach(instance.uri, guest.name)
 
 
 def test_settings_are_changed_in_the_definition(guest: Guest, instance: PrivateLibvirt) -> None:
     with pytest.raises(VmError, match="is not attached"):
-        change(instance.uri, guest.name, 2, None)
-    attach(instance.uri, guest.name, 1, None, REGION_BYTES)
-    assert change(instance.uri, guest.name, 5, 1 << 30).weight == 5
+        change(instance.uri, guest.name, {"weight": 2})
+    attach(instance.uri, guest.name, PLAIN, REGION_BYTES)
+    changed = change(instance.uri, guest.name, {"weight": 5, "quota_bytes": 1 << 30})
+    assert changed.entitlement == Entitlement(5, 1 << 30)
     [kept] = attached_domains(instance.uri)
-    assert (kept.weight, kept.memory_bytes, kept.region_bytes) == (5, 1 << 30, REGION_BYTES)
-    changed = change(instance.uri, guest.name, None, 0)
-    assert (changed.weight, changed.memory_bytes) == (5, None)
-    with pytest.raises(VmError, match="from 1 on"):
-        change(instance.uri, guest.name, 0, None)
+    assert (kept.entitlement, kept.region_bytes) == (Entitlement(5, 1 << 30), REGION_BYTES)
+    assert change(instance.uri, guest.name, {"quota_bytes": 0}).entitlement == Entitlement(5)
+    with pytest.raises(EntitlementError, match="from 1 to"):
+        change(instance.uri, guest.name, {"weight": 0})
+    [kept] = attached_domains(instance.uri)
+    assert kept.entitlement == Entitlement(5)
     detach(instance.uri, guest.name)
 
 
@@ -241,7 +243,7 @@ def test_failed_initialisation_leaves_nothing(guest: Guest, instance: PrivateLib
         raise RuntimeError("no room in the control page")
 
     with pytest.raises(RuntimeError):
-        attach(instance.uri, guest.name, 1, None, REGION_BYTES, before_plug=fail)
+        attach(instance.uri, guest.name, PLAIN, REGION_BYTES, before_plug=fail)
     assert definition(guest) == before
     assert not region_path(f"fairgv-{guest.uuid}").exists()
 
@@ -250,7 +252,7 @@ def test_transient_domain_is_refused(guest: Guest, instance: PrivateLibvirt) -> 
     guest.start()
     guest.domain.undefine()
     with pytest.raises(VmError, match="transient"):
-        attach(instance.uri, guest.name, 1, None, REGION_BYTES)
+        attach(instance.uri, guest.name, PLAIN, REGION_BYTES)
 
 
 def test_no_connection(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_private_instance_leaves_nothing(
         folder = own.folder
         image = build_image(folder, [GuestCommand("word", ivshmem_word, ("await", "ffff"))])
         with Guest(own, "left-over", image, choice) as guest:
-            attachment = attach(own.uri, guest.name, 1, None, REGION_BYTES)
+            attachment = attach(own.uri, guest.name, PLAIN, REGION_BYTES)
             guest.start()
             emulator = int((folder / "run/libvirt/qemu/run/left-over.pid").read_text())
             libvirtd = int((folder / "run/libvirt/libvirtd.pid").read_text())

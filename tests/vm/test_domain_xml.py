@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend_host.entitlement import MAX_QUOTA_BYTES, MAX_WEIGHT, PLAIN, Entitlement
 from backend_host.vm.access import check_locked_memory, denial_remedy
 from backend_host.vm.domain_xml import (
     DomainXml,
@@ -41,12 +42,15 @@ def definition(
 SIZES = st.none() | st.integers(1, 1 << 60)
 
 
-@given(st.integers(1, 10_000), SIZES, SIZES, SIZES)
+@given(st.integers(1, MAX_WEIGHT), st.integers(0, MAX_QUOTA_BYTES), SIZES, SIZES)
 def test_settings_survive_the_metadata(
-    weight: int, memory_bytes: int | None, region_bytes: int | None, pinned_bytes: int | None
+    weight: int, quota_bytes: int, region_bytes: int | None, pinned_bytes: int | None
 ) -> None:
-    settings = Settings(weight, memory_bytes, region_bytes, pinned_bytes)
-    assert Settings.from_xml(settings.to_xml()) == settings
+    settings = Settings(Entitlement(weight, quota_bytes), region_bytes, pinned_bytes)
+    assert Settings.from_xml(settings.to_xml(), PLAIN) == settings
+    assert Settings.from_xml(settings.to_xml(), Entitlement(7, 1 << 30)) == settings, (
+        "what was said is not as configured"
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,9 @@ def test_settings_survive_the_metadata(
     [
         "<vgpu weight='x'/>",
         "<vgpu weight='0'/>",
+        f"<vgpu weight='{MAX_WEIGHT + 1}'/>",
         "<vgpu weight='1' memory_bytes='-5'/>",
+        "<vgpu weight='1' memory_bytes='much'/>",
         "<vgpu weight='1' pinned_bytes='-5'/>",
         "<vgpu weight='1' pinned_bytes='much'/>",
         "<vgpu",
@@ -62,7 +68,7 @@ def test_settings_survive_the_metadata(
 )
 def test_damaged_metadata_is_refused(text: str) -> None:
     with pytest.raises(VmError):
-        Settings.from_xml(text)
+        Settings.from_xml(text, PLAIN)
 
 
 def test_our_device_is_found_among_others() -> None:
@@ -81,7 +87,15 @@ def test_what_a_person_wrote() -> None:
     plain.check_device()
     assert (plain.shm_name(), plain.region_bytes(), plain.settings()) == ("fairgv-web", 1 << 30, Settings())
     vgpu = "<fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' weight='3' memory_bytes='4096'/>"
-    assert definition(device, more=f"<metadata>{vgpu}</metadata>").settings() == Settings(3, 4096)
+    assert definition(device, more=f"<metadata>{vgpu}</metadata>").settings() == Settings(Entitlement(3, 4096))
+
+
+def test_what_is_not_said_is_as_configured() -> None:
+    configured = Entitlement(weight=5, quota_bytes=1 << 30)
+    assert definition().settings(configured).entitlement == configured
+    vgpu = "<fairgv:vgpu xmlns:fairgv='https://fairgv.dev/xmlns/domain/1' weight='3'/>"
+    found = definition(more=f"<metadata>{vgpu}</metadata>").settings(configured).entitlement
+    assert found == Entitlement(weight=3, quota_bytes=1 << 30)
 
 
 def test_a_device_with_a_doorbell_has_its_size_in_the_settings() -> None:

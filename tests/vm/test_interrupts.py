@@ -16,6 +16,7 @@ pytestmark = pytest.mark.vm
 
 PROGRAM = """
 import signal, sys
+from backend_host.entitlement import PLAIN
 from backend_host.vm.accelerator import Accelerator, AcceleratorChoice
 from backend_host.vm.domain import attach
 from backend_host.vm.guest import Guest
@@ -27,7 +28,7 @@ try:
     with raised_signals(), PrivateLibvirt() as instance:
         image = build_image(instance.folder, [GuestCommand("wait", None, ("/bin/busybox", "sleep", "1000"))])
         with Guest(instance, "interrupted", image, AcceleratorChoice(Accelerator(sys.argv[1]), "")) as guest:
-            print(instance.folder, attach(instance.uri, "interrupted", 1, None, 1 << 20).shm_name, flush=True)
+            print(instance.folder, attach(instance.uri, "interrupted", PLAIN, 1 << 20).shm_name, flush=True)
             guest.start()
             print(instance.folder.joinpath("run/libvirt/qemu/run/interrupted.pid").read_text(), flush=True)
             signal.pause()

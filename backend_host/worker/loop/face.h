@@ -9,12 +9,8 @@
 #include <stdint.h>
 
 #include "client/attach.h"
-#include "cuda_api/facts.h"
 
 struct fgw_worker;
-
-/* Facts of all devices, or of device `only` when that is not negative. As fgw_worker_load (attach.h). */
-int fgw_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes);
 
 /* cffi: begin */
 /* Before any library is open: no core files, no new privileges, no descriptor but 0, 1, 2 and `kept`. 0 or an errno. */
@@ -22,11 +18,14 @@ int fgw_sandbox_early(int kept);
 /* Before the first look at guest data: gives up root, and the calls that no worker needs. 0 or an errno. */
 int fgw_sandbox_enter(uint32_t uid, uint32_t gid);
 
-/* Facts as Python hands them on: the block as bytes, and what a person wants to see of the first device. */
+/* Facts of one device as Python hands them on: the block as bytes, and what a person wants to see of it. `nr_devices`
+ * is how many the library has. */
 struct fgw_facts_block {
     uint8_t bytes[65536];
     uint32_t nr_bytes;
     uint32_t nr_devices;
+    uint8_t uuid[16];
+    char pci_bus_id[16];
     uint64_t memory_bytes;
     int32_t capability_major;
     int32_t capability_minor;
@@ -34,7 +33,8 @@ struct fgw_facts_block {
     int32_t preempts;
     char name[256];
 };
-int fgw_worker_probe_block(const char *library, int only, struct fgw_facts_block *block, char *error,
+/* Opens the library, and asks it for the device with this ordinal. As fgw_worker_load (attach.h). */
+int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_block *block, char *error,
                            uint32_t error_bytes);
 
 /* Opens the device library and retains the primary context of `device`. NULL: `error` is one line for a person. */

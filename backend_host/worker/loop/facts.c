@@ -92,55 +92,50 @@ static CUresult ask_device(const struct fgv_driver *driver, int ordinal, struct 
     return ask_context(driver, device, facts);
 }
 
-int fgw_worker_probe(const char *library, int only, struct fgv_facts *facts, char *error, uint32_t error_bytes)
+/* Facts of the device with this ordinal, as a guest sees it: there is no other. */
+static CUresult ask_library(const struct fgv_driver *driver, int ordinal, struct fgv_facts *facts, int *nr_devices)
 {
-    struct fgv_driver driver;
-    int nr_devices = 0;
     int version = 0;
-    memset(facts, 0, sizeof(*facts));
-    CUresult result = (CUresult)fgw_worker_load(library, &driver, error, error_bytes);
-    if (result != CUDA_SUCCESS) {
-        return (int)result;
-    }
-    result = driver.cuDeviceGetCount(&nr_devices);
+    CUresult result = driver->cuDeviceGetCount(nr_devices);
     if (result == CUDA_SUCCESS) {
-        result = driver.cuDriverGetVersion(&version);
+        result = driver->cuDriverGetVersion(&version);
+    }
+    if (result == CUDA_SUCCESS && *nr_devices == 0) {
+        result = CUDA_ERROR_NO_DEVICE;
     }
     facts->version = FGV_FACTS_VERSION;
     facts->kernel_driver = kernel_driver_version();
     facts->driver_version = version < COVERED_VERSION ? version : COVERED_VERSION;
-    for (int ordinal = 0; result == CUDA_SUCCESS && ordinal < nr_devices && facts->nr_devices < FGV_FACTS_MAX_DEVICES;
-         ordinal++) {
-        if (only < 0 || only == ordinal) {
-            result = ask_device(&driver, ordinal, &facts->devices[facts->nr_devices++]);
-        }
-    }
-    if (result == CUDA_SUCCESS && facts->nr_devices == 0) {
-        result = CUDA_ERROR_NO_DEVICE;
-    }
-    if (result != CUDA_SUCCESS) {
-        snprintf(error, error_bytes, "%s: CUDA error %d while asking for its devices", library, (int)result);
-    }
-    return (int)result;
+    facts->nr_devices = 1;
+    return result == CUDA_SUCCESS ? ask_device(driver, ordinal, &facts->devices[0]) : result;
 }
 
-int fgw_worker_probe_block(const char *library, int only, struct fgw_facts_block *block, char *error,
+int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_block *block, char *error,
                            uint32_t error_bytes)
 {
-    struct fgv_facts facts;
-    int result = fgw_worker_probe(library, only, &facts, error, error_bytes);
+    struct fgv_driver driver;
+    struct fgv_facts facts = {0};
+    int nr_devices = 0;
+    CUresult result = (CUresult)fgw_worker_load(library, &driver, error, error_bytes);
     if (result != CUDA_SUCCESS) {
-        return result;
+        return (int)result;
     }
-    const struct fgv_device_facts *first = &facts.devices[0];
+    result = ask_library(&driver, ordinal, &facts, &nr_devices);
+    if (result != CUDA_SUCCESS) {
+        snprintf(error, error_bytes, "%s: CUDA error %d while asking for device %d", library, (int)result, ordinal);
+        return (int)result;
+    }
+    const struct fgv_device_facts *device = &facts.devices[0];
     block->nr_bytes = (uint32_t)sizeof(facts);
     memcpy(block->bytes, &facts, block->nr_bytes);
-    memcpy(block->name, first->name, sizeof(block->name) - 1);
-    block->nr_devices = facts.nr_devices;
-    block->memory_bytes = first->total_bytes;
-    block->capability_major = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
-    block->capability_minor = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+    memcpy(block->name, device->name, sizeof(block->name) - 1);
+    memcpy(block->uuid, device->uuid, sizeof(block->uuid));
+    memcpy(block->pci_bus_id, device->pci_bus_id, sizeof(block->pci_bus_id) - 1);
+    block->nr_devices = (uint32_t)nr_devices;
+    block->memory_bytes = device->total_bytes;
+    block->capability_major = device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
+    block->capability_minor = device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
     block->driver_version = facts.driver_version;
-    block->preempts = first->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] == 1;
+    block->preempts = device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED] == 1;
     return CUDA_SUCCESS;
 }

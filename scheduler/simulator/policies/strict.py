@@ -11,6 +11,7 @@ policies this one alone is not work-conserving. A caller that tells it nothing a
 import math
 
 from scheduler.credit import Credit
+from scheduler.policy import Standing
 
 
 class StrictCoscheduling(Credit):
@@ -48,10 +49,10 @@ class StrictCoscheduling(Credit):
     def preempts(self, holder: int, now_ns: int) -> bool:
         return holder in self._off_processor or (self._wanted() is not None and self._target != holder)
 
-    def standing(self, vgpu: int, now_ns: int) -> tuple[float, float]:
+    def standing(self, vgpu: int, now_ns: int) -> Standing:
         if vgpu in self._off_processor:
-            return math.inf, 0.0
-        return (-1.0, 0.0) if vgpu == self._wanted() else super().standing(vgpu, now_ns)
+            return Standing(math.inf)
+        return Standing(-1.0) if vgpu == self._wanted() else super().standing(vgpu, now_ns)
 
     def _wanted(self) -> int | None:
         """The vGPU that the CPU scheduler asked for, while it waits."""

@@ -1,0 +1,128 @@
+"""One device of the host as the daemon serves it: who may use it when, by whom, and what comes of work that does not end.
+
+Gpus share nothing: each has a control page, a policy object, workers, and threads of its own, and one vGPU is on one of them. So what happens
+on one, an eviction or a worker that is ended, is no concern of the others.
+
+Wrong when: one program is to use several. A guest sees its own Gpu alone, as device 0.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from backend_host.config import Config
+from backend_host.coscheduling import Coscheduler
+from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
+from backend_host.devices import Device
+from backend_host.entitlement import Entitlement
+from backend_host.errors import RefusedError
+from backend_host.grants import GrantKeeper
+from backend_host.statistics import DeviceStatistics, GpuStatistics
+from backend_host.watchdog import Late, Watchdog
+from backend_host.workers import Workers, preemption_environment, slicing_settings, worker_environment
+from scheduler.registry import make_policy
+
+
+@dataclass(eq=False)
+class Gpu:
+    """Made by `serving`. `number` is its place among the daemon's Gpus; vGPUs, workers and slots are numbered within it."""
+
+    number: int
+    device: Device
+    page: ControlPage
+    keeper: GrantKeeper
+    workers: Workers
+    coscheduler: Coscheduler
+    retired_ns: int = 0
+    """Charged to vGPUs that are gone."""
+    _watchdog: Watchdog | None = None
+
+    def charged_ns(self) -> int:
+        """GPU time used here since the daemon started."""
+        return self.retired_ns + sum(account.used_ns for account in self.page.vgpus())
+
+    @contextlib.contextmanager
+    def watched(self, limit_s: int, end: Callable[["Gpu", int], None]) -> Iterator[None]:
+        """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long; 0: never."""
+        if not limit_s:
+            yield
+            return
+        self._watchdog = Watchdog(self.page, limit_s * 1_000_000_000, lambda slot: end(self, slot))
+        self._watchdog.start()
+        try:
+            yield
+        finally:
+            self._watchdog.stop()
+
+    def late(self) -> Sequence[Late]:
+        """Workers that the watchdog has warned of."""
+        return () if self._watchdog is None else self._watchdog.late()
+
+    def device_statistics(self) -> DeviceStatistics:
+        """What the device is."""
+        device = self.device
+        return DeviceStatistics(
+            name=device.name,
+            kind=device.kind,
+            library=device.path,
+            capability=device.capability,
+            memory_bytes=device.memory_bytes,
+            driver_version=device.driver_version,
+            preempts=device.preempts,
+        )
+
+    def statistics(self, vgpus: Sequence[str]) -> GpuStatistics:
+        """What this Gpu is and does, with the names of the vGPUs on it."""
+        return GpuStatistics(
+            **vars(self.device_statistics()),
+            number=self.number,
+            uuid=self.device.uuid,
+            pci_bus_id=self.device.pci_bus_id,
+            policy=self.keeper.policy_name,
+            slice_ns=self.page.slice_ns,
+            used_ns=self.charged_ns(),
+            vgpus=tuple(vgpus),
+        )
+
+
+def find(gpus: Sequence[Gpu], name: str) -> Gpu:
+    """The one that a person calls so: by its number, or by the beginning of its UUID. Raises RefusedError."""
+    found = [gpu for gpu in gpus if name == str(gpu.number) or gpu.device.uuid.lower().startswith(name.lower())]
+    if len(found) != 1:
+        nr = "several Gpus of this host are" if found else "no Gpu of this host is"
+        raise RefusedError(f"{nr} called {name!r}; see: fairgv-host devices")
+    return found[0]
+
+
+def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gpu], int]) -> tuple[Gpu, int]:
+    """The Gpu of a new vGPU and its number there: on the one that was asked for, or of those with room the one of least weight.
+
+    RefusedError when there is none.
+    """
+    candidates = [find(gpus, entitlement.gpu)] if entitlement.gpu else sorted(gpus, key=weight_on)
+    for gpu in candidates:
+        with contextlib.suppress(ControlPageFullError):
+            return gpu, gpu.page.vgpu_take(entitlement.quota_bytes)
+    raise RefusedError(f"all {MAX_VGPUS} vGPUs of {'the' if len(candidates) == 1 else 'each'} Gpu are taken")
+
+
+@contextlib.contextmanager
+def serving(number: int, device: Device, config: Config, identity: tuple[int, int]) -> Iterator[Gpu]:
+    """A Gpu until the end of the block; `identity` is as whom its workers run."""
+    environment = worker_environment(identity, config.state_dir)
+    if device.preempts:
+        environment |= preemption_environment(config)
+    with contextlib.ExitStack() as stack:
+        slice_ns = config.slice_ns or device.slice_ns
+        page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
+        keeper = GrantKeeper(page, make_policy(config.policy))
+        slicing = slicing_settings(config)
+        workers = Workers(page, device.path, device.ordinal, identity, config.nr_warm_workers, environment, slicing)
+        workers.start()
+        stack.callback(workers.stop)
+        keeper.start()
+        stack.callback(keeper.stop)
+        coscheduler = Coscheduler(page, config.coscheduling)
+        coscheduler.start()
+        stack.callback(coscheduler.stop)
+        yield Gpu(number, device, page, keeper, workers, coscheduler)

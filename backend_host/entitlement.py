@@ -1,0 +1,214 @@
+"""What a vGPU may have: one type, read and checked here alone, wherever it was written.
+
+It is written on command lines, in the configuration, in a domain's metadata and in requests on the control socket. What a field is called
+there, how it is read and what is allowed stands once, at the field; options, keys and attributes are made from that. So a further field of an
+entitlement is a field here, and whatever uses it.
+
+An entitlement is passed on whole. A change is one with some fields replaced. One that exists is allowed.
+"""
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+from backend_host.errors import ConfigError
+from backend_host.sizes import format_size, parse_size
+
+MAX_WEIGHT = 10_000
+MAX_QUOTA_BYTES = 1 << 50
+
+Changes = Mapping[str, Any]
+"""New values, read, by the name of their field."""
+
+T = TypeVar("T")
+
+
+class EntitlementError(ConfigError):
+    """Some of an entitlement is not allowed. The text names the field as its reader knows it, what was written, and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """How one field of an entitlement is written. `key` is its name in requests, metadata and configuration.
+
+    `rule` says what is allowed. `read` makes the value of what was written, a number or a text, and raises ValueError, OverflowError or
+    ConfigError for what is none. `is_for_life`: a vGPU keeps what it was made with.
+    """
+
+    key: str
+    option: str
+    metavar: str
+    help: str
+    rule: str
+    read: Callable[[object], Any]
+    is_allowed: Callable[[Any], bool]
+    show: Callable[[Any], str] = str
+    is_for_life: bool = False
+
+    def parse(self, written: object) -> Any:
+        """The value that was written. Raises EntitlementError."""
+        try:
+            value = self.read(written)
+        except (ConfigError, ValueError, OverflowError):
+            raise self._refusal(written) from None
+        self.check(value, written)
+        return value
+
+    def check(self, value: object, written: object) -> None:
+        """Raises EntitlementError for a value that is not allowed, and was written so."""
+        if not self.is_allowed(value):
+            raise self._refusal(written)
+
+    def _refusal(self, written: object) -> EntitlementError:
+        return EntitlementError(f"{self.rule}, not {written!r}")
+
+
+def _read_weight(written: object) -> int:
+    return int(str(written))
+
+
+def _read_quota(written: object) -> int:
+    """Nothing is no quota, as 0 is."""
+    return parse_size(str(written or 0))
+
+
+def _show_quota(quota_bytes: int) -> str:
+    return format_size(quota_bytes) if quota_bytes else "no limit"
+
+
+def _described(default: T, parameter: Parameter) -> T:
+    return field(default=default, metadata={"parameter": parameter})
+
+
+@dataclass(frozen=True)
+class Entitlement:
+    """What one vGPU may have. Raises EntitlementError for what none may."""
+
+    weight: int = _described(
+        1,
+        Parameter(
+            key="weight",
+            option="--weight",
+            metavar="W",
+            help="its share is in proportion to this",
+            rule=f"a weight is a whole number from 1 to {MAX_WEIGHT}",
+            read=_read_weight,
+            is_allowed=lambda weight: 1 <= weight <= MAX_WEIGHT,
+        ),
+    )
+    quota_bytes: int = _described(
+        0,
+        Parameter(
+            key="memory_bytes",
+            option="--memory",
+            metavar="SIZE",
+            help="device memory it may use; 0 for no limit",
+            rule=f"a memory quota is a size from 0, for none, to {MAX_QUOTA_BYTES >> 40}T",
+            read=_read_quota,
+            is_allowed=lambda quota_bytes: 0 <= quota_bytes <= MAX_QUOTA_BYTES,
+            show=_show_quota,
+        ),
+    )
+    """Bytes of device memory; 0: no quota."""
+    gpu: str = _described(
+        "",
+        Parameter(
+            key="gpu",
+            option="--gpu",
+            metavar="GPU",
+            help="the Gpu it is on, as fairgv-host devices lists them: a number or the beginning of a UUID",
+            rule="a Gpu is called by its number, or by the beginning of its UUID",
+            read=str,
+            is_allowed=lambda gpu: re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9-]{0,62})?", gpu) is not None,
+            is_for_life=True,
+        ),
+    )
+    """As it was asked for; nothing: whichever has the least weight on it."""
+
+    def __post_init__(self) -> None:
+        for name, parameter in PARAMETERS.items():
+            value = getattr(self, name)
+            parameter.check(value, value)
+
+    def changed(self, changes: Changes) -> Self:
+        """This one with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def followed_by(self, other: Self) -> Self:
+        """The other one, as far as a vGPU that has this one can follow."""
+        return self.changed(
+            {name: getattr(other, name) for name, parameter in PARAMETERS.items() if not parameter.is_for_life}
+        )
+
+    def written(self) -> dict[str, Any]:
+        """Its values by their keys, as metadata and requests have them."""
+        return {parameter.key: getattr(self, name) for name, parameter in PARAMETERS.items()}
+
+    def __str__(self) -> str:
+        """For people: `weight 2, memory 4 GiB`."""
+        shown = ((parameter, parameter.show(getattr(self, name))) for name, parameter in PARAMETERS.items())
+        return ", ".join(f"{parameter.option.removeprefix('--')} {value}" for parameter, value in shown if value)
+
+
+PARAMETERS: Mapping[str, Parameter] = {
+    each.name: each.metadata["parameter"] for each in dataclasses.fields(Entitlement)
+}
+"""How each field is written, by its name."""
+
+PLAIN = Entitlement()
+"""What a vGPU has when nobody says anything."""
+
+KEYS = frozenset(parameter.key for parameter in PARAMETERS.values())
+
+
+def read_changes(written: Mapping[str, object], *, as_options: bool = False, is_new: bool = True) -> Changes:
+    """What `written` says of the entitlement of a vGPU, new or not; other keys are left alone. Raises EntitlementError, which names keys, or
+    options with `as_options`."""
+    changes: dict[str, Any] = {}
+    for name, parameter in PARAMETERS.items():
+        if parameter.key in written:
+            try:
+                changes[name] = parameter.parse(written[parameter.key])
+                if parameter.is_for_life and not is_new:
+                    raise EntitlementError("a vGPU keeps what it was made with")
+            except EntitlementError as error:
+                raise EntitlementError(f"{parameter.option if as_options else parameter.key}: {error}") from None
+    return changes
+
+
+def add_options(parser: argparse.ArgumentParser, *, is_new: bool = True) -> None:
+    """An option for each field that the entitlement of a vGPU, new or not, can get. One that is not given is not said."""
+    for parameter in PARAMETERS.values():
+        if parameter.is_for_life and not is_new:
+            continue
+        parser.add_argument(
+            parameter.option,
+            dest=parameter.key,
+            type=_argument(parameter),
+            default=argparse.SUPPRESS,
+            metavar=parameter.metavar,
+            help=parameter.help,
+        )
+
+
+def given_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What the command line said, as a request has it."""
+    return {key: value for key, value in vars(options).items() if key in KEYS}
+
+
+def option_names() -> str:
+    """Those that can change, for a sentence: `--weight or --memory`."""
+    return " or ".join(parameter.option for parameter in PARAMETERS.values() if not parameter.is_for_life)
+
+
+def _argument(parameter: Parameter) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            return parameter.parse(text)
+        except EntitlementError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse

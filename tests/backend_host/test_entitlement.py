@@ -1,0 +1,117 @@
+"""What a vGPU may have: read from wherever it is written, checked by one code, and refused by name."""
+
+import argparse
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend_host.entitlement import (
+    MAX_QUOTA_BYTES,
+    MAX_WEIGHT,
+    PARAMETERS,
+    PLAIN,
+    Entitlement,
+    EntitlementError,
+    add_options,
+    given_options,
+    option_names,
+    read_changes,
+)
+from backend_host.vm.domain_xml import Settings
+
+ENTITLEMENTS = st.builds(
+    Entitlement,
+    weight=st.integers(1, MAX_WEIGHT),
+    quota_bytes=st.integers(0, MAX_QUOTA_BYTES),
+    gpu=st.from_regex(r"|[0-9]{1,2}|GPU-[0-9a-f]{8}(-[0-9a-f]{4})?", fullmatch=True),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    add_options(made)
+    return made
+
+
+def command_line(entitlement: Entitlement) -> list[str]:
+    written = entitlement.written()
+    return [f"{parameter.option}={written[parameter.key]}" for parameter in PARAMETERS.values()]
+
+
+@given(ENTITLEMENTS)
+def test_it_is_the_same_wherever_it_is_written(entitlement: Entitlement) -> None:
+    request = given_options(parser().parse_args(command_line(entitlement)))
+    assert PLAIN.changed(read_changes(request)) == entitlement
+    assert PLAIN.changed(read_changes(entitlement.written())) == entitlement
+    metadata = Settings(entitlement).to_xml()
+    assert Settings.from_xml(metadata, PLAIN).entitlement == entitlement
+    assert ElementTree.fromstring(metadata).attrib.keys() == {parameter.key for parameter in PARAMETERS.values()}
+
+
+def test_what_is_not_said_stays() -> None:
+    before = Entitlement(weight=3, quota_bytes=1 << 30)
+    assert given_options(parser().parse_args([])) == {}
+    assert before.changed(read_changes({"op": "set", "name": "vm"})) == before
+    assert before.changed(read_changes({"weight": 5})) == Entitlement(5, 1 << 30)
+    assert before.changed(read_changes({"memory_bytes": "2G"})) == Entitlement(3, 2 << 30)
+    assert before.changed(read_changes({"memory_bytes": ""})) == Entitlement(3, 0)
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, MAX_WEIGHT + 1, "heavy", None, 1.5, float("inf"), True, [1], {}, "", "1" * 5000]
+)
+def test_weights_that_are_none(value: object) -> None:
+    with pytest.raises(EntitlementError, match=f"^weight: a weight is a whole number from 1 to {MAX_WEIGHT}, not "):
+        read_changes({"weight": value})
+
+
+@pytest.mark.parametrize("value", [-1, MAX_QUOTA_BYTES + 1, "much", "-1", float("nan"), [1], "9" * 400])
+def test_quotas_that_are_none(value: object) -> None:
+    with pytest.raises(EntitlementError, match=r"^--memory: a memory quota is a size from 0, for none, to 1024T, not "):
+        read_changes({"memory_bytes": value}, as_options=True)
+
+
+@pytest.mark.parametrize("value", ["GPU 1", "-", "1;2", "ä", "x" * 64, ["0"], -1])
+def test_names_of_gpus_that_are_none(value: object) -> None:
+    with pytest.raises(
+        EntitlementError, match=r"^gpu: a Gpu is called by its number, or by the beginning of its UUID, not "
+    ):
+        read_changes({"gpu": value})
+
+
+def test_what_stays_for_life() -> None:
+    assert PLAIN.changed(read_changes({"gpu": 1})) == Entitlement(gpu="1")
+    with pytest.raises(EntitlementError, match=r"^gpu: a vGPU keeps what it was made with"):
+        read_changes({"gpu": "1"}, is_new=False)
+    later = argparse.ArgumentParser()
+    add_options(later, is_new=False)
+    assert "--gpu" not in later.format_help()
+    assert Entitlement(2, gpu="0").followed_by(Entitlement(5, 4096, "1")) == Entitlement(5, 4096, "0")
+
+
+def test_none_exists_that_is_not_allowed() -> None:
+    with pytest.raises(EntitlementError, match="a weight is"):
+        Entitlement(weight=0)
+    with pytest.raises(EntitlementError, match="a memory quota is"):
+        PLAIN.changed({"quota_bytes": -1})
+
+
+@pytest.mark.parametrize("arguments", [["--weight", "0"], ["--weight", "x"], ["--memory", "-1"], ["--memory", "2000T"]])
+def test_an_option_that_is_wrong_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(arguments)
+    option, value = arguments
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"argument {option}: a " in said
+    assert said.endswith(f", not {value!r}")
+
+
+def test_each_field_is_described() -> None:
+    described = parser().format_help()
+    for parameter in PARAMETERS.values():
+        assert f"{parameter.option} {parameter.metavar}" in described
+        assert (parameter.option in option_names()) is not parameter.is_for_life
+    assert str(Entitlement(2, 4 << 30)) == "weight 2, memory 4 GiB"
+    assert str(PLAIN) == "weight 1, memory no limit"

@@ -1,0 +1,153 @@
+"""Gpus of one daemon: which one a vGPU gets, what each counts, and that what happens on one is no concern of another."""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backend_host.worker._worker import ffi, lib
+
+from backend_host.config import Config
+from backend_host.device.control import MAX_VGPUS
+from backend_host.device.gpu import Gpu, find, serving
+from backend_host.devices import Device, probe
+from backend_host.entitlement import PLAIN, Entitlement
+from backend_host.errors import RefusedError
+from backend_host.vgpus import VGpu, VGpuRegistry
+
+NR_GPUS = 3
+REGION_BYTES = 16 << 20
+TABLE_HASH = 7
+ME = 1000
+
+
+class Player:
+    """A worker of a vGPU."""
+
+    def __init__(self, vgpu: VGpu) -> None:
+        self.page, self.vgpu = vgpu.gpu.page, vgpu.index
+        self.slot = self.page.worker_take()
+        self.grantee = ffi.new("struct fgw_grantee *")
+        self.page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
+        assert lib.fgw_grantee_attach(self.grantee, self.page.page, self.vgpu, self.slot)
+
+    def enter(self) -> bool:
+        return bool(lib.fgw_grant_enter(self.grantee, time.monotonic_ns()))
+
+    def charge(self, used_ns: int) -> None:
+        lib.fgw_grant_charge(self.grantee, 0, used_ns)
+
+    def end(self) -> None:
+        self.page.worker_free(self.slot)
+
+
+@pytest.fixture(scope="module")
+def devices() -> list[Device]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRGV_SOFTGPU_DEVICES", str(NR_GPUS))
+        return probe("soft", Config().softgpu_library)
+
+
+@pytest.fixture
+def gpus(devices: list[Device], tmp_path: Path) -> Iterator[list[Gpu]]:
+    config = Config(state_dir=tmp_path, nr_warm_workers=0)
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(serving(number, device, config, (os.geteuid(), os.getegid())))
+            for number, device in enumerate(devices)
+        ]
+
+
+@pytest.fixture
+def registry(gpus: list[Gpu]) -> Iterator[VGpuRegistry]:
+    registry = VGpuRegistry(gpus, TABLE_HASH)
+    yield registry
+    registry.remove_all()
+
+
+def opened(registry: VGpuRegistry, entitlement: Entitlement = PLAIN) -> VGpu:
+    return registry.open_session(None, entitlement, REGION_BYTES, ME)
+
+
+def test_a_vgpu_goes_where_the_least_weight_is(registry: VGpuRegistry) -> None:
+    weights = [3, 1, 1, 1, 2]
+    vgpus = [opened(registry, Entitlement(weight)) for weight in weights]
+    assert [vgpu.gpu.number for vgpu in vgpus] == [0, 1, 2, 1, 2], "of equals the one of least number"
+    registry.close_session(vgpus[0])
+    assert opened(registry).gpu.number == 0
+    registry.change(vgpus[1].name, {"weight": 100})
+    assert opened(registry, Entitlement(9)).gpu.number == 0
+    assert opened(registry).gpu.number == 2, "a weight that was changed counts"
+
+
+def test_a_vgpu_goes_where_it_is_asked_for(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    assert opened(registry, Entitlement(gpu="2")).gpu is gpus[2]
+    assert opened(registry, Entitlement(gpu=gpus[1].device.uuid)).gpu is gpus[1]
+    assert opened(registry, Entitlement(gpu=gpus[1].device.uuid.upper())).gpu is gpus[1]
+    for name in ("3", "00", "GPU-0000", "elsewhere"):
+        with pytest.raises(RefusedError, match=f"no Gpu of this host is called '{name}'.*fairgv-host devices"):
+            opened(registry, Entitlement(gpu=name))
+    with pytest.raises(RefusedError, match="several Gpus of this host are called 'GPU-'"):
+        find(gpus, "GPU-")
+    assert len(registry.statistics()) == 3, "who is refused leaves nothing"
+
+
+def test_where_one_is_full_another_is_taken(registry: VGpuRegistry) -> None:
+    for _ in range(MAX_VGPUS):
+        opened(registry, Entitlement(gpu="0"))
+    for number in (1, 2):
+        opened(registry, Entitlement(weight=10_000, gpu=str(number)))
+    assert opened(registry).gpu.number == 1
+    with pytest.raises(RefusedError, match=f"all {MAX_VGPUS} vGPUs of the Gpu"):
+        opened(registry, Entitlement(gpu="0"))
+
+
+def test_each_vgpu_is_told_of_its_own_device(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    for gpu in gpus:
+        vgpu = opened(registry, Entitlement(gpu=str(gpu.number)))
+        assert vgpu.region.facts == gpu.device.facts
+    assert len({gpu.device.facts for gpu in gpus}) == NR_GPUS
+
+
+def test_accounts_are_kept_apart(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    """vGPUs of one number on two Gpus."""
+    first, second = (opened(registry, Entitlement(gpu=number)) for number in "01")
+    assert first.index == second.index
+    for vgpu, used_ns in ((first, 3000), (second, 1000)):
+        player = Player(vgpu)
+        player.charge(used_ns)
+        player.end()
+    assert [(entry.used_ns, entry.share, entry.gpu_number) for entry in registry.statistics()] == [
+        (3000, 1.0, 0),
+        (1000, 1.0, 1),
+    ]
+    registry.close_session(first)
+    third = opened(registry)
+    assert [(entry.name, entry.share) for entry in registry.statistics()] == [(second.name, 1.0), (third.name, 0.0)]
+    said = registry.gpu_statistics()
+    assert [(gpu.number, gpu.used_ns, gpu.vgpus) for gpu in said] == [
+        (0, 3000, (third.name,)),
+        (1, 1000, (second.name,)),
+        (2, 0, ()),
+    ]
+    assert [gpu.uuid for gpu in said] == [gpu.device.uuid for gpu in gpus]
+    assert said[0].name == gpus[0].device.name
+    assert dataclasses.asdict(said[0]).keys() > dataclasses.asdict(gpus[0].device_statistics()).keys()
+
+
+def test_an_eviction_is_of_one_gpu(registry: VGpuRegistry, gpus: list[Gpu]) -> None:
+    players = []
+    for number in "01":
+        players += [Player(opened(registry, Entitlement(gpu=number))) for _ in range(2)]
+    assert [player.enter() for player in players] == [True, False, True, False]
+    assert gpus[0].page.evict()
+    assert [gpu.page.holder().vgpu for gpu in gpus[:2]] == [players[1].vgpu, players[2].vgpu]
+    for player in players:
+        player.end()
+
+
+def test_policies_are_objects_of_their_own(gpus: list[Gpu]) -> None:
+    assert len({id(gpu.keeper._policy) for gpu in gpus}) == NR_GPUS

@@ -1,0 +1,130 @@
+"""A host with two GPUs: each vGPU has one of them, sees no other, and has nothing to do with what happens on the other."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host.cli import host_command
+from tests.end_to_end.host import Host, comparable, start_host, stop_host, wait_until
+from tests.end_to_end.test_nvml import guest
+
+NUMBERS = (0, 1)
+FOR_EVER_MS = "100000000"
+SPIN_MS = 3000
+
+
+@pytest.fixture(scope="module")
+def two_devices() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRGV_SOFTGPU_DEVICES", "2")
+        yield
+
+
+@pytest.fixture(scope="module")
+def host(two_devices: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    running = start_host(tmp_path_factory.mktemp("two"))
+    yield running
+    stop_host(running)
+
+
+@pytest.fixture
+def strict_host(two_devices: None, tmp_path: Path) -> Iterator[Host]:
+    """Its watchdog waits for a second only."""
+    running = start_host(tmp_path, watchdog_s=1)
+    yield running
+    stop_host(running)
+
+
+def vgpus(host: Host) -> dict[str, dict[str, Any]]:
+    return {vgpu["name"]: vgpu for vgpu in host.status()["vgpus"]}
+
+
+def on(number: int, name: str) -> tuple[str, ...]:
+    return "--gpu", str(number), "--vgpu", name
+
+
+def spinning(host: Host, milliseconds: str, options: tuple[str, ...]) -> subprocess.Popen[str]:
+    """A program whose kernel has begun."""
+    child = host.start("spin", milliseconds, options=options)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    return child
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_guest_sees_one_device_its_own(host: Host, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = host.guest("device_query", options=("--gpu", str(number)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", str(number))
+    assert comparable(seen) == comparable(host.native("device_query"))
+    assert seen.stdout.startswith("1 device(s)")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_nvml_sees_the_same_one(host: Host, number: int) -> None:
+    uuid = host.status()["gpus"][number]["uuid"]
+    with guest(host, "--gpu", uuid) as program:
+        assert program.identity["uuid"] == uuid
+        assert uuid.removeprefix("GPU-").replace("-", "") == program.identity["cuda_uuid"]
+
+
+@pytest.mark.parametrize("program", ["vector_add", "pool_memory", "virtual_memory"])
+def test_programs_compute_on_either(host: Host, program: str) -> None:
+    native = comparable(host.native(program))
+    for number in NUMBERS:
+        assert comparable(host.guest(program, options=("--gpu", str(number)))) == native
+
+
+def test_each_of_two_has_a_whole_gpu(host: Host) -> None:
+    """On one GPU the two could not be charged for more time than passed."""
+    names = ("left", "right")
+    keepers = [host.start("/bin/sleep", "600", options=("--vgpu", name)) for name in names[:1]]
+    wait_until(lambda: len(vgpus(host)) == 1, "the first is there, so that the second goes elsewhere")
+    keepers += [host.start("/bin/sleep", "600", options=("--vgpu", name)) for name in names[1:]]
+    wait_until(lambda: len(vgpus(host)) == 2, "both are there")
+    before, began_ns = host.status()["gpus"], time.monotonic_ns()
+    children = [spinning(host, str(SPIN_MS), ("--vgpu", name)) for name in names]
+    for child in children:
+        output, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, output + errors
+    passed_ns, found = time.monotonic_ns() - began_ns, vgpus(host)
+    assert [found[name]["gpu_number"] for name in names] == list(NUMBERS)
+    for name in names:
+        assert found[name]["used_ns"] > 0.9 * SPIN_MS * 1e6
+        assert found[name]["held_ns"] < 0.1 * SPIN_MS * 1e6
+    assert sum(found[name]["used_ns"] for name in names) > passed_ns
+    after = host.status()["gpus"]
+    used_ns = [now["used_ns"] - then["used_ns"] for now, then in zip(after, before, strict=True)]
+    assert used_ns == [found[name]["used_ns"] for name in names], "all of each Gpu"
+    listed = json.loads(host_command(host.state_dir, "devices", "--json").stdout)
+    assert [(gpu["number"], gpu["vgpus"]) for gpu in listed] == [(0, ["left"]), (1, ["right"])]
+    assert [found[name]["gpu_uuid"] for name in names] == [gpu["uuid"] for gpu in listed]
+    assert "right" in host_command(host.state_dir, "devices").stdout
+    for keeper in keepers:
+        keeper.terminate()
+        keeper.communicate()
+
+
+def test_a_gpu_that_is_not_there(host: Host) -> None:
+    refused = host.guest("vector_add", options=("--gpu", "2"))
+    assert refused.returncode == 1
+    assert "no Gpu of this host is called '2'; see: fairgv-host devices" in refused.stderr
+
+
+def test_the_watchdog_of_one_gpu_leaves_the_other_alone(strict_host: Host) -> None:
+    """On both a kernel that never ends; on one somebody else wants the GPU."""
+    host = strict_host
+    guilty, alone = (spinning(host, FOR_EVER_MS, on(number, f"on-{number}")) for number in NUMBERS)
+    innocent = host.guest("vector_add", options=on(0, "innocent"))
+    assert innocent.returncode == 0, innocent.stdout + innocent.stderr
+    output, _ = guilty.communicate(timeout=60)
+    assert output.startswith("synchronize: cudaErrorLaunchTimeout\n")
+    assert alone.poll() is None
+    assert vgpus(host)["on-1"]["nr_timed_out"] == 0
+    assert host.log().count("its worker") == 2, "a warning, and the end, of one"
+    alone.terminate()
+    alone.communicate()
