@@ -155,7 +155,7 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
     struct fgw_array *level = calloc(1, sizeof(*level));
     CUresult result = level ? fgw_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
+        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* entries may have moved */
         result = worker->driver.cuMipmappedArrayGetLevel(&native, handle->native, fixed->level);
     }
     if (result != CUDA_SUCCESS) {

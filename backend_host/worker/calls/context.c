@@ -95,7 +95,6 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);
     fgw_memory_drop_context(worker, context);
-    fgw_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
     worker->driver.cuCtxSetCurrent(NULL);
     fgw_context_none_is_current(worker);
     CUresult result;

@@ -3,7 +3,10 @@
 #define BACKEND_HOST_WORKER_POOL_H
 
 #include "calls/state.h"
+#include "client/handles.h"
 
+/* The client destroyed it; it goes with its last allocation. */
+void fgw_pool_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* Memory of the pool is no longer the client's. */
 void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes);
 /* Makes all pools give back what they keep, as far as the device is done with it. */

@@ -123,14 +123,20 @@ CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_reque
     return CUDA_SUCCESS;
 }
 
+void fgw_allocation_release(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    struct fgw_physical *physical = handle->object;
+    fgw_quota_give(&worker->grantee, physical->bytes);
+    free(physical);
+}
+
 static CUresult drop_if_unused(struct fgw_worker *worker, uint64_t number, const struct fgw_physical *physical)
 {
     if (physical->nr_retained != 0 || physical->nr_mapped != 0) {
         return CUDA_SUCCESS;
     }
     CUresult result = worker->driver.cuMemRelease(physical->native);
-    fgw_quota_give(&worker->grantee, physical->bytes);
-    fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number); /* frees what hangs on it */
+    fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number);
     return result;
 }
 
@@ -247,13 +253,6 @@ CUresult fgw_serve_cuMemRetainAllocationHandle(struct fgw_worker *worker, const 
 
 void fgw_virtual_memory_drop(struct fgw_worker *worker)
 {
-    const struct fgw_handles *handles = &worker->handles;
-    for (uint32_t i = 0; i <= handles->mask; i++) {
-        const struct fgw_handle *handle = &handles->places[i];
-        if (handle->number != 0 && handle->kind == FGV_HANDLE_ALLOCATION && handle->object) {
-            fgw_quota_give(&worker->grantee, ((const struct fgw_physical *)handle->object)->bytes);
-        }
-    }
     free(worker->calls->reserved.items);
     free(worker->calls->mapped.items);
     worker->calls->reserved = (struct fgw_ranges){0};

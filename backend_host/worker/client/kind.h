@@ -1,0 +1,23 @@
+/*
+ * A kind of the client's objects, as the table of handles knows it: whose they are, and what is done for one when its
+ * number comes and goes. calls/kinds.c has one row for each kind.
+ */
+#ifndef BACKEND_HOST_KIND_H
+#define BACKEND_HOST_KIND_H
+
+#include "client/state.h"
+
+/* It makes what hangs on a handle that is about to be in the table. */
+typedef CUresult (*fgw_attach)(struct fgw_worker *worker, struct fgw_handle *handle);
+/* It gives back what hangs on a handle that is in the table no more. It may unbind others, but none above it. */
+typedef void (*fgw_release)(struct fgw_worker *worker, const struct fgw_handle *handle);
+
+struct fgw_kind {
+    CUresult unknown;        /* what a call is answered whose number names none of this kind */
+    bool is_of_context;      /* it goes with the context that was current when it was bound */
+    bool is_found_by_native; /* the driver names it, too: fgw_handle_number */
+    fgw_attach attach;       /* NULL: nothing hangs on it yet */
+    fgw_release release;     /* NULL: `object` is freed, which is all */
+};
+
+#endif
