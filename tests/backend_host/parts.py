@@ -5,15 +5,26 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS
+from backend_host.worker.build_ffi import HERE, INCLUDES, WARNINGS, sources
 
 
 def load_parts(around: str, parts: Iterable[str], folder: Path) -> ctypes.CDLL:
     """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. What the
     functions that a test calls never ask for may be missing."""
+    return ctypes.CDLL(
+        str(build(around, [next(HERE.glob(f"*/{part}.c")) for part in parts], folder)), mode=1
+    )  # RTLD_LAZY
+
+
+def build_worker(around: str, folder: Path, *flags: str) -> Path:
+    """Builds `around` with the whole worker, and returns the library's path."""
+    return build(around, sources(), folder, "-ldl", "-pthread", *flags)
+
+
+def build(around: str, parts: Iterable[Path], folder: Path, *flags: str) -> Path:
     built = folder / f"{around}.so"
-    sources = [Path(__file__).with_name(f"{around}.c"), *(next(HERE.glob(f"*/{part}.c")) for part in parts)]
+    files = [Path(__file__).with_name(f"{around}.c"), *parts]
     includes = [f"-I{include}" for include in INCLUDES]
-    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
+    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, files), *flags]
     subprocess.run(command, check=True)
-    return ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    return built

@@ -321,6 +321,7 @@ CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_r
     result = worker->driver.cuMemPoolCreate(&native, &properties);
     struct fgw_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
     if (pool) {
+        pool->max_bytes = fixed->max_bytes;
         return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
     }
     if (result == CUDA_SUCCESS) {

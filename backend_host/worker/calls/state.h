@@ -44,17 +44,17 @@ enum fgw_host_stage {
 };
 
 struct fgw_host {
-    _Atomic uint32_t state; /* also the futex that the driver's thread sleeps on */
-    atomic_bool is_let_go;  /* its context goes: nobody waits for the guest any more */
-    uint64_t function;      /* the guest's number */
-    struct fgw_behind *behind;  /* what stands behind it; NULL: it was never submitted */
+    _Atomic uint32_t state;    /* also the futex that the driver's thread sleeps on */
+    atomic_bool is_let_go;     /* its context goes: nobody waits for the guest any more */
+    uint64_t function;         /* the guest's number */
+    struct fgw_behind *behind; /* what stands behind it; NULL: it was never submitted */
     struct fgw_context *context;
 };
 
 struct fgw_hosts {
     struct fgw_host items[FGW_MAX_BEHIND]; /* in the driver's streams at once; further ones wait in the backlog */
-    _Atomic int32_t mailbox;              /* response slot, -1: none */
-    pthread_mutex_t posting;              /* of the driver's threads: one function at a time */
+    _Atomic int32_t mailbox;               /* response slot, -1: none */
+    pthread_mutex_t posting;               /* of the driver's threads: one function at a time */
     atomic_bool is_ending;
     atomic_bool are_nodes_let_go; /* a context goes */
     atomic_uint nr_rounds;        /* of the worker's loop */
@@ -63,6 +63,7 @@ struct fgw_hosts {
 struct fgw_memory_pool {
     struct fgw_memory_pool *next;
     CUmemoryPool native;
+    uint64_t max_bytes;     /* as the client asked for, 0: no limit */
     uint64_t live_bytes;    /* that the client has allocated and not freed */
     uint64_t counted_bytes; /* to the quota */
     uint32_t nr_live;
@@ -79,6 +80,8 @@ struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
     uint64_t blob_bytes;
+    uint64_t kept_bytes; /* of images that were loaded, for saving what was made of them */
+    uint64_t most_kept_bytes;
     uint32_t nr_links;
     struct fgw_ranges pinned;
     struct fgw_ranges allocated;

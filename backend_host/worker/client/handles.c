@@ -84,6 +84,30 @@ struct fgw_handle *fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_ki
     return NULL;
 }
 
+static uint32_t oldest_below(const struct fgw_handles *handles, uint32_t above)
+{
+    uint32_t index = handles->entries[above].newest;
+    while (index != 0 && handles->entries[index].older != 0) {
+        index = handles->entries[index].older;
+    }
+    return index;
+}
+
+struct fgw_handle *fgw_handle_down(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    const struct fgw_handles *handles = &worker->handles;
+    uint32_t at = handle ? (uint32_t)(handle - handles->entries) : CLIENT;
+    do {
+        uint32_t next = oldest_below(handles, at);
+        while (next == 0 && at != CLIENT) {
+            next = handles->entries[at].newer;
+            at = handles->entries[at].above;
+        }
+        at = next;
+    } while ((handles->entries[at].kind & BY_NATIVE) != 0);
+    return at != CLIENT ? &worker->handles.entries[at] : NULL;
+}
+
 /* ---- coming ---- */
 
 /* Twice as many places; the entries stay where they are. */
@@ -168,7 +192,13 @@ static CUresult add(struct fgw_worker *worker, struct fgw_handle handle, uint32_
 
 CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native)
 {
-    struct fgw_handle handle = {.number = number, .native = native, .kind = (uint8_t)kind};
+    return fgw_worker_bind_with_flags(worker, kind, number, native, 0);
+}
+
+CUresult fgw_worker_bind_with_flags(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native,
+                                    uint32_t flags)
+{
+    struct fgw_handle handle = {.number = number, .native = native, .flags = flags, .kind = (uint8_t)kind};
     uint32_t above = CLIENT;
     if (kind_of(&worker->handles, handle.kind)->is_of_context && worker->current) {
         handle.home = worker->current->home;

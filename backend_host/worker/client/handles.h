@@ -17,6 +17,9 @@ struct fgw_handle *fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_ki
 struct fgw_handle *fgw_handle_above(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* The handle of this kind that stands next after `handle`, or the first for NULL. NULL: there are no more. */
 struct fgw_handle *fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, struct fgw_handle *handle);
+/* The handle behind `handle` in the tree, from the top and the oldest first; the first one for NULL, NULL at the end.
+ */
+struct fgw_handle *fgw_handle_down(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* Tells what the driver's object is known as, 0: it has no number. Only for kinds that are found by native. */
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native);
 /* Makes fgw_handle_number find it. False: no memory. */

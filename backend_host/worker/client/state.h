@@ -99,6 +99,7 @@ struct fgw_handle {
     uint32_t above;        /* the index of what it goes with */
     uint32_t newest;       /* of all that go with it, 0: nothing does */
     uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
+    uint32_t flags;        /* that an event was made with: no driver tells them */
     uint8_t kind;
     uint8_t home; /* of the context that it lives in, 0: it outlives contexts */
 };

@@ -39,9 +39,8 @@ void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t own
     }
 }
 
-void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle)
+void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    free(handle->object);
     if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
         worker->slicing->maker.forget(handle->kind, handle->number);
     }
