@@ -1,4 +1,5 @@
-"""`python -m backend_host.generate` writes every file that is made from counters.toml; `--check` only says which are stale."""
+"""`python -m backend_host.generate` writes every file that is made from counters.toml, and the table of kinds.c in its page; `--check` only
+says which are stale."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend_host import counters as table
+from backend_host import kinds
 from backend_host.counters import Counter, CountersError
+from backend_host.kinds import KindsError
 from cuda_api import layout, outputs
 from cuda_api import table as calls
 from cuda_api.generators.text import c_file, guarded, origin
@@ -108,11 +111,13 @@ def texts() -> dict[str, str]:
         "backend_host/worker/generated/counters.c": c_file(SOURCE, source(counters), ORIGIN),
         "backend_host/generated/counters.py": python(counters),
     }
-    return outputs.sealed(made, outputs.seal([table.COUNTERS_TOML, PACKAGE / "counters.py", PACKAGE / "generate.py"]))
+    sealed = outputs.sealed(made, outputs.seal([table.COUNTERS_TOML, PACKAGE / "counters.py", PACKAGE / "generate.py"]))
+    return {**sealed, f"docs/{kinds.PAGE.name}": kinds.page(kinds.PAGE.read_text())}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return outputs.command("backend_host.generate", "counters.toml", texts, CountersError, arguments)
+    errors = (CountersError, KindsError)
+    return outputs.command("backend_host.generate", "counters.toml or kinds.c", texts, errors, arguments)
 
 
 if __name__ == "__main__":

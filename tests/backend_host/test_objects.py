@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from backend_host import kinds
 from tests.backend_host.parts import build_worker
 from tests.backend_host.worker_harness import ROOT
 
@@ -91,6 +92,7 @@ def test_what_is_said_of_them_is_not_what_is_said_of_any(play: Play) -> None:
 def test_every_kind_is_saved_or_says_why_not(play: Play) -> None:
     told = play("save")["told"]
     answer = play("kinds")
+    assert [[kind.name, kind.cannot or None] for kind in kinds.read()] == answer["rows"], "as the page tells them"
     cannot = {name: why for name, why in answer["rows"] if why}
     can = [name for name, why in answer["rows"] if not why]
     assert [name for name in can if not said_of(told, name)] == []

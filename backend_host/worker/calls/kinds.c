@@ -14,7 +14,7 @@
 #include "parts/variant.h"
 #include "track/sync.h"
 
-/* The comment before a row says what is saved of it. */
+/* docs/objects.md has a table of these rows, in which the comment before a row says what is saved of it. */
 const struct fgw_kind fgw_kinds[FGW_NR_KINDS] = {
     /* whether it is the primary one, its flags, its limits, its preference for caches */
     [FGV_HANDLE_CONTEXT] = {.name = "context",
