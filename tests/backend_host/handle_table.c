@@ -32,7 +32,7 @@ static uint32_t nr_gone;
 static void note_gone(struct fgw_worker *at, const struct fgw_handle *handle)
 {
     (void)at;
-    gone[nr_gone++] = handle->number;
+    gone[nr_gone++ % 64] = handle->number;
 }
 
 static const struct fgw_kind kinds[FGW_NR_KINDS] = {

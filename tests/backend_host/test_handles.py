@@ -3,6 +3,7 @@
 import ctypes
 import random
 import re
+from dataclasses import dataclass
 
 import pytest
 
@@ -118,3 +119,68 @@ def test_a_million_handles_come_and_go_in_a_moment(table: ctypes.CDLL) -> None:
     assert not table.bind_number(EVENT, 3)
     table.drop_context(0)
     assert table.nr_bound() == 0
+
+
+@dataclass
+class Model:
+    """What should be in the table: of each number its kind, what it is under (0: the client), and the context that it lives in (None: none)."""
+
+    bound: dict[int, tuple[int, int, int | None]]
+    current: int = 0
+
+    def below(self, number: int) -> set[int]:
+        found = {number}
+        for _ in range(4):
+            found |= {one for one, (_, above, _) in self.bound.items() if above in found}
+        return found
+
+    def drop(self, numbers: set[int]) -> None:
+        for gone in [one for number in numbers for one in self.below(number)]:
+            self.bound.pop(gone, None)
+
+    def drop_context(self, place: int) -> None:
+        self.drop({CONTEXTS[place], *(one for one, (_, _, home) in self.bound.items() if home == place)})
+
+
+ABOVE = {MODULE: (LIBRARY,), FUNCTION: (MODULE,), LIBRARY: (), EVENT: ()}
+
+
+def step(table: ctypes.CDLL, model: Model, choice: random.Random, number: int) -> None:
+    """Something comes, or goes, in the table and in the model."""
+    if model.bound and choice.random() < 0.3:
+        gone = choice.choice(sorted(model.bound))
+        if gone in CONTEXTS:
+            table.drop_context(CONTEXTS.index(gone))
+            model.drop_context(CONTEXTS.index(gone))
+        else:
+            table.unbind(model.bound[gone][0], gone)
+            model.drop({gone})
+        return
+    model.current = choice.randrange(2)
+    table.enter(model.current)
+    context = CONTEXTS[model.current]
+    if context not in model.bound:
+        assert table.bind_number(CONTEXT, context)
+        model.bound[context] = (CONTEXT, 0, None)
+    kind = choice.choice(sorted(ABOVE))
+    parents = [one for one, (other, _, _) in model.bound.items() if other in ABOVE[kind]]
+    if parents and (kind == FUNCTION or choice.random() < 0.5):
+        above = choice.choice(parents)
+        home = model.bound[above][2]
+        assert table.bind_under(kind, number, model.bound[above][0], above)
+        model.bound[number] = (kind, above, model.current if home is None else home)
+    elif kind != FUNCTION:
+        assert table.bind_number(kind, number)
+        model.bound[number] = (kind, 0, None) if kind == LIBRARY else (kind, context, model.current)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_comes_and_goes_leaves_what_it_should(table: ctypes.CDLL, seed: int) -> None:
+    assert table.begin()
+    model, choice = Model({}), random.Random(seed)
+    kinds: dict[int, int] = {}
+    for number in range(1000, 3000):
+        step(table, model, choice, number)
+        kinds.update({one: kind for one, (kind, _, _) in model.bound.items()})
+        assert table.nr_bound() == len(model.bound)
+    assert all(table.is_bound(kind, number) == (number in model.bound) for number, kind in kinds.items())

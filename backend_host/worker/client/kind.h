@@ -14,7 +14,7 @@ typedef CUresult (*fgw_attach)(struct fgw_worker *worker, struct fgw_handle *han
 typedef void (*fgw_release)(struct fgw_worker *worker, const struct fgw_handle *handle);
 
 /* It writes of a live handle what makes an equal one. It says why not, in words, NULL: it did. The context that the
- * object lives in is current. */
+ * object lives in is current. It binds nothing: the handle stays where it is. */
 typedef const char *(*fgw_save)(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
 /* It makes an equal object under the number of the head, in the current context, from bytes that may be anything. It
  * says why not, NULL: it did. */
