@@ -98,6 +98,16 @@ bool bind_number(uint8_t kind, uint64_t number)
     return fgw_worker_bind(&worker, kind, number, (void *)(uintptr_t)number) == CUDA_SUCCESS;
 }
 
+/* So many, numbered from `first` on; how many of them are bound. */
+uint32_t bind_run(uint8_t kind, uint64_t first, uint32_t nr)
+{
+    uint32_t i = 0;
+    while (i < nr && bind_number(kind, first + i)) {
+        i++;
+    }
+    return i;
+}
+
 /* The stream's capture makes this graph, which is bound as the worker binds its own. */
 bool bind_captured(uint64_t stream, uint64_t graph)
 {

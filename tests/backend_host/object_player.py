@@ -236,6 +236,20 @@ def play_restore(table: Table, folder: Path) -> Any:
     return {"told": told, "used": used, "is_saved_alike": again == saved}
 
 
+def play_again(table: Table, folder: Path) -> Any:
+    """In new contexts of the same process, without textures: softgpu gives none the value of one that is gone."""
+    table.begin()
+    make_one_of_every_kind(table, has_textures=False)
+    saved, told = table.save(), table.told()
+    assert saved is not None, table.trouble()
+    table.end()
+    table.begin()
+    assert table.c.restore(saved, len(saved)), table.trouble()
+    again = table.told()
+    table.end()
+    return {"told": told, "again": again}
+
+
 def make_kind_that_cannot(table: Table, name: str) -> None:
     if name == "link":
         table.make("cuLinkCreate_v2", "link")
@@ -344,6 +358,7 @@ def play_lies(table: Table, folder: Path) -> Any:
 COMMANDS = {
     "save": play_save,
     "restore": play_restore,
+    "again": play_again,
     "kinds": play_kinds,
     "refusals": play_refusals,
     "lies": play_lies,

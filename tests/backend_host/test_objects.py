@@ -17,7 +17,7 @@ from backend_host import kinds
 from tests.backend_host.parts import build_worker
 from tests.backend_host.worker_harness import ROOT
 
-SANITIZERS = ("-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+SANITIZERS = ("-O0", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 NOT_ON_SOFTGPU = {"graph condition"}
 Play = Callable[..., Any]
 
@@ -70,6 +70,11 @@ def test_one_of_every_kind_comes_out_equal(play: Play) -> None:
     assert sorted(restored["told"]) == sorted(saved["told"])
     assert restored["used"] == saved["used"]
     assert restored["is_saved_alike"]
+
+
+def test_a_new_context_of_the_same_process_is_equal(play: Play) -> None:
+    answer = play("again")
+    assert sorted(answer["again"]) == sorted(answer["told"])
 
 
 def test_what_is_said_of_them_is_not_what_is_said_of_any(play: Play) -> None:
