@@ -1,4 +1,5 @@
-"""`python -m backend_host.generate` writes every file that is made from counters.toml and turn/phase.h; `--check` only says which are stale."""
+"""`python -m backend_host.generate` writes every file that is made from counters.toml, turn/phase.h and kinds.c; `--check` only says which are
+stale."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend_host import counters as table
-from backend_host import phases
+from backend_host import kinds, phases
 from backend_host.counters import Counter, CountersError
+from backend_host.kinds import KindsError
 from cuda_api import layout, outputs
 from cuda_api import table as calls
 from cuda_api.generators.text import c_file, guarded, origin
@@ -110,11 +112,13 @@ def texts() -> dict[str, str]:
         "backend_host/generated/counters.py": python(counters),
     }
     seal = outputs.seal([table.COUNTERS_TOML, PACKAGE / "counters.py", PACKAGE / "generate.py"])
-    return {**outputs.sealed(made, seal), **phases.texts()}
+    pages = {f"docs/{kinds.PAGE.name}": kinds.page(kinds.PAGE.read_text())}
+    return {**outputs.sealed(made, seal), **phases.texts(), **pages}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return outputs.command("backend_host.generate", "counters.toml", texts, CountersError, arguments)
+    errors = (CountersError, KindsError)
+    return outputs.command("backend_host.generate", "counters.toml or kinds.c", texts, errors, arguments)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,11 @@ def write(texts: Mapping[str, str], root: Path = ROOT) -> list[str]:
 
 
 def command(
-    module: str, table: str, make: Callable[[], Mapping[str, str]], error: type[Exception], arguments: list[str] | None
+    module: str,
+    table: str,
+    make: Callable[[], Mapping[str, str]],
+    error: type[Exception] | tuple[type[Exception], ...],
+    arguments: list[str] | None,
 ) -> int:
     """`python -m MODULE` writes what `make` gives, `--check` only says what is stale. `error`: the table is wrong."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=f"Make files from {table}.")

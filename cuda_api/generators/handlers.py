@@ -136,10 +136,12 @@ class _Handler:
         new = [p for p in call.parameters if call.rule(p) == "new"]
         for p in new:
             parent = call.parent(p)
-            call_bind = f"fgw_worker_bind(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name})"
+            what = f"worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name}"
+            call_bind = f"fgw_worker_bind({what})"
+            if p.base == "CUevent":
+                call_bind = f"fgw_worker_bind_with_flags({what}, fixed->Flags)"
             if parent is not None:
-                call_bind = f"fgw_worker_bind_under(worker, FGV_HANDLE_{HANDLES[p.base]}, fixed->{p.name}, {p.name}, "
-                call_bind += f"FGV_HANDLE_{HANDLES[parent.base]}, fixed->{parent.name})"
+                call_bind = f"fgw_worker_bind_under({what}, FGV_HANDLE_{HANDLES[parent.base]}, fixed->{parent.name})"
             yield wrap(f"return {call_bind};", "    ")
         if not new and (outs or call.destroys):
             yield "    return CUDA_SUCCESS;"

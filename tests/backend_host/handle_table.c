@@ -1,17 +1,20 @@
 /* The table of handles by itself, for test_handles.py: streams that capture, and the graphs that go with them. It is
  * included and not linked, so that numbers can be chosen by where they stand. */
+#include <string.h>
+
 #include "client/handles.c"
 
 #define HOT_PLACES 4u /* at either end of the table: entries there go round its end */
 
 static struct fgw_worker worker;
 
-struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native)
+static CUresult attach_stream(struct fgw_worker *at, struct fgw_handle *handle)
 {
     struct fgw_stream *stream = calloc(1, sizeof(*stream));
-    stream->context = context;
-    stream->native = native;
-    return stream;
+    stream->context = at->current;
+    stream->native = handle->native;
+    handle->object = stream;
+    return CUDA_SUCCESS;
 }
 
 static void release_stream(struct fgw_worker *at, const struct fgw_handle *handle)
@@ -23,14 +26,60 @@ static void release_stream(struct fgw_worker *at, const struct fgw_handle *handl
     free(stream);
 }
 
-static const fgw_release releases[FGV_HANDLE_KINDS] = {[FGV_HANDLE_STREAM] = release_stream};
+static uint64_t gone[64];
+static uint32_t nr_gone;
+
+static void note_gone(struct fgw_worker *at, const struct fgw_handle *handle)
+{
+    (void)at;
+    gone[nr_gone++ % 64] = handle->number;
+}
+
+static const struct fgw_kind kinds[FGW_NR_KINDS] = {
+    [FGV_HANDLE_STREAM] = {.is_of_context = true, .attach = attach_stream, .release = release_stream},
+    [FGV_HANDLE_EVENT] = {.is_of_context = true},
+    [FGV_HANDLE_GRAPH] = {.is_found_by_native = true},
+    [FGV_HANDLE_CONTEXT] = {.release = note_gone},
+    [FGV_HANDLE_MODULE] = {.is_of_context = true, .release = note_gone},
+    [FGV_HANDLE_FUNCTION] = {.is_of_context = true, .release = note_gone},
+    [FGV_HANDLE_LIBRARY] = {.release = note_gone},
+};
+
+static struct fgw_context contexts[2];
 
 bool begin(void)
 {
-    static struct fgw_context context;
     free(worker.handles.places);
-    worker = (struct fgw_worker){.current = &context};
-    return fgw_handles_init(&worker, releases);
+    free(worker.handles.entries);
+    worker = (struct fgw_worker){.current = &contexts[0]};
+    nr_gone = 0;
+    for (uint8_t i = 0; i < 2; i++) {
+        contexts[i] = (struct fgw_context){.handle = 100u + i, .home = i + 1};
+    }
+    return fgw_handles_init(&worker, kinds);
+}
+
+/* A context of the two is current from now on. */
+void enter(uint32_t place)
+{
+    worker.current = &contexts[place];
+}
+
+void drop_context(uint32_t place)
+{
+    fgw_handles_drop_context(&worker, &contexts[place]);
+}
+
+bool bind_under(uint8_t kind, uint64_t number, uint8_t above_kind, uint64_t above)
+{
+    return fgw_worker_bind_under(&worker, kind, number, (void *)(uintptr_t)number, above_kind, above) == CUDA_SUCCESS;
+}
+
+/* What was released, the first first; returns how many. */
+uint32_t tell_gone(uint64_t *numbers)
+{
+    memcpy(numbers, gone, sizeof(gone));
+    return nr_gone;
 }
 
 /* The next number from `from` on that stands in the first or the last places of the first table. */
@@ -47,6 +96,16 @@ uint64_t hot_number(uint8_t kind, uint64_t from)
 bool bind_number(uint8_t kind, uint64_t number)
 {
     return fgw_worker_bind(&worker, kind, number, (void *)(uintptr_t)number) == CUDA_SUCCESS;
+}
+
+/* So many, numbered from `first` on; how many of them are bound. */
+uint32_t bind_run(uint8_t kind, uint64_t first, uint32_t nr)
+{
+    uint32_t i = 0;
+    while (i < nr && bind_number(kind, first + i)) {
+        i++;
+    }
+    return i;
 }
 
 /* The stream's capture makes this graph, which is bound as the worker binds its own. */

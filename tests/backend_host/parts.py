@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS
+from backend_host.worker.build_ffi import DEBUG, HERE, INCLUDES, WARNINGS, sources
 
 TURN = (
     "turn", "phase", "change", "moves", "charge", "patience", "newcomer", "queue", "watch",
@@ -17,9 +17,19 @@ TURN = (
 def load_parts(around: str, parts: Iterable[str], folder: Path, flags: Iterable[str] = (DEBUG,)) -> ctypes.CDLL:
     """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. Such
     a library stops at its mistakes. What the functions that a test calls never ask for may be missing."""
+    files = [next(HERE.glob(f"*/{part}.c")) for part in parts]
+    return ctypes.CDLL(str(build(around, files, folder, *flags)), mode=1)  # RTLD_LAZY
+
+
+def build_worker(around: str, folder: Path, *flags: str) -> Path:
+    """Builds `around` with the whole worker, and returns the library's path."""
+    return build(around, sources(), folder, "-ldl", "-pthread", *flags)
+
+
+def build(around: str, parts: Iterable[Path], folder: Path, *flags: str) -> Path:
     built = folder / f"{around}.so"
-    sources = [Path(__file__).with_name(f"{around}.c"), *(next(HERE.glob(f"*/{part}.c")) for part in parts)]
+    files = [Path(__file__).with_name(f"{around}.c"), *parts]
     includes = [f"-I{include}" for include in INCLUDES]
-    command = ["gcc", *WARNINGS, *flags, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, sources)]
+    command = ["gcc", *WARNINGS, *includes, "-shared", "-fPIC", "-o", str(built), *map(str, files), *flags]
     subprocess.run(command, check=True)
-    return ctypes.CDLL(str(built), mode=1)  # RTLD_LAZY
+    return built

@@ -95,6 +95,13 @@ CUresult fgw_worker_bind(struct fgw_worker *any, enum fgv_handle_kind kind, uint
     return CUDA_SUCCESS;
 }
 
+CUresult fgw_worker_bind_with_flags(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native,
+                                    uint32_t flags)
+{
+    (void)flags;
+    return fgw_worker_bind(any, kind, handle, native);
+}
+
 CUresult fgw_worker_bind_under(struct fgw_worker *any, enum fgv_handle_kind kind, uint64_t handle, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent)
 {

@@ -155,7 +155,7 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
     struct fgw_array *level = calloc(1, sizeof(*level));
     CUresult result = level ? fgw_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* the table may have grown */
+        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* entries may have moved */
         result = worker->driver.cuMipmappedArrayGetLevel(&native, handle->native, fixed->level);
     }
     if (result != CUDA_SUCCESS) {
@@ -163,6 +163,7 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
         return result;
     }
     level->descriptor = mipmap->descriptor;
+    level->level = fixed->level;
     level->is_level = true;
     fgv_array_box_of(&mipmap->descriptor, fixed->level, &level->box);
     fgw_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
@@ -184,4 +185,80 @@ CUresult fgw_serve_cuMipmappedArrayDestroy(struct fgw_worker *worker, const stru
         fgw_worker_unbind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
     }
     return result;
+}
+
+/* ---- saved ---- */
+
+struct saved_array {
+    uint64_t width, height, depth;
+    uint32_t format, nr_channels, flags;
+    uint32_t nr_levels; /* of a mipmapped array */
+    uint32_t level;     /* of a level, for which the rest is 0 */
+    uint32_t reserved;
+};
+
+const char *fgw_array_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgw_array *array = handle->object;
+    const CUDA_ARRAY3D_DESCRIPTOR *descriptor = &array->descriptor;
+    struct saved_array saved = {.level = array->level};
+    (void)worker;
+    if (!array->is_level) {
+        saved.width = descriptor->Width;
+        saved.height = descriptor->Height;
+        saved.depth = descriptor->Depth;
+        saved.format = descriptor->Format;
+        saved.nr_channels = descriptor->NumChannels;
+        saved.flags = descriptor->Flags;
+        saved.nr_levels = array->nr_levels;
+    }
+    fgw_saver_put(saver, &saved, sizeof(saved));
+    return NULL;
+}
+
+static const char *restore_array(struct fgw_worker *worker, uint64_t number, const struct saved_array *was,
+                                 struct fgw_saved *saved)
+{
+    const struct fgv_request_cuArray3DCreate_v2 create = {.handle = number,
+                                                          .width = was->width,
+                                                          .height = was->height,
+                                                          .depth = was->depth,
+                                                          .format = was->format,
+                                                          .nr_channels = was->nr_channels,
+                                                          .flags = was->flags};
+    return fgw_saved_serve(worker, saved,
+                           &(struct fgw_saved_call){.call = FGV_CALL_cuArray3DCreate_v2, .fixed = &create});
+}
+
+static const char *restore_mipmapped(struct fgw_worker *worker, uint64_t number, const struct saved_array *was,
+                                     struct fgw_saved *saved)
+{
+    const struct fgv_request_cuMipmappedArrayCreate create = {.handle = number,
+                                                              .width = was->width,
+                                                              .height = was->height,
+                                                              .depth = was->depth,
+                                                              .format = was->format,
+                                                              .nr_channels = was->nr_channels,
+                                                              .flags = was->flags,
+                                                              .nr_levels = was->nr_levels};
+    return fgw_saved_serve(worker, saved,
+                           &(struct fgw_saved_call){.call = FGV_CALL_cuMipmappedArrayCreate, .fixed = &create});
+}
+
+const char *fgw_array_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved)
+{
+    struct saved_array was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    if (head->kind == FGV_HANDLE_MIPMAPPED_ARRAY) {
+        return restore_mipmapped(worker, head->number, &was, saved);
+    }
+    if (head->above_kind != FGV_HANDLE_MIPMAPPED_ARRAY) {
+        return restore_array(worker, head->number, &was, saved);
+    }
+    const struct fgv_request_cuMipmappedArrayGetLevel level = {
+        .mipmap = head->above, .handle = head->number, .level = was.level};
+    return fgw_saved_serve(worker, saved,
+                           &(struct fgw_saved_call){.call = FGV_CALL_cuMipmappedArrayGetLevel, .fixed = &level});
 }

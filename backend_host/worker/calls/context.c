@@ -95,7 +95,6 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);
     fgw_memory_drop_context(worker, context);
-    fgw_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
     worker->driver.cuCtxSetCurrent(NULL);
     fgw_context_none_is_current(worker);
     CUresult result;
@@ -122,4 +121,85 @@ CUresult fgw_serve_context_destroy(struct fgw_worker *worker, const struct fgw_r
     (void)reply;
     struct fgw_context *context = fgw_context_find(worker, fixed->handle);
     return context ? fgw_context_destroy(worker, context) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* ---- saved ---- */
+
+#define NR_LIMITS CU_LIMIT_SHMEM_SIZE /* those behind it are of other interfaces */
+
+struct saved_context {
+    uint32_t is_primary;
+    uint32_t flags;
+    uint32_t cache_config;
+    uint32_t has_limits; /* bits of those that the device has */
+    uint64_t limits[NR_LIMITS];
+};
+
+const char *fgw_context_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    struct saved_context saved = {.is_primary = worker->current->is_primary};
+    unsigned int flags = 0;
+    CUfunc_cache config = CU_FUNC_CACHE_PREFER_NONE;
+    (void)handle;
+    if (worker->current->fault != CUDA_SUCCESS) {
+        return "a kernel of it failed";
+    }
+    if (driver->cuCtxGetFlags && driver->cuCtxGetFlags(&flags) == CUDA_SUCCESS) {
+        saved.flags = flags & PASSED_FLAGS;
+    }
+    if (driver->cuCtxGetCacheConfig && driver->cuCtxGetCacheConfig(&config) == CUDA_SUCCESS) {
+        saved.cache_config = config;
+    }
+    for (uint32_t i = 0; i < NR_LIMITS; i++) {
+        size_t value = 0;
+        if (driver->cuCtxGetLimit && driver->cuCtxGetLimit(&value, (CUlimit)i) == CUDA_SUCCESS) {
+            saved.has_limits |= 1u << i;
+            saved.limits[i] = value;
+        }
+    }
+    fgw_saver_put(saver, &saved, sizeof(saved));
+    return NULL;
+}
+
+/* Sets what is not as it was: drivers refuse some limits once there are modules, even their own values. */
+static const char *set_again(struct fgw_worker *worker, const struct saved_context *was, struct fgw_saved *saved)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    const struct fgv_request_cuCtxSetCacheConfig config = {.config = was->cache_config};
+    const char *why = NULL;
+    if (was->cache_config != CU_FUNC_CACHE_PREFER_NONE) {
+        why = fgw_saved_serve(worker, saved,
+                              &(struct fgw_saved_call){.call = FGV_CALL_cuCtxSetCacheConfig, .fixed = &config});
+    }
+    for (uint32_t i = 0; i < NR_LIMITS && !why; i++) {
+        const struct fgv_request_cuCtxSetLimit limit = {.limit = i, .value = was->limits[i]};
+        size_t value = 0;
+        if ((was->has_limits >> i & 1) != 0 &&
+            (!driver->cuCtxGetLimit || driver->cuCtxGetLimit(&value, (CUlimit)i) != CUDA_SUCCESS ||
+             value != was->limits[i])) {
+            why = fgw_saved_serve(worker, saved,
+                                  &(struct fgw_saved_call){.call = FGV_CALL_cuCtxSetLimit, .fixed = &limit});
+        }
+    }
+    return why;
+}
+
+const char *fgw_context_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved)
+{
+    struct saved_context was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    if ((was.flags & ~PASSED_FLAGS) != 0 || was.is_primary > 1) {
+        return FGW_SAVED_ODD;
+    }
+    if (was.is_primary && was.flags != 0 && !fgw_context_any(worker)) {
+        fgw_context_cool(worker); /* one that is there keeps its flags */
+    }
+    const struct fgv_request_context_create create = {
+        .handle = head->number, .flags = was.flags, .is_primary = was.is_primary};
+    const char *why =
+        fgw_saved_serve(worker, saved, &(struct fgw_saved_call){.call = FGV_CALL_context_create, .fixed = &create});
+    return why ? why : set_again(worker, &was, saved);
 }

@@ -1,9 +1,12 @@
-/* Making and unmaking contexts of the client: see context.c. */
+/* Contexts of the client: see context.c. */
 #ifndef BACKEND_HOST_CONTEXT_H
 #define BACKEND_HOST_CONTEXT_H
 
+#include "client/kind.h"
 #include "client/state.h"
 
 CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *context);
+const char *fgw_context_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
+const char *fgw_context_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved);
 
 #endif

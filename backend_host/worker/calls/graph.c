@@ -41,8 +41,10 @@ CUresult fgw_graph_number(struct fgw_worker *worker, enum fgv_handle_kind kind, 
 uint64_t fgw_graph_root(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     const struct fgw_handle *above = fgw_handle_find(worker, kind, number);
-    while (above->parent != 0) {
-        above = fgw_handle_find(worker, above->parent_kind, above->parent);
+    const struct fgw_handle *next = above;
+    while (next) {
+        above = next;
+        next = fgw_handle_above(worker, above);
     }
     return above->number;
 }
@@ -271,7 +273,7 @@ CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_reques
         return CUDA_ERROR_INVALID_VALUE;
     }
     void *native = handle->native;
-    uint64_t graph = is_of_node ? handle->parent : fixed->handle;
+    uint64_t graph = is_of_node ? fgw_handle_above(worker, handle)->number : fixed->handle;
     struct fgw_edges all = {0};
     size_t nr_all = 0;
     CUresult result = list(&worker->driver, fixed->what, native, &all, &nr_all);

@@ -163,7 +163,7 @@ void fgw_graph_memory_wrap(struct fgv_driver *driver)
 CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
     struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
-    if (!handle || handle->parent != 0 || !real.cuDeviceGetGraphMemAttribute) {
+    if (!handle || fgw_handle_above(worker, handle) || !real.cuDeviceGetGraphMemAttribute) {
         return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
     if (!handle->object && !(handle->object = calloc(1, sizeof(struct sum)))) {

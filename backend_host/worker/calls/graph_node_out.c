@@ -13,7 +13,7 @@
 static bool is_function_of(const struct fgw_worker *worker, const struct fgw_handle *handle, const void *function)
 {
     CUfunction derived;
-    return handle->kind == FGV_HANDLE_KERNEL && worker->driver.cuKernelGetFunction &&
+    return worker->driver.cuKernelGetFunction &&
            worker->driver.cuKernelGetFunction(&derived, handle->native) == CUDA_SUCCESS && derived == function;
 }
 
@@ -26,9 +26,9 @@ static struct fgw_handle *find_code(struct fgw_worker *worker, const CUDA_KERNEL
     if (!found && params->func) {
         found = fgw_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
     }
-    for (uint32_t i = 0; !found && i <= worker->handles.mask; i++) {
-        struct fgw_handle *handle = &worker->handles.places[i];
-        found = handle->number != 0 && is_function_of(worker, handle, params->func) ? handle : NULL;
+    struct fgw_handle *kernel = NULL;
+    while (!found && (kernel = fgw_handle_next(worker, FGV_HANDLE_KERNEL, kernel))) {
+        found = is_function_of(worker, kernel, params->func) ? kernel : NULL;
     }
     return found;
 }
@@ -205,7 +205,7 @@ CUresult fgw_serve_graph_get_node(struct fgw_worker *worker, const struct fgw_re
     if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGW_MAX_PARAMETER_BYTES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct fgw_handle handle = *found; /* places move when a child graph is numbered */
+    const struct fgw_handle handle = *found; /* entries move when a child graph is numbered */
     if (!worker->driver.cuGraphNodeGetType) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }

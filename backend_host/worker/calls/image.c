@@ -12,8 +12,10 @@
 
 #include "base/count.h"
 #include "calls/jit.h"
+#include "calls/kept_image.h"
 #include "calls/state.h"
 #include "client/arena.h"
+#include "client/handles.h"
 #include "client/printing.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -36,11 +38,17 @@ static struct fgw_blob *find_blob(struct fgw_worker *worker, uint64_t number)
     return NULL;
 }
 
+/* Its bytes are another's. */
+static void give_blob_away(struct fgw_worker *worker, struct fgw_blob *blob)
+{
+    worker->calls->blob_bytes -= blob->size_bytes;
+    *blob = (struct fgw_blob){0};
+}
+
 static void free_blob(struct fgw_worker *worker, struct fgw_blob *blob)
 {
     free(blob->bytes);
-    worker->calls->blob_bytes -= blob->size_bytes;
-    *blob = (struct fgw_blob){0};
+    give_blob_away(worker, blob);
 }
 
 void fgw_blobs_free(struct fgw_worker *worker)
@@ -179,12 +187,17 @@ void fgw_blob_drop(struct fgw_worker *worker, uint64_t number)
     }
 }
 
-/* For variants of its kernels. Of a set there is nothing to keep: its PTX is that of single files. */
-static void keep_image(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, uint64_t number,
-                       uint32_t nr_prelinked)
+/* For variants of its kernels, and for saving them. Of a set there is nothing to keep for variants: its PTX is that of
+ * single files. */
+static void keep_image(struct fgw_worker *worker, enum fgv_handle_kind kind, const struct fgw_request *request)
 {
-    const struct fgw_blob *blob = fgw_blob_complete(worker, number);
-    fgw_image_keep(worker, kind, handle, blob->bytes, nr_prelinked == 0 ? blob->size_bytes : 0);
+    const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
+    struct fgw_blob *blob = fgw_blob_complete(worker, fixed->blob);
+    fgw_image_keep(worker, kind, fixed->handle, blob->bytes, fixed->prelinked == 0 ? blob->size_bytes : 0);
+    struct fgw_handle *handle = fgw_handle_find(worker, kind, fixed->handle);
+    if (fgw_kept_image_attach(worker, handle, blob->bytes, blob->size_bytes, request)) {
+        give_blob_away(worker, blob);
+    }
 }
 
 static CUresult load_module(struct fgw_worker *worker, uint64_t number, const void *image,
@@ -233,7 +246,7 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
         result = call(worker, fixed->handle, image, &jit->options);
     }
     if (result == CUDA_SUCCESS) {
-        keep_image(worker, kind, fixed->handle, fixed->blob, fixed->prelinked);
+        keep_image(worker, kind, request);
     }
     free(wrapper);
     if (fixed->chunk != FGV_NO_CHUNK) {

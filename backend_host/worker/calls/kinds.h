@@ -1,9 +1,9 @@
-/* What is done for each kind of handle when its number goes. */
+/* All kinds of handles, one row for each. */
 #ifndef BACKEND_HOST_KINDS_H
 #define BACKEND_HOST_KINDS_H
 
-#include "client/handles.h"
+#include "client/kind.h"
 
-extern const fgw_release fgw_releases[FGV_HANDLE_KINDS];
+extern const struct fgw_kind fgw_kinds[FGW_NR_KINDS];
 
 #endif

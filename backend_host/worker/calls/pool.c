@@ -84,6 +84,15 @@ static struct fgw_memory_pool *new_pool(struct fgw_worker *worker, CUmemoryPool 
     return pool;
 }
 
+void fgw_pool_release(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    struct fgw_memory_pool *pool = handle->native;
+    pool->is_destroyed = true; /* and from now on counts for what was counted last */
+    if (pool->nr_live == 0) {
+        free_pool(worker, pool);
+    }
+}
+
 void fgw_pool_freed(struct fgw_worker *worker, struct fgw_memory_pool *pool, uint64_t bytes)
 {
     pool->live_bytes -= bytes;
@@ -312,6 +321,7 @@ CUresult fgw_serve_cuMemPoolCreate(struct fgw_worker *worker, const struct fgw_r
     result = worker->driver.cuMemPoolCreate(&native, &properties);
     struct fgw_memory_pool *pool = result == CUDA_SUCCESS ? new_pool(worker, native) : NULL;
     if (pool) {
+        pool->max_bytes = fixed->max_bytes;
         return fgw_worker_bind(worker, FGV_HANDLE_MEMORY_POOL, fixed->handle, pool);
     }
     if (result == CUDA_SUCCESS) {
@@ -333,10 +343,6 @@ CUresult fgw_serve_cuMemPoolDestroy(struct fgw_worker *worker, const struct fgw_
     result = worker->driver.cuMemPoolDestroy(pool->native);
     if (result == CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_MEMORY_POOL, fixed->pool);
-        pool->is_destroyed = true; /* and from now on counts for what was counted last */
-        if (pool->nr_live == 0) {
-            free_pool(worker, pool);
-        }
     }
     return result;
 }

@@ -63,6 +63,7 @@ struct fgw_hosts {
 struct fgw_memory_pool {
     struct fgw_memory_pool *next;
     CUmemoryPool native;
+    uint64_t max_bytes;     /* as the client asked for, 0: no limit */
     uint64_t live_bytes;    /* that the client has allocated and not freed */
     uint64_t counted_bytes; /* to the quota */
     uint32_t nr_live;
@@ -79,6 +80,8 @@ struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
     uint64_t blob_bytes;
+    uint64_t kept_bytes; /* of images that were loaded, for saving what was made of them */
+    uint64_t most_kept_bytes;
     uint32_t nr_links;
     struct fgw_ranges pinned;
     struct fgw_ranges allocated;

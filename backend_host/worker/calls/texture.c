@@ -2,6 +2,11 @@
  * Texture and surface objects. Their values are the driver's: a kernel takes one as a parameter, and the guest passes
  * it on without being asked. Only a value that this client was given can be destroyed by it.
  */
+#include "calls/texture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/count.h"
 #include "calls/memory.h"
 #include "client/handles.h"
@@ -12,6 +17,7 @@
 
 /* A driver counts its objects from 1, and small numbers are those of default streams in the table of handles. */
 #define NUMBER_OF(object) ((object) + 16u)
+#define OBJECT_OF(number) ((number) - 16u)
 
 #define KNOWN_FLAGS                                                                                                    \
     (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |                                         \
@@ -131,6 +137,21 @@ static bool native_view(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_
            fixed->first_level <= fixed->last_level && fixed->first_layer <= fixed->last_layer;
 }
 
+/* The request that it was made with hangs on it. */
+static CUresult bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t object, const void *fixed,
+                     uint32_t fixed_bytes)
+{
+    void *made = malloc(fixed_bytes);
+    CUresult result = made ? fgw_worker_bind(worker, kind, NUMBER_OF(object), NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    memcpy(made, fixed, fixed_bytes);
+    fgw_handle_find(worker, kind, NUMBER_OF(object))->object = made;
+    return CUDA_SUCCESS;
+}
+
 CUresult fgw_serve_cuTexObjectCreate(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_cuTexObjectCreate *fixed = request->fixed;
@@ -151,7 +172,7 @@ CUresult fgw_serve_cuTexObjectCreate(struct fgw_worker *worker, const struct fgw
         result = worker->driver.cuTexObjectCreate(&object, &resource, &texture, fixed->has_view ? &view : NULL);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgw_worker_bind(worker, FGW_OWN_TEXTURE, NUMBER_OF(object), NULL);
+        result = bind(worker, FGW_OWN_TEXTURE, object, fixed, sizeof(*fixed));
         if (result != CUDA_SUCCESS) {
             worker->driver.cuTexObjectDestroy(object);
         }
@@ -186,7 +207,7 @@ CUresult fgw_serve_cuSurfObjectCreate(struct fgw_worker *worker, const struct fg
         result = worker->driver.cuSurfObjectCreate(&object, &resource);
     }
     if (result == CUDA_SUCCESS) {
-        result = fgw_worker_bind(worker, FGW_OWN_SURFACE, NUMBER_OF(object), NULL);
+        result = bind(worker, FGW_OWN_SURFACE, object, fixed, sizeof(*fixed));
         if (result != CUDA_SUCCESS) {
             worker->driver.cuSurfObjectDestroy(object);
         }
@@ -205,4 +226,87 @@ CUresult fgw_serve_cuSurfObjectDestroy(struct fgw_worker *worker, const struct f
     }
     fgw_worker_unbind(worker, FGW_OWN_SURFACE, NUMBER_OF(fixed->object));
     return worker->driver.cuSurfObjectDestroy(fixed->object);
+}
+
+/* ---- saved ---- */
+
+/* Kernels have the values of objects among their parameters, where nobody finds them, so the value has to be the same.
+ * A driver gives free ones in an order of its own: what comes before the right one is kept until that comes. */
+#define MAX_TRIES 4096u
+
+static bool is_there(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    return fgw_handle_find(worker, kind, number) != NULL;
+}
+
+const char *fgw_texture_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgv_request_cuTexObjectCreate *made = handle->object;
+    if ((made->type == CU_RESOURCE_TYPE_ARRAY && !is_there(worker, FGV_HANDLE_ARRAY, made->address)) ||
+        (made->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+         !is_there(worker, FGV_HANDLE_MIPMAPPED_ARRAY, made->address))) {
+        return "the array that it reads is gone";
+    }
+    fgw_saver_put(saver, made, sizeof(*made));
+    return NULL;
+}
+
+const char *fgw_surface_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgv_request_cuSurfObjectCreate *made = handle->object;
+    if (!is_there(worker, FGV_HANDLE_ARRAY, made->array)) {
+        return "the array that it reads and writes is gone";
+    }
+    fgw_saver_put(saver, made, sizeof(*made));
+    return NULL;
+}
+
+/* Both kinds have the same calls, with an object alone in reply and request. */
+_Static_assert(sizeof(struct fgv_reply_cuTexObjectCreate) == sizeof(uint64_t) &&
+                   sizeof(struct fgv_reply_cuSurfObjectCreate) == sizeof(uint64_t) &&
+                   sizeof(struct fgv_request_cuTexObjectDestroy) == sizeof(uint64_t) &&
+                   sizeof(struct fgv_request_cuSurfObjectDestroy) == sizeof(uint64_t),
+               "one shape for both");
+
+static const char *make_with_value(struct fgw_worker *worker, struct fgw_saved *saved, uint16_t create,
+                                   uint16_t destroy, const void *fixed, uint64_t wanted)
+{
+    uint64_t *others = malloc(MAX_TRIES * sizeof(*others));
+    uint64_t object = 0;
+    uint32_t nr = 0;
+    const char *why = others ? NULL : "no memory";
+    while (!why && object != wanted) {
+        struct fgw_saved_call call = {.call = create, .fixed = fixed, .reply = &object};
+        if (nr == MAX_TRIES) {
+            why = "the device library gives no object this value";
+        } else if (!(why = fgw_saved_serve(worker, saved, &call)) && object != wanted) {
+            others[nr++] = object;
+        }
+    }
+    while (nr != 0) {
+        const struct fgw_saved_call call = {.call = destroy, .fixed = &others[--nr]};
+        fgw_saved_serve(worker, &(struct fgw_saved){0}, &call);
+    }
+    free(others);
+    return why;
+}
+
+const char *fgw_texture_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved)
+{
+    struct fgv_request_cuTexObjectCreate was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    return make_with_value(worker, saved, FGV_CALL_cuTexObjectCreate, FGV_CALL_cuTexObjectDestroy, &was,
+                           OBJECT_OF(head->number));
+}
+
+const char *fgw_surface_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved)
+{
+    struct fgv_request_cuSurfObjectCreate was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    return make_with_value(worker, saved, FGV_CALL_cuSurfObjectCreate, FGV_CALL_cuSurfObjectDestroy, &was,
+                           OBJECT_OF(head->number));
 }

@@ -22,7 +22,8 @@
 struct fgw_physical {
     CUmemGenericAllocationHandle native;
     uint64_t bytes;
-    uint32_t nr_retained; /* by the client: the number is good for mapping while this is not 0 */
+    uint32_t compression, rdma; /* as the client asked for */
+    uint32_t nr_retained;       /* by the client: the number is good for mapping while this is not 0 */
     uint32_t nr_mapped;
 };
 
@@ -118,9 +119,18 @@ CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_reque
         return result;
     }
     physical->bytes = fixed->bytes;
+    physical->compression = fixed->compression;
+    physical->rdma = fixed->rdma;
     physical->nr_retained = 1;
     fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, fixed->handle)->object = physical;
     return CUDA_SUCCESS;
+}
+
+void fgw_allocation_release(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    struct fgw_physical *physical = handle->object;
+    fgw_quota_give(&worker->grantee, physical->bytes);
+    free(physical);
 }
 
 static CUresult drop_if_unused(struct fgw_worker *worker, uint64_t number, const struct fgw_physical *physical)
@@ -129,8 +139,7 @@ static CUresult drop_if_unused(struct fgw_worker *worker, uint64_t number, const
         return CUDA_SUCCESS;
     }
     CUresult result = worker->driver.cuMemRelease(physical->native);
-    fgw_quota_give(&worker->grantee, physical->bytes);
-    fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number); /* frees what hangs on it */
+    fgw_worker_unbind(worker, FGV_HANDLE_ALLOCATION, number);
     return result;
 }
 
@@ -247,15 +256,46 @@ CUresult fgw_serve_cuMemRetainAllocationHandle(struct fgw_worker *worker, const 
 
 void fgw_virtual_memory_drop(struct fgw_worker *worker)
 {
-    const struct fgw_handles *handles = &worker->handles;
-    for (uint32_t i = 0; i <= handles->mask; i++) {
-        const struct fgw_handle *handle = &handles->places[i];
-        if (handle->number != 0 && handle->kind == FGV_HANDLE_ALLOCATION && handle->object) {
-            fgw_quota_give(&worker->grantee, ((const struct fgw_physical *)handle->object)->bytes);
-        }
-    }
     free(worker->calls->reserved.items);
     free(worker->calls->mapped.items);
     worker->calls->reserved = (struct fgw_ranges){0};
     worker->calls->mapped = (struct fgw_ranges){0};
+}
+
+/* ---- saved ---- */
+
+struct saved_allocation {
+    uint64_t bytes;
+    uint32_t compression, rdma;
+    uint32_t nr_retained; /* 0: its mappings alone hold it, and it goes with the last one */
+    uint32_t reserved;
+};
+
+const char *fgw_allocation_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgw_physical *physical = handle->object;
+    const struct saved_allocation saved = {.bytes = physical->bytes,
+                                           .compression = physical->compression,
+                                           .rdma = physical->rdma,
+                                           .nr_retained = physical->nr_retained};
+    (void)worker;
+    fgw_saver_put(saver, &saved, sizeof(saved));
+    return NULL;
+}
+
+const char *fgw_allocation_restore(struct fgw_worker *worker, const struct fgw_saved_head *head,
+                                   struct fgw_saved *saved)
+{
+    struct saved_allocation was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    const struct fgv_request_cuMemCreate create = {
+        .handle = head->number, .bytes = was.bytes, .compression = was.compression, .rdma = was.rdma};
+    const char *why =
+        fgw_saved_serve(worker, saved, &(struct fgw_saved_call){.call = FGV_CALL_cuMemCreate, .fixed = &create});
+    if (!why) {
+        find_physical(worker, head->number)->nr_retained = was.nr_retained;
+    }
+    return why;
 }

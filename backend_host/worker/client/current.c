@@ -51,6 +51,7 @@ bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context)
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
         if (!worker->contexts[i]) {
             worker->contexts[i] = context;
+            context->home = (uint8_t)(i + 1);
             return true;
         }
     }

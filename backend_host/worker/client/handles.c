@@ -2,7 +2,13 @@
  * The guest's numbers and the driver's objects behind them. Nothing a guest sends is ever used as a pointer: a number
  * that is not in this table, or is there as another kind, is CUDA's error for a bad handle.
  *
- * Open addressing with linear probing; a removal moves later entries back, so there are no tombstones to pile up.
+ * Handles make a tree, below the client: a context has streams and modules, a module has functions. What goes takes
+ * with it what is below it, the lowest and newest first. So nothing is released after what it was made of.
+ *
+ * A handle stands in one place of `entries` for as long as it lives, and is found through `places`, a hash table with
+ * open addressing and linear probing; a removal there moves later ones back, so there are no tombstones to pile up.
+ *
+ * Wrong when: a pointer to a handle is kept while others are bound. `entries` may move then.
  */
 #include "client/handles.h"
 
@@ -15,6 +21,9 @@
 /* Beside a kind: an entry whose number is the driver's object, and which leads to the number of that. */
 #define BY_NATIVE 0x40
 
+#define FIRST_PLACES 1024u
+#define CLIENT       0u
+
 /* The product's upper half depends on the lower bits alone, and the first objects of all kinds differ in the upper ones
  * of their numbers: those are folded down. */
 static uint32_t hash(uint64_t number, uint8_t kind)
@@ -23,72 +32,113 @@ static uint32_t hash(uint64_t number, uint8_t kind)
     return (uint32_t)(mixed >> 32);
 }
 
-bool fgw_handles_init(struct fgw_worker *worker, const fgw_release *releases)
+bool fgw_handles_init(struct fgw_worker *worker, const struct fgw_kind *kinds)
 {
+    worker->handles =
+        (struct fgw_handles){.kinds = kinds, .mask = FIRST_PLACES - 1, .nr_entries = 1, .room = FIRST_PLACES / 2 + 1};
     struct fgw_handles *handles = &worker->handles;
-    handles->releases = releases;
-    handles->mask = 1023;
-    handles->nr = 0;
-    handles->places = calloc((size_t)handles->mask + 1, sizeof(*handles->places));
-    return handles->places != NULL;
+    handles->places = calloc(FIRST_PLACES, sizeof(*handles->places));
+    handles->entries = calloc(handles->room, sizeof(*handles->entries));
+    return handles->places && handles->entries;
 }
 
-static struct fgw_handle *place_of(struct fgw_handles *handles, enum fgv_handle_kind kind, uint64_t number)
+static const struct fgw_kind *kind_of(const struct fgw_handles *handles, uint8_t kind)
 {
-    uint32_t place = hash(number, (uint8_t)kind) & handles->mask;
-    while (handles->places[place].number != 0 &&
-           (handles->places[place].number != number || handles->places[place].kind != (uint8_t)kind)) {
+    return &handles->kinds[kind & ~BY_NATIVE];
+}
+
+static uint32_t place_of(const struct fgw_handles *handles, uint8_t kind, uint64_t number)
+{
+    uint32_t place = hash(number, kind) & handles->mask;
+    while (handles->places[place] != 0 && (handles->entries[handles->places[place]].number != number ||
+                                           handles->entries[handles->places[place]].kind != kind)) {
         place = (place + 1) & handles->mask;
     }
-    return &handles->places[place];
+    return place;
+}
+
+static uint32_t index_of(const struct fgw_handles *handles, uint8_t kind, uint64_t number)
+{
+    return number != 0 ? handles->places[place_of(handles, kind, number)] : 0;
 }
 
 struct fgw_handle *fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    if (number == 0) {
-        return NULL;
-    }
-    struct fgw_handle *handle = place_of(&worker->handles, kind, number);
-    return handle->number != 0 ? handle : NULL;
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    return index != 0 ? &worker->handles.entries[index] : NULL;
 }
 
-static bool grow(struct fgw_handles *handles)
+struct fgw_handle *fgw_handle_above(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    struct fgw_handles larger = {.mask = handles->mask * 2 + 1, .nr = handles->nr, .releases = handles->releases};
-    larger.places = calloc((size_t)larger.mask + 1, sizeof(*larger.places));
-    if (!larger.places) {
-        return false;
-    }
-    for (uint32_t i = 0; i <= handles->mask; i++) {
-        struct fgw_handle *handle = &handles->places[i];
-        if (handle->number != 0) {
-            *place_of(&larger, handle->kind, handle->number) = *handle;
+    return handle->above != CLIENT ? &worker->handles.entries[handle->above] : NULL;
+}
+
+struct fgw_handle *fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, struct fgw_handle *handle)
+{
+    struct fgw_handle *end = worker->handles.entries + worker->handles.nr_entries;
+    for (handle = handle ? handle + 1 : worker->handles.entries + 1; handle < end; handle++) {
+        if (handle->number != 0 && handle->kind == (uint8_t)kind) {
+            return handle;
         }
     }
+    return NULL;
+}
+
+static uint32_t oldest_below(const struct fgw_handles *handles, uint32_t above)
+{
+    uint32_t index = handles->entries[above].newest;
+    while (index != 0 && handles->entries[index].older != 0) {
+        index = handles->entries[index].older;
+    }
+    return index;
+}
+
+struct fgw_handle *fgw_handle_down(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    const struct fgw_handles *handles = &worker->handles;
+    uint32_t at = handle ? (uint32_t)(handle - handles->entries) : CLIENT;
+    do {
+        uint32_t next = oldest_below(handles, at);
+        while (next == 0 && at != CLIENT) {
+            next = handles->entries[at].newer;
+            at = handles->entries[at].above;
+        }
+        at = next;
+    } while ((handles->entries[at].kind & BY_NATIVE) != 0);
+    return at != CLIENT ? &worker->handles.entries[at] : NULL;
+}
+
+/* ---- coming ---- */
+
+/* Twice as many places; the entries stay where they are. */
+static bool widen(struct fgw_handles *handles)
+{
+    const uint32_t nr_places = (handles->mask + 1) * 2;
+    uint32_t *places = calloc(nr_places, sizeof(*places));
+    if (!places) {
+        return false;
+    }
     free(handles->places);
-    *handles = larger;
+    handles->places = places;
+    handles->mask = nr_places - 1;
+    for (uint32_t i = 1; i < handles->nr_entries; i++) {
+        const struct fgw_handle *handle = &handles->entries[i];
+        if (handle->number != 0) {
+            handles->places[place_of(handles, handle->kind, handle->number)] = i;
+        }
+    }
     return true;
 }
 
-static void remove_place(struct fgw_handles *handles, struct fgw_handle *handle)
+static bool lengthen(struct fgw_handles *handles)
 {
-    uint32_t hole = (uint32_t)(handle - handles->places);
-    for (uint32_t next = (hole + 1) & handles->mask; handles->places[next].number != 0;
-         next = (next + 1) & handles->mask) {
-        uint32_t home = hash(handles->places[next].number, handles->places[next].kind) & handles->mask;
-        if (((next - home) & handles->mask) >= ((next - hole) & handles->mask)) {
-            handles->places[hole] = handles->places[next];
-            hole = next;
-        }
+    const uint32_t room = handles->room * 2;
+    struct fgw_handle *entries = realloc(handles->entries, room * sizeof(*entries));
+    if (entries) {
+        handles->entries = entries;
+        handles->room = room;
     }
-    handles->places[hole] = (struct fgw_handle){0};
-    handles->nr--;
-}
-
-static bool is_of_graphs(uint8_t kind)
-{
-    return kind == FGV_HANDLE_GRAPH || kind == FGV_HANDLE_GRAPH_NODE || kind == FGV_HANDLE_GRAPH_EXEC ||
-           kind == FGW_HANDLE_GRAPH_CONDITION || (kind & BY_NATIVE) != 0;
+    return entries != NULL;
 }
 
 CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
@@ -97,109 +147,193 @@ CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kin
     if (number <= 2 || fgw_handle_find(worker, kind, number)) {
         return CUDA_ERROR_INVALID_HANDLE; /* 0, 1 and 2 name default streams */
     }
-    if (handles->nr >= FGW_MAX_HANDLES || (handles->nr * 2 > handles->mask && !grow(handles))) {
+    if (handles->nr >= FGW_MAX_HANDLES || (handles->nr * 2 > handles->mask && !widen(handles)) ||
+        (handles->free == 0 && handles->nr_entries == handles->room && !lengthen(handles))) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native)
+static void link_below(struct fgw_handles *handles, uint32_t index, uint32_t above)
 {
-    CUresult result = fgw_worker_can_bind(worker, kind, number);
+    struct fgw_handle *handle = &handles->entries[index];
+    handle->above = above;
+    handle->newer = 0;
+    handle->older = handles->entries[above].newest;
+    if (handle->older != 0) {
+        handles->entries[handle->older].newer = index;
+    }
+    handles->entries[above].newest = index;
+}
+
+static CUresult add(struct fgw_worker *worker, struct fgw_handle handle, uint32_t above)
+{
+    struct fgw_handles *handles = &worker->handles;
+    const struct fgw_kind *kind = kind_of(handles, handle.kind);
+    CUresult result = fgw_worker_can_bind(worker, handle.kind, handle.number);
+    if (result == CUDA_SUCCESS && kind->attach) {
+        result = kind->attach(worker, &handle);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgw_handle handle = {.number = number, .native = native, .kind = (uint8_t)kind, .context = worker->current};
-    if (kind == FGV_HANDLE_STREAM) {
-        handle.object = worker->current ? fgw_stream_new(worker->current, native) : NULL;
-        if (!handle.object) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
+    uint32_t index = handles->free;
+    if (index != 0) {
+        handles->free = handles->entries[index].older;
+    } else {
+        index = handles->nr_entries++;
     }
-    if (kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_KERNEL || kind == FGV_HANDLE_CONTEXT ||
-        kind == FGV_HANDLE_LINK || kind == FGV_HANDLE_MEMORY_POOL || kind == FGV_HANDLE_ALLOCATION ||
-        is_of_graphs(kind)) {
-        handle.context = NULL; /* outlives contexts */
-    }
-    *place_of(&worker->handles, kind, number) = handle;
-    worker->handles.nr++;
+    handles->entries[index] = handle;
+    handles->places[place_of(handles, handle.kind, handle.number)] = index;
+    handles->nr++;
+    link_below(handles, index, above);
     return CUDA_SUCCESS;
 }
 
+CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native)
+{
+    return fgw_worker_bind_with_flags(worker, kind, number, native, 0);
+}
+
+CUresult fgw_worker_bind_with_flags(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native,
+                                    uint32_t flags)
+{
+    struct fgw_handle handle = {.number = number, .native = native, .flags = flags, .kind = (uint8_t)kind};
+    uint32_t above = CLIENT;
+    if (kind_of(&worker->handles, handle.kind)->is_of_context && worker->current) {
+        handle.home = worker->current->home;
+        above = index_of(&worker->handles, FGV_HANDLE_CONTEXT, worker->current->handle);
+    }
+    return add(worker, handle, above);
+}
+
+/* It lives in the context that its parent lives in, or, where that outlives contexts, in the current one. */
 CUresult fgw_worker_bind_under(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent)
 {
-    struct fgw_handle *above = fgw_handle_find(worker, parent_kind, parent);
-    if (!above) {
+    const uint32_t above = index_of(&worker->handles, (uint8_t)parent_kind, parent);
+    struct fgw_handle handle = {.number = number, .native = native, .kind = (uint8_t)kind};
+    if (above == CLIENT) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    CUresult result = fgw_worker_bind(worker, kind, number, native);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    handle.home = worker->handles.entries[above].home;
+    if (handle.home == 0 && kind_of(&worker->handles, handle.kind)->is_of_context && worker->current) {
+        handle.home = worker->current->home;
     }
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
-    handle->parent = parent;
-    handle->parent_kind = (uint8_t)parent_kind;
-    fgw_handle_find(worker, parent_kind, parent)->nr_children++;
-    return CUDA_SUCCESS;
+    return add(worker, handle, above);
 }
 
-/* Unbinds every handle below (kind, number), or, without a kind, all of the context. Places move under the walk, hence
- * the repetition. */
-static void unbind_all(struct fgw_worker *worker, uint8_t kind, uint64_t number, const struct fgw_context *context)
+/* ---- going ---- */
+
+static void vacate(struct fgw_handles *handles, uint32_t hole)
+{
+    for (uint32_t next = (hole + 1) & handles->mask; handles->places[next] != 0; next = (next + 1) & handles->mask) {
+        const struct fgw_handle *handle = &handles->entries[handles->places[next]];
+        const uint32_t home = hash(handle->number, handle->kind) & handles->mask;
+        if (((next - home) & handles->mask) >= ((next - hole) & handles->mask)) {
+            handles->places[hole] = handles->places[next];
+            hole = next;
+        }
+    }
+    handles->places[hole] = 0;
+}
+
+static void unlink_from_above(struct fgw_handles *handles, const struct fgw_handle *handle)
+{
+    if (handle->newer != 0) {
+        handles->entries[handle->newer].older = handle->older;
+    } else {
+        handles->entries[handle->above].newest = handle->older;
+    }
+    if (handle->older != 0) {
+        handles->entries[handle->older].newer = handle->newer;
+    }
+}
+
+/* Takes a handle with nothing below it out of the table. */
+static struct fgw_handle take_out(struct fgw_handles *handles, uint32_t index)
+{
+    struct fgw_handle *handle = &handles->entries[index];
+    const struct fgw_handle gone = *handle;
+    vacate(handles, place_of(handles, gone.kind, gone.number));
+    unlink_from_above(handles, handle);
+    *handle = (struct fgw_handle){.older = handles->free};
+    handles->free = index;
+    handles->nr--;
+    return gone;
+}
+
+/* Takes it out, and gives back what hangs on it. Others may go with it, but none above it. */
+static void drop(struct fgw_worker *worker, uint32_t index)
 {
     struct fgw_handles *handles = &worker->handles;
-    bool is_changed;
-    do {
-        is_changed = false;
-        for (uint32_t i = 0; i <= handles->mask;) {
-            struct fgw_handle *handle = &handles->places[i];
-            bool is_below =
-                kind != 0 ? handle->parent == number && handle->parent_kind == kind : handle->context == context;
-            if (handle->number != 0 && is_below) {
-                fgw_worker_unbind(worker, handle->kind, handle->number);
-                is_changed = true;
-            } else {
-                i++;
-            }
-        }
-    } while (is_changed);
+    const struct fgw_handle gone = take_out(handles, index);
+    if ((gone.kind & BY_NATIVE) != 0) {
+        return;
+    }
+    const struct fgw_kind *kind = kind_of(handles, gone.kind);
+    const uint32_t by_native =
+        kind->is_found_by_native ? index_of(handles, gone.kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : 0;
+    if (by_native != 0) {
+        take_out(handles, by_native);
+    }
+    if (kind->release) {
+        kind->release(worker, &gone);
+    } else {
+        free(gone.object);
+    }
 }
 
-/* Gives back what hangs on a handle that is in the table no more. Other handles may go with it, so places move. */
-static void release(struct fgw_worker *worker, const struct fgw_handle *handle)
+static void drop_all_below(struct fgw_worker *worker, uint32_t top)
 {
-    const fgw_release own = handle->kind < FGV_HANDLE_KINDS ? worker->handles.releases[handle->kind] : NULL;
-    if (own) {
-        own(worker, handle);
-    } else {
-        free(handle->object);
+    const struct fgw_handles *handles = &worker->handles;
+    uint32_t at = top;
+    for (;;) {
+        while (handles->entries[at].newest != 0) {
+            at = handles->entries[at].newest;
+        }
+        if (at == top) {
+            return;
+        }
+        const uint32_t above = handles->entries[at].above;
+        drop(worker, at);
+        at = above;
     }
 }
 
 void fgw_worker_unbind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
-    if (handle && handle->nr_children != 0) {
-        unbind_all(worker, (uint8_t)kind, number, NULL);
-        handle = fgw_handle_find(worker, kind, number);
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        drop_all_below(worker, index);
+        drop(worker, index);
     }
-    if (!handle) {
-        return;
-    }
-    const struct fgw_handle gone = *handle;
-    remove_place(&worker->handles, handle);
-    struct fgw_handle *above = fgw_handle_find(worker, gone.parent_kind, gone.parent);
-    if (above) {
-        above->nr_children--;
-    }
-    struct fgw_handle *by_native =
-        is_of_graphs(kind) ? fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)gone.native) : NULL;
-    if (by_native) {
-        remove_place(&worker->handles, by_native);
-    }
-    release(worker, &gone);
 }
+
+/* A library's module in a context, and a kernel's function there, go with whichever goes first. */
+void fgw_handles_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
+{
+    struct fgw_handles *handles = &worker->handles;
+    for (uint32_t i = 1; i < handles->nr_entries; i++) {
+        const struct fgw_handle *handle = &handles->entries[i];
+        if (handle->number != 0 && handle->home == context->home) {
+            const struct fgw_handle *above = &handles->entries[handle->above];
+            if (above->home == 0 && above->kind != FGV_HANDLE_CONTEXT) {
+                fgw_worker_unbind(worker, handle->kind, handle->number);
+            }
+        }
+    }
+    fgw_worker_unbind(worker, FGV_HANDLE_CONTEXT, context->handle);
+}
+
+void fgw_handles_end(struct fgw_worker *worker)
+{
+    drop_all_below(worker, CLIENT);
+    free(worker->handles.places);
+    free(worker->handles.entries);
+}
+
+/* ---- asking ---- */
 
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
@@ -216,18 +350,11 @@ bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind 
 
 struct fgw_handle *fgw_handle_of_native(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
-    for (uint32_t i = 0; i <= worker->handles.mask; i++) {
-        struct fgw_handle *handle = &worker->handles.places[i];
-        if (handle->number != 0 && handle->kind == (uint8_t)kind && handle->native == native) {
-            return handle;
-        }
+    struct fgw_handle *handle = fgw_handle_next(worker, kind, NULL);
+    while (handle && handle->native != native) {
+        handle = fgw_handle_next(worker, kind, handle);
     }
-    return NULL;
-}
-
-void fgw_handles_drop_context(struct fgw_worker *worker, struct fgw_context *context)
-{
-    unbind_all(worker, 0, 0, context);
+    return handle;
 }
 
 CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void **native)
@@ -238,23 +365,10 @@ CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, u
     }
     struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
     if (!handle) {
-        return kind == FGV_HANDLE_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT
-               : is_of_graphs(kind)       ? CUDA_ERROR_INVALID_VALUE
-                                          : CUDA_ERROR_INVALID_HANDLE;
+        return kind_of(&worker->handles, (uint8_t)kind)->unknown;
     }
     *native = handle->native;
     return CUDA_SUCCESS;
-}
-
-void fgw_handles_end(struct fgw_worker *worker)
-{
-    struct fgw_handles *handles = &worker->handles;
-    for (uint32_t i = 0; i <= handles->mask; i++) {
-        if (handles->places[i].number != 0) {
-            release(worker, &handles->places[i]);
-        }
-    }
-    free(handles->places);
 }
 
 struct fgw_stream *fgw_stream_find(struct fgw_worker *worker, uint64_t number)

@@ -73,6 +73,10 @@ CUresult fgw_worker_device(struct fgw_worker *worker, int32_t device, CUdevice *
 CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle);
 CUresult fgw_worker_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, void *native);
 
+/* As fgw_worker_bind, for what was made with flags that the driver does not tell again. */
+CUresult fgw_worker_bind_with_flags(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, void *native,
+                                    uint32_t flags);
+
 /* As fgw_worker_bind, for what the driver destroys together with its parent: unbinding the parent unbinds it too. */
 CUresult fgw_worker_bind_under(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t handle, void *native,
                                enum fgv_handle_kind parent_kind, uint64_t parent);

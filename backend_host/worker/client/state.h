@@ -37,12 +37,14 @@ typedef int32_t (*fgw_inspector_fn)(const uint8_t *image, uint64_t image_bytes, 
 #define FGW_OWN_TEXTURE ((enum fgv_handle_kind)FGV_HANDLE_KINDS)
 #define FGW_OWN_SURFACE ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 1))
 /* The value of a conditional handle, inverted: small numbers are those of default streams. */
-#define FGW_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)0x30)
+#define FGW_HANDLE_GRAPH_CONDITION ((enum fgv_handle_kind)(FGV_HANDLE_KINDS + 2))
+#define FGW_NR_KINDS               (FGV_HANDLE_KINDS + 3)
 /* In numbers that the worker gave. */
 #define FGW_HOST_NUMBER (UINT64_C(3) << 62)
 
 struct fgw_calls;
 struct fgw_chunk_due;
+struct fgw_kind;
 struct fgw_lane;
 struct fgw_loop;
 struct fgw_mark;
@@ -78,6 +80,7 @@ struct fgw_context {
     CUcontext native;
     CUdevice device;
     bool is_primary;
+    uint8_t home;   /* its place among the contexts, from 1 */
     CUresult fault; /* what the driver says since a kernel of it failed */
     struct fgw_stream *streams;
     struct fgw_stream legacy, per_thread;
@@ -86,26 +89,30 @@ struct fgw_context {
     struct fgw_lane *lanes;      /* likewise, for parts of launches */
 };
 
+/* It is known by its index in `entries`, which is its own until it goes. Index 0 is the client itself, which has no
+ * number. */
 struct fgw_handle {
-    uint64_t number; /* 0: free place */
+    uint64_t number; /* 0: no handle is here */
     void *native;
     void *object;
-    uint64_t parent;
-    uint64_t behind_host; /* of an event: the host function that what it was recorded behind waits for */
-    struct fgw_context *context;
-    uint32_t nr_children;
+    uint64_t behind_host;  /* of an event: the host function that what it was recorded behind waits for */
+    uint32_t above;        /* the index of what it goes with */
+    uint32_t newest;       /* of all that go with it, 0: nothing does */
+    uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
+    uint32_t flags;        /* that an event was made with: no driver tells them */
     uint8_t kind;
-    uint8_t parent_kind;
+    uint8_t home; /* of the context that it lives in, 0: it outlives contexts */
 };
 
-/* Gives back what hangs on a handle that is in the table no more. It may unbind others. */
-typedef void (*fgw_release)(struct fgw_worker *worker, const struct fgw_handle *handle);
-
 struct fgw_handles {
-    struct fgw_handle *places;
-    uint32_t mask;
+    struct fgw_handle *entries;
+    uint32_t *places; /* by number and kind: an index, 0: free */
+    const struct fgw_kind *kinds;
+    uint32_t mask;       /* of places */
+    uint32_t nr_entries; /* in use, or free again */
+    uint32_t room;       /* for entries */
+    uint32_t free;       /* the index that was given back last, 0: none */
     uint32_t nr;
-    const fgw_release *releases; /* by kind; NULL: `object` is freed, which is all */
 };
 
 struct fgw_printing {

@@ -19,6 +19,12 @@ struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native)
     return stream;
 }
 
+CUresult fgw_stream_attach(struct fgw_worker *worker, struct fgw_handle *handle)
+{
+    handle->object = worker->current ? fgw_stream_new(worker->current, handle->native) : NULL;
+    return handle->object ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void fgw_stream_remove(struct fgw_stream *stream)
 {
     struct fgw_stream **link = &stream->context->streams;

@@ -6,6 +6,8 @@
 
 void fgw_stream_init(struct fgw_stream *stream, struct fgw_context *context, CUstream native);
 struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native);
+/* Makes one of the current context, which hangs on the handle of the driver's. */
+CUresult fgw_stream_attach(struct fgw_worker *worker, struct fgw_handle *handle);
 /* Takes it out of the list of its context. */
 void fgw_stream_remove(struct fgw_stream *stream);
 void fgw_stream_free_if_unused(struct fgw_stream *stream);

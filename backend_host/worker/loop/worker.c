@@ -104,7 +104,7 @@ static struct fgw_worker *build(void)
 struct fgw_worker *fgw_worker_open(const char *library, int device, char *error, uint32_t error_bytes)
 {
     struct fgw_worker *worker = build();
-    if (!worker || !fgw_handles_init(worker, fgw_releases)) {
+    if (!worker || !fgw_handles_init(worker, fgw_kinds)) {
         snprintf(error, error_bytes, "no memory");
         return NULL;
     }
@@ -285,11 +285,11 @@ static void take_down(struct fgw_worker *worker)
         }
     }
     fgw_memory_drop_context(worker, NULL);
+    fgw_handles_end(worker);
     fgw_pools_drop(worker);
     fgw_graph_memory_drop(worker);
     fgw_virtual_memory_drop(worker);
     fgw_blobs_free(worker);
-    fgw_handles_end(worker);
     free(worker->loop->backlog.bytes);
     fgw_context_cool(worker);
     fgw_charge_end(worker);

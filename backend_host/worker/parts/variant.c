@@ -39,9 +39,8 @@ void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t own
     }
 }
 
-void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle)
+void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    free(handle->object);
     if (worker->slicing->settings.mode != FGW_SLICING_OFF) {
         worker->slicing->maker.forget(handle->kind, handle->number);
     }
@@ -59,8 +58,10 @@ void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *hand
 /* The module or library that a kernel came from. */
 static struct fgw_handle *owner_of(struct fgw_worker *worker, struct fgw_handle *handle)
 {
-    while (handle && handle->parent_kind != 0) {
-        handle = fgw_handle_find(worker, handle->parent_kind, handle->parent);
+    struct fgw_handle *above = handle;
+    while (above && above->kind != FGV_HANDLE_CONTEXT) {
+        handle = above;
+        above = fgw_handle_above(worker, handle);
     }
     return handle;
 }
@@ -217,17 +218,22 @@ void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant)
     free(variant);
 }
 
-void fgw_variants_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
+static void drop_variants(struct fgw_worker *worker, enum fgv_handle_kind kind, const struct fgw_context *context)
 {
-    for (uint32_t i = 0; i <= worker->handles.mask; i++) {
-        struct fgw_handle *handle = &worker->handles.places[i];
-        bool is_kernel = handle->kind == FGV_HANDLE_KERNEL || handle->kind == FGV_HANDLE_FUNCTION;
-        struct fgw_kernel *kernel = handle->number != 0 && is_kernel ? handle->object : NULL;
+    struct fgw_handle *handle = NULL;
+    while ((handle = fgw_handle_next(worker, kind, handle))) {
+        struct fgw_kernel *kernel = handle->object;
         if (kernel && kernel->variant && kernel->variant->context == context) {
             fgw_variant_drop(worker, kernel->variant);
             kernel->variant = NULL;
         }
     }
+}
+
+void fgw_variants_drop_context(struct fgw_worker *worker, const struct fgw_context *context)
+{
+    drop_variants(worker, FGV_HANDLE_KERNEL, context);
+    drop_variants(worker, FGV_HANDLE_FUNCTION, context);
 }
 
 void fgw_count_whole(struct fgw_worker *worker, enum fgv_whole why)

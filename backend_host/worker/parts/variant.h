@@ -13,8 +13,9 @@ uint64_t fgw_variant_address(const char *name);
 /* cffi: end */
 
 void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
-/* Of a module or a library, and of a kernel or function. */
-void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle);
+/* A module or a library is gone: its image is forgotten. */
+void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle);
+/* Of a kernel or function. */
 void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
  * nothing may be on the device. */

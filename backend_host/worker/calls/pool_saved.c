@@ -1,0 +1,66 @@
+/*
+ * A memory pool, saved and made again: its size and its attributes. Memory that the client has from it is where the
+ * driver put it, at an address that no other pool gives, so a pool that has any cannot be saved.
+ */
+#include "calls/pool.h"
+#include "calls/state.h"
+#include "client/service.h"
+
+/* Those before the first that only tells. */
+static const uint32_t attribute_ids[] = {
+    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD};
+#define NR_ATTRIBUTES (sizeof(attribute_ids) / sizeof(attribute_ids[0]))
+
+struct saved_pool {
+    uint64_t max_bytes;
+    uint64_t has_attributes; /* bits of those that the driver tells */
+    uint64_t attributes[NR_ATTRIBUTES];
+};
+
+static bool ask(struct fgw_worker *worker, const struct fgw_memory_pool *pool, uint32_t i, uint64_t *value)
+{
+    cuuint64_t told = 0;
+    const CUresult result =
+        worker->driver.cuMemPoolGetAttribute
+            ? worker->driver.cuMemPoolGetAttribute(pool->native, (CUmemPool_attribute)attribute_ids[i], &told)
+            : CUDA_ERROR_NOT_SUPPORTED;
+    *value = told;
+    return result == CUDA_SUCCESS;
+}
+
+const char *fgw_pool_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
+{
+    const struct fgw_memory_pool *pool = handle->native;
+    struct saved_pool saved = {.max_bytes = pool->max_bytes};
+    if (pool->nr_live != 0) {
+        return "memory from it is where the driver put it";
+    }
+    for (uint32_t i = 0; i < NR_ATTRIBUTES; i++) {
+        if (ask(worker, pool, i, &saved.attributes[i])) {
+            saved.has_attributes |= UINT64_C(1) << i;
+        }
+    }
+    fgw_saver_put(saver, &saved, sizeof(saved));
+    return NULL;
+}
+
+const char *fgw_pool_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved)
+{
+    struct saved_pool was;
+    if (!fgw_saved_take(saved, &was, sizeof(was))) {
+        return FGW_SAVED_CUT_SHORT;
+    }
+    const struct fgv_request_cuMemPoolCreate create = {.handle = head->number, .max_bytes = was.max_bytes};
+    const char *why =
+        fgw_saved_serve(worker, saved, &(struct fgw_saved_call){.call = FGV_CALL_cuMemPoolCreate, .fixed = &create});
+    for (uint32_t i = 0; i < NR_ATTRIBUTES && !why; i++) {
+        const struct fgv_request_cuMemPoolSetAttribute set = {
+            .pool = head->number, .value = was.attributes[i], .attribute = attribute_ids[i]};
+        if ((was.has_attributes >> i & 1) != 0) {
+            why = fgw_saved_serve(worker, saved,
+                                  &(struct fgw_saved_call){.call = FGV_CALL_cuMemPoolSetAttribute, .fixed = &set});
+        }
+    }
+    return why;
+}

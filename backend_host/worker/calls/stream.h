@@ -1,0 +1,13 @@
+/* Streams and events of the client, saved and made again: see stream.c, event.c. */
+#ifndef BACKEND_HOST_CALLS_STREAM_H
+#define BACKEND_HOST_CALLS_STREAM_H
+
+#include "client/kind.h"
+
+const char *fgw_stream_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
+const char *fgw_stream_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved);
+
+const char *fgw_event_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver);
+const char *fgw_event_restore(struct fgw_worker *worker, const struct fgw_saved_head *head, struct fgw_saved *saved);
+
+#endif

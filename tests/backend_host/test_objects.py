@@ -1,0 +1,123 @@
+"""The object table: one of every kind is made, saved, and made again in another process, and the device library says the same of each.
+
+All of it under sanitizers. What is saved is what another host might send, so it is also sent wrong.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend_host import kinds
+from tests.backend_host.parts import build_worker
+from tests.backend_host.worker_harness import ROOT
+
+SANITIZERS = ("-O0", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+NOT_ON_SOFTGPU = {"graph condition"}
+Play = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_worker("object_table", tmp_path_factory.mktemp("objects"), *SANITIZERS)
+
+
+@pytest.fixture
+def play(library: Path, tmp_path: Path) -> Play:
+    """Runs a command of object_player.py, and returns what it left."""
+
+    def run(command: str) -> Any:
+        asan = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": str(Path(asan.stdout.strip()).resolve()),
+            "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
+            "PYTHONMALLOC": "malloc",
+            "FAIRGV_SOFTGPU_STATE": str(tmp_path / "device"),
+            "FAIRGV_SOFTGPU_COMPILER": f"env LD_PRELOAD= {sys.executable} -m softgpu.compiler",
+        }
+        arguments = [sys.executable, "-m", "tests.backend_host.object_player", str(library), command, str(tmp_path)]
+        done = subprocess.run(
+            arguments, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "runtime error" not in done.stderr
+        assert "54321 byte(s)" in done.stderr
+        leaks = [block for block in done.stderr.split("\n\n") if "leak of" in block and is_ours(block)]
+        assert not leaks, "\n\n".join(leaks)
+        return json.loads((tmp_path / f"{command}.json").read_text())
+
+    return run
+
+
+def is_ours(leak: str) -> bool:
+    """Whether it is the worker that asked for the memory, and not the device library or Python."""
+    asked = next((line for line in leak.splitlines() if line.strip().startswith("#1 ")), "")
+    return str(ROOT / "backend_host") in asked
+
+
+def said_of(told: list[str], kind: str) -> list[str]:
+    return [line for line in told if line.startswith(f"{kind} ")]
+
+
+def test_one_of_every_kind_comes_out_equal(play: Play) -> None:
+    saved, restored = play("save"), play("restore")
+    assert sorted(restored["told"]) == sorted(saved["told"])
+    assert restored["used"] == saved["used"]
+    assert restored["is_saved_alike"]
+
+
+def test_a_new_context_of_the_same_process_is_equal(play: Play) -> None:
+    answer = play("again")
+    assert sorted(answer["again"]) == sorted(answer["told"])
+
+
+def test_what_is_said_of_them_is_not_what_is_said_of_any(play: Play) -> None:
+    """A program set each of these, so that objects made anew without it would differ."""
+    told = play("save")["told"]
+    assert ["limits 0:8192 " in line for line in said_of(told, "context")] == [True, False]
+    assert ["priority -1 " in line for line in said_of(told, "stream")] == [False, True]
+    assert ["elapsed 0" in line for line in said_of(told, "event")] == [True, False]
+    assert [" 0:2048 " in line for line in said_of(told, "function")] == [True, False, False, False]
+    assert [" 0:1024 0:-1" in line for line in said_of(told, "kernel")] == [True]
+    assert ["0:12345" in line for line in said_of(told, "memory pool")] == [True]
+    assert [line.partition("object ")[2].split(" ")[0] for line in said_of(told, "texture object")] == [
+        "12",
+        "13",
+        "14",
+    ]
+    assert ["functions 2 variable 0 48" in line for line in said_of(told, "module")] == [True, True]
+
+
+def test_every_kind_is_saved_or_says_why_not(play: Play) -> None:
+    told = play("save")["told"]
+    answer = play("kinds")
+    assert [[kind.name, kind.cannot or None] for kind in kinds.read()] == answer["rows"], "as the page tells them"
+    cannot = {name: why for name, why in answer["rows"] if why}
+    can = [name for name, why in answer["rows"] if not why]
+    assert [name for name in can if not said_of(told, name)] == []
+    assert set(cannot) == {"link", "graph", "graph node", "graph exec", "graph condition"}
+    assert set(answer["said"]) == set(cannot) - NOT_ON_SOFTGPU
+    for name, (kind, why) in answer["said"].items():
+        assert kind == ("graph" if name == "graph node" else name), "a node's graph comes first"
+        assert why == cannot[kind]
+
+
+def test_an_object_that_cannot_be_saved_says_why(play: Play) -> None:
+    assert play("refusals") == {
+        "a captured stream": ["stream", "it is captured"],
+        "a pool with memory": ["memory pool", "memory from it is where the driver put it"],
+        "a texture of an array that is gone": ["texture object", "the array that it reads is gone"],
+        "a module whose image was not kept": ["module", "its image was not kept"],
+    }
+
+
+def test_what_nobody_saved_is_refused(play: Play) -> None:
+    told = play("lies")
+    assert told.get("made", 0) < sum(told.values()) / 20
+    assert len(told) >= 8, told
