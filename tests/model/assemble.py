@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tests.model.programs import FAIR, Alternative, Call, Choice, Function, Node, Step
+from tests.model.programs import Alternative, Call, Choice, Function, Node, Step
 
 WORDS = ("free", "mine open", "mine closed", "other open", "other closed")
 OUTCOMES: dict[str, tuple[str, ...]] = {

@@ -225,7 +225,7 @@ WORKER = Function(
         "waiting": Choice(
             {
                 "enter": Alternative("bell", FAIR),
-                "nudge": Alternative("nudge", FAIR),
+                "nudge": Alternative("nudge", FAIR, "nudges"),
                 "cancel": Alternative("cancel", FREE, "cancels"),
                 "end": Alternative("detach", FREE, "ends"),
             }

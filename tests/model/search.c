@@ -73,22 +73,41 @@ static bool make_room(struct states *states)
     return true;
 }
 
-/* Gives the index of a state, which may be new, and above it by which names it is known there; NOWHERE: no memory. */
-static uint32_t add(const struct model_setting *setting, struct states *states, const struct model_state *state,
-                    uint32_t parent)
+/* Says where a step led: the state's key, and by which renaming it became that one. */
+struct arrival {
+    struct model_key key;
+    uint32_t renaming;
+};
+
+/* Gives the index of a state, which may be new, and above it its renaming; NOWHERE: no memory. */
+static uint32_t add(struct states *states, const struct arrival *arrival, uint32_t parent)
 {
     if (states->nr == states->nr_room && !make_room(states)) {
         return NOWHERE;
     }
-    uint32_t renaming = 0;
-    const struct model_key key = model_pack_unnamed(setting, state, &renaming);
-    const uint64_t place = place_of(states, key);
+    const uint64_t place = place_of(states, arrival->key);
     if (states->places[place] == NOWHERE) {
         states->places[place] = (uint32_t)states->nr;
-        states->keys[states->nr] = key;
+        states->keys[states->nr] = arrival->key;
         states->parents[states->nr++] = parent;
     }
-    return states->places[place] | renaming << INDEX_BITS;
+    return states->places[place] | arrival->renaming << INDEX_BITS;
+}
+
+/* Finds out where all steps of one state lead, and has what will be looked at of the table brought into the cache:
+ * waiting for the memory would take half of the time. */
+static void arrive(const struct model_setting *setting, const struct states *states,
+                   const struct model_successor *steps, uint32_t nr_steps, struct arrival *arrivals)
+{
+    const uint64_t mask = states->nr_places - 1u;
+    for (uint32_t i = 0; i < nr_steps; i++) {
+        arrivals[i].key = model_pack_unnamed(setting, &steps[i].state, &arrivals[i].renaming);
+        __builtin_prefetch(&states->places[hash_of(arrivals[i].key) & mask]);
+    }
+    for (uint32_t i = 0; i < nr_steps; i++) {
+        const uint32_t index = states->places[hash_of(arrivals[i].key) & mask];
+        __builtin_prefetch(&states->keys[index == NOWHERE ? 0 : index]);
+    }
 }
 
 /* False: no memory. */
@@ -218,10 +237,12 @@ static bool explore_from(const struct model_setting *setting, struct states *sta
     struct model_successor steps[MODEL_MAX_SUCCESSORS];
     const struct model_state state = model_unpack(states->keys[at]);
     const uint32_t nr_steps = model_successors(setting, &state, steps);
+    struct arrival arrivals[MODEL_MAX_SUCCESSORS];
+    arrive(setting, states, steps, nr_steps, arrivals);
     found->nr_steps += nr_steps;
     for (uint32_t step = 0; step < nr_steps; step++) {
         note_phases(setting, &state, &steps[step], found);
-        const uint32_t to = add(setting, states, &steps[step].state, at);
+        const uint32_t to = add(states, &arrivals[step], at);
         const bool is_sure = steps[step].kind == MODEL_FAIR || (steps[step].kind == MODEL_TIMED && is_timed);
         if (to == NOWHERE || (is_sure && !add_sure(states, to))) {
             return false;
@@ -241,8 +262,10 @@ static bool explore(const struct model_setting *setting, struct states *states, 
                     struct model_found *found)
 {
     struct model_state state;
+    struct arrival first;
     model_begin(setting, &state);
-    bool has_memory = add(setting, states, &state, 0) != NOWHERE;
+    first.key = model_pack_unnamed(setting, &state, &first.renaming);
+    bool has_memory = add(states, &first, 0) != NOWHERE;
     for (uint32_t i = 0; has_memory && i < states->nr && states->nr <= max_states && !found->fault; i++) {
         has_memory = explore_from(setting, states, i, is_timed, found);
     }

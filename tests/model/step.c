@@ -183,7 +183,7 @@ static uint16_t private_step(struct making *making, const struct model_instructi
     case MODEL_IF_WORD:
         return step->to[read_word(making, step)];
     default: /* MODEL_REPAIRED */
-        making->state->unknown &= (uint8_t)~(1u << process->slot);
+        making->state->unknown &= (uint8_t)~(1u << (process->slot - 1u));
         return step->to[0];
     }
 }
