@@ -71,8 +71,12 @@ class CState(ctypes.Structure):
     ]
 
 
+class CNames(ctypes.Structure):
+    _fields_ = [("numbers", ctypes.c_uint8 * (MAX_WORKERS + 1)), ("sets", ctypes.c_uint8 * (1 << MAX_WORKERS))]
+
+
 class CRenaming(ctypes.Structure):
-    _fields_ = [("workers", ctypes.c_uint8 * MAX_WORKERS), ("vgpus", ctypes.c_uint8 * MAX_WORKERS)]
+    _fields_ = [("workers", CNames), ("vgpus", CNames)]
 
 
 class CSetting(ctypes.Structure):
@@ -213,7 +217,7 @@ class Model:
             can_return="workers return" in setting.may,
             is_giving_checked=setting.is_giving_checked,
             nr_renamings=len(names),
-            renamings=(CRenaming * MAX_RENAMINGS)(*(CRenaming(_bytes(one), _bytes(other)) for one, other in names)),
+            renamings=(CRenaming * MAX_RENAMINGS)(*(CRenaming(_names(one), _names(other)) for one, other in names)),
             program=ctypes.cast(self._table, ctypes.POINTER(CInstruction)),
             **self.program.entries,
         )
@@ -254,3 +258,9 @@ class Model:
 
 def _bytes(values: Sequence[int]) -> ctypes.Array[ctypes.c_uint8]:
     return (ctypes.c_uint8 * MAX_WORKERS)(*values)
+
+
+def _names(new: Sequence[int]) -> CNames:
+    """From new indices by old ones."""
+    sets = (sum(1 << name for old, name in enumerate(new) if bits >> old & 1) for bits in range(1 << MAX_WORKERS))
+    return CNames(tuple([0, *(name + 1 for name in new)]), tuple(sets))

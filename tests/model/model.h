@@ -102,9 +102,14 @@ struct model_state {
     struct model_process processes[MODEL_MAX_PROCESSES];
 };
 
-/* Says whose part each worker and each vGPU may play, and nothing is another. */
+/* Gives workers and vGPUs other names, under which all that they can do is the same: the new number (index + 1) by the
+ * old one, and the new set of them, a bit for each, by the old one. */
+struct model_names {
+    uint8_t numbers[MODEL_MAX_WORKERS + 1], sets[1 << MODEL_MAX_WORKERS];
+};
+
 struct model_renaming {
-    uint8_t workers[MODEL_MAX_WORKERS], vgpus[MODEL_MAX_WORKERS];
+    struct model_names workers, vgpus;
 };
 
 #define MODEL_MAX_RENAMINGS 6

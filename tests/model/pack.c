@@ -60,36 +60,29 @@ struct model_state model_unpack(struct model_key key)
     };
 }
 
-static uint8_t rename_number(const uint8_t *names, uint8_t number)
+static struct model_word renamed_word(const struct model_names *vgpus, struct model_word word)
 {
-    return number ? (uint8_t)(names[number - 1] + 1u) : 0;
-}
-
-static uint8_t rename_bits(const uint8_t *names, uint8_t bits)
-{
-    uint8_t renamed = 0;
-    for (uint32_t i = 0; i < MODEL_MAX_WORKERS; i++) {
-        renamed |= (uint8_t)((bits >> i & 1u) << names[i]);
-    }
-    return renamed;
+    word.holder = vgpus->numbers[word.holder];
+    return word;
 }
 
 static struct model_state renamed(const struct model_setting *setting, const struct model_state *state,
                                   const struct model_renaming *renaming)
 {
+    const struct model_names *workers = &renaming->workers, *vgpus = &renaming->vgpus;
     struct model_state made = *state;
-    made.holder = rename_number(renaming->vgpus, state->holder);
-    made.unknown = rename_bits(renaming->workers, state->unknown);
+    made.holder = vgpus->numbers[state->holder];
+    made.unknown = workers->sets[state->unknown];
     for (uint32_t set = 0; set < 3; set++) {
-        made.sets[set] = rename_bits(renaming->workers, state->sets[set]);
+        made.sets[set] = workers->sets[state->sets[set]];
     }
     for (uint32_t i = 0; i <= setting->nr_workers; i++) {
-        struct model_process *process = &made.processes[i < setting->nr_workers ? renaming->workers[i] : i];
+        struct model_process *process = &made.processes[i < setting->nr_workers ? workers->numbers[i + 1u] - 1u : i];
         *process = state->processes[i];
-        process->next = rename_bits(renaming->vgpus, process->next);
-        process->slot = rename_number(renaming->workers, process->slot);
-        process->words[0].holder = rename_number(renaming->vgpus, process->words[0].holder);
-        process->words[1].holder = rename_number(renaming->vgpus, process->words[1].holder);
+        process->next = vgpus->sets[process->next];
+        process->slot = workers->numbers[process->slot];
+        process->words[0] = renamed_word(vgpus, process->words[0]);
+        process->words[1] = renamed_word(vgpus, process->words[1]);
     }
     return made;
 }
@@ -100,7 +93,7 @@ static bool is_sorting(const struct model_setting *setting, const struct model_s
 {
     uint16_t pcs[MODEL_MAX_WORKERS] = {0};
     for (uint32_t i = 0; i < setting->nr_workers; i++) {
-        pcs[renaming->workers[i]] = state->processes[i].pc;
+        pcs[renaming->workers.numbers[i + 1u] - 1u] = state->processes[i].pc;
     }
     for (uint32_t i = 1; i < setting->nr_workers && setting->nr_renamings == 6; i++) {
         if (pcs[i - 1] > pcs[i]) {

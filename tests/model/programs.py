@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Alternative:
-    """What a process may do next for reasons that are not on the page. `needs` names the setting that allows it."""
+    """What a process may do next for reasons that are not on the page. `needs` names what a setting must allow for it."""
 
     to: str
     kind: str

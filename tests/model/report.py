@@ -45,7 +45,9 @@ def _deed(model: Model, step: CSuccessor) -> str:
     doing = instruction.doing
     subject = f" ({doing.set})" if doing.op in ("add", "remove") else ""
     slot = f", of worker {step.state.processes[step.process].slot - 1}" if doing.who == "slot" else ""
-    why = "" if step.choice == NO_CHOICE or step.kind == 0 else " (need not happen)" if step.kind == 2 else " (with time)"
+    why = (
+        "" if step.choice == NO_CHOICE or step.kind == 0 else " (need not happen)" if step.kind == 2 else " (with time)"
+    )
     return f"{instruction.function}: {doing.op}{subject}{slot}{why}"
 
 

@@ -19,8 +19,7 @@
  * the states that its sure steps lead to, up to where those of the next one begin. */
 struct states {
     struct model_key *keys;
-    uint32_t *parents, *places;
-    uint64_t *sure_ends;
+    uint32_t *parents, *places, *sure_ends;
     uint64_t nr, nr_room, nr_places;
     uint32_t *sure;
     uint64_t nr_sure, nr_sure_room;
@@ -113,16 +112,15 @@ static void arrive(const struct model_setting *setting, const struct states *sta
 /* False: no memory. */
 static bool add_sure(struct states *states, uint32_t to)
 {
+    bool has_memory = states->nr_sure < UINT32_MAX;
     if (states->nr_sure == states->nr_sure_room) {
         states->nr_sure_room = states->nr_sure_room ? 2u * states->nr_sure_room : NR_FIRST;
-        bool has_memory = true;
         states->sure = grown(states->sure, states->nr_sure_room, sizeof(*states->sure), &has_memory);
-        if (!has_memory) {
-            return false;
-        }
     }
-    states->sure[states->nr_sure++] = to;
-    return true;
+    if (has_memory) {
+        states->sure[states->nr_sure++] = to;
+    }
+    return has_memory;
 }
 
 static void note_phases(const struct model_setting *setting, const struct model_state *before,
@@ -193,9 +191,9 @@ static uint8_t served_after(const struct model_setting *setting, const struct st
     uint8_t after = served[at];
     for (uint64_t i = at ? states->sure_ends[at - 1u] : 0; i < states->sure_ends[at]; i++) {
         const uint8_t there = served[states->sure[i] & INDEX_MASK];
-        const uint8_t *names = setting->renamings[states->sure[i] >> INDEX_BITS].workers;
+        const struct model_names *names = &setting->renamings[states->sure[i] >> INDEX_BITS].workers;
         for (uint32_t worker = 0; worker < setting->nr_workers; worker++) {
-            after |= (uint8_t)((there >> names[worker] & 1u) << worker);
+            after |= (uint8_t)((there >> (names->numbers[worker + 1u] - 1u) & 1u) << worker);
         }
     }
     return after;
@@ -253,7 +251,7 @@ static bool explore_from(const struct model_setting *setting, struct states *sta
             return true;
         }
     }
-    states->sure_ends[at] = states->nr_sure;
+    states->sure_ends[at] = (uint32_t)states->nr_sure;
     return true;
 }
 

@@ -73,8 +73,10 @@ static bool exchange(struct making *making, const struct model_instruction *step
     const bool is_same = word->holder == state->holder && word->is_closed == state->is_closed &&
                          (!word->is_stale || step->flags & MODEL_IGNORES_SEQUENCE);
     if (is_same && step->op != MODEL_CLOSE) {
-        for (uint32_t process = 0; process < MODEL_MAX_PROCESSES && !(step->flags & MODEL_KEEPS_SEQUENCE); process++) {
-            state->processes[process].words[0].is_stale = state->processes[process].words[1].is_stale = 1;
+        for (uint32_t i = 0; i <= making->setting->nr_workers && !(step->flags & MODEL_KEEPS_SEQUENCE); i++) {
+            const uint8_t live = making->setting->program[state->processes[i].pc].live;
+            state->processes[i].words[0].is_stale |= (live & MODEL_WORD) != 0;
+            state->processes[i].words[1].is_stale |= (live & MODEL_KEPT) != 0;
         }
         making->fault = step->flags & MODEL_KEEPS_SEQUENCE ? MODEL_SAME_SEQUENCE : making->fault;
     }
@@ -164,7 +166,7 @@ static void ring(const struct making *making)
         struct model_process *process = &making->state->processes[worker];
         if (self(making)->next >> setting->vgpu_of[worker] & 1) {
             const struct model_instruction *at = &setting->program[process->pc];
-            process->is_rung = 1;
+            process->is_rung |= (at->live & MODEL_BELL) != 0;
             process->pc = at->op == MODEL_ASLEEP ? at->to[0] : process->pc;
         }
     }
@@ -188,9 +190,14 @@ static uint16_t private_step(struct making *making, const struct model_instructi
     }
 }
 
-/* Ends a program: of a worker that ended by itself the daemon hears as of one that died. */
+/* Ends a program: of a worker that ended by itself the daemon hears as of one that died. A dead daemon knows nothing.
+ */
 static void note_end(const struct making *making)
 {
+    if (is_gone(making->setting, making->state, making->setting->nr_workers)) {
+        making->state->unknown = 0;
+        return;
+    }
     if (making->process < making->setting->nr_workers && is_gone(making->setting, making->state, making->process)) {
         making->state->unknown |= (uint8_t)(1u << making->process);
     }
@@ -276,24 +283,19 @@ static uint8_t fault_of(const struct model_setting *setting, const struct model_
     return MODEL_NO_FAULT;
 }
 
-/* Forgets what no step looks at any more, so that states that differ by it alone are one. */
-static void normalise(const struct model_setting *setting, struct model_state *state)
+/* Forgets what no later step of the process looks at, so that states that differ by it alone are one. */
+static void forget(const struct making *making)
 {
-    for (uint32_t i = 0; i <= setting->nr_workers; i++) {
-        struct model_process *process = &state->processes[i];
-        const uint8_t live = setting->program[process->pc].live;
-        for (uint32_t word = 0; word < 2; word++) {
-            if (!(live & (word ? MODEL_KEPT : MODEL_WORD))) {
-                process->words[word] = (struct model_word){0};
-            }
+    struct model_process *process = self(making);
+    const uint8_t live = making->setting->program[process->pc].live;
+    for (uint32_t word = 0; word < 2; word++) {
+        if (!(live & (word ? MODEL_KEPT : MODEL_WORD))) {
+            process->words[word] = (struct model_word){0};
         }
-        process->next = live & MODEL_NEXT ? process->next : 0;
-        process->slot = live & MODEL_NUMBER ? process->slot : 0;
-        process->is_rung = live & MODEL_BELL ? process->is_rung : 0;
     }
-    if (is_gone(setting, state, setting->nr_workers)) {
-        state->unknown = 0;
-    }
+    process->next = live & MODEL_NEXT ? process->next : 0;
+    process->slot = live & MODEL_NUMBER ? process->slot : 0;
+    process->is_rung = live & MODEL_BELL ? process->is_rung : 0;
 }
 
 static void finish(struct making *making, struct model_successor *made)
@@ -303,7 +305,7 @@ static void finish(struct making *making, struct model_successor *made)
         self(making)->pc = private_step(making, &setting->program[self(making)->pc]);
     }
     note_end(making);
-    normalise(setting, making->state);
+    forget(making);
     made->fault = making->fault ? making->fault : fault_of(setting, making->state);
 }
 

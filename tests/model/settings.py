@@ -1,0 +1,58 @@
+"""What is checked: settings in which no fault is, and what each adds to the others; and settings beyond what the protocol promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.model.engine import Setting
+
+THREE, SIBLINGS, TWO = (0, 1, 2), (0, 1, 1), (0, 1)
+"""The vGPU of each worker."""
+
+BELLS = Setting(vgpu_of=TWO, is_timed=False, is_giving_checked=True)
+"""Only bells wake, nobody dies, nobody gives up: no hand-over may need time, nor go to a vGPU of which nobody waits."""
+
+TIME = Setting(vgpu_of=TWO, may=("nudges",))
+"""Who sleeps wakes by itself, and nudges."""
+
+SMALL: Mapping[str, Setting] = {
+    "bells, three vGPUs": replace(BELLS, vgpu_of=THREE),
+    "bells, two workers of one vGPU": replace(BELLS, vgpu_of=SIBLINGS),
+    "a death, three vGPUs": replace(TIME, vgpu_of=THREE, nr_deaths=1),
+    "two deaths, the daemon's may be one": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies")),
+    "a death, and all else": replace(
+        TIME, nr_deaths=1, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
+    ),
+    "a daemon that comes back to the page": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies", "daemon returns")),
+}
+"""Continuous integration goes through these."""
+
+LARGE: Mapping[str, Setting] = {
+    "a death, two workers of one vGPU": replace(TIME, vgpu_of=SIBLINGS, nr_deaths=1),
+    "evictions, three vGPUs": replace(TIME, vgpu_of=THREE, may=("nudges", "evictions")),
+    "two deaths, and all else": replace(
+        TIME, nr_deaths=2, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
+    ),
+}
+"""They take minutes, or gigabytes."""
+
+BEYOND: Mapping[str, tuple[Setting, str]] = {
+    "who gives up may be given the grant meanwhile": (
+        replace(BELLS, may=("cancels",)),
+        "the grant goes to a vGPU of which nobody waits",
+    ),
+    "and only time takes it back": (
+        replace(BELLS, may=("cancels",), is_giving_checked=False),
+        "a worker waits for ever",
+    ),
+    "so does a death, without nudges": (
+        replace(TIME, may=(), nr_deaths=1),
+        "a worker waits for ever",
+    ),
+    "a daemon that came back to the page could not give out slots: a worker may still be repairing one": (
+        replace(TIME, nr_deaths=2, may=("nudges", "daemon dies", "daemon returns", "workers return")),
+        "a living worker's bit is gone",
+    ),
+}
+"""What these find is as designed: an idle holder costs the others 2 ms, and a new daemon has a page of its own."""
