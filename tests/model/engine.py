@@ -124,7 +124,7 @@ def library() -> ctypes.CDLL:
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder) / "model.so"
-        sources = [str(here / name) for name in ("step.c", "pack.c", "search.c")]
+        sources = [str(here / name) for name in ("step.c", "successors.c", "pack.c", "search.c")]
         command = ["gcc", *WARNINGS, "-O3", "-flto", f"-I{here}", "-shared", "-fPIC", "-o", str(built), *sources]
         subprocess.run(command, check=True)
         loaded = ctypes.CDLL(str(built))

@@ -1,6 +1,6 @@
 /*
  * The model of grants, as data: what a step is, what a state is. programs.py has the steps of each function of the
- * worker's, step.c what a step does to a state, search.c goes through all states.
+ * worker's, step.c what a step does to a state, successors.c which steps can come, search.c goes through all states.
  *
  * A sequence number has no number here, since it would make the states endless. Of each copy of the grant word that a
  * process keeps, the state knows whether the grant has been handed on since. That is all that a compare can find out,

@@ -1,4 +1,4 @@
-"""Faults put into the tables one at a time. A check that finds none of them shows nothing; each is found, in a setting that is as small as can be."""
+"""Faults put into the tables one at a time. A check that finds none shows nothing; each is found, in a setting as small as can be."""
 
 from __future__ import annotations
 

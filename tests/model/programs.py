@@ -30,7 +30,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Call:
-    """All steps of another function. `to` gives the next label for what it returns; `who` says whose vGPU it is about, `flags` go to its steps."""
+    """All steps of another function. `to` gives the next label for what it returns.
+
+    `who` says whose vGPU it is about; `flags` go to all its steps.
+    """
 
     function: str
     to: Mapping[str, str]

@@ -30,6 +30,12 @@ SMALL: Mapping[str, Setting] = {
 
 LARGE: Mapping[str, Setting] = {
     "a death, two workers of one vGPU": replace(TIME, vgpu_of=SIBLINGS, nr_deaths=1),
+    "two deaths, the daemon's may be one, three vGPUs": replace(
+        TIME, vgpu_of=THREE, nr_deaths=2, may=("nudges", "daemon dies")
+    ),
+    "two deaths, the daemon's may be one, two workers of one vGPU": replace(
+        TIME, vgpu_of=SIBLINGS, nr_deaths=2, may=("nudges", "daemon dies")
+    ),
     "evictions, three vGPUs": replace(TIME, vgpu_of=THREE, may=("nudges", "evictions")),
     "two deaths, and all else": replace(
         TIME, nr_deaths=2, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
