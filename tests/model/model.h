@@ -49,7 +49,6 @@ enum model_op {
     MODEL_IF_WAITING,                    /* to: it waits, it does not */
     MODEL_IF_WORD,                       /* what its copy of the grant says. to: as LOAD_GRANT */
     MODEL_REPAIRED,                      /* the daemon is done with a dead one */
-    MODEL_NR_OPS,
 };
 
 enum model_set { MODEL_USERS, MODEL_WAITING, MODEL_MEMBERS };
