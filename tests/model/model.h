@@ -32,7 +32,7 @@ enum model_op {
     MODEL_HAS_USERS,     /* to: some, none */
     MODEL_WAITS,         /* to: some, none */
     MODEL_ANYBODY,       /* whether anybody waits. to: some, none */
-    MODEL_CONSIDER,      /* whether a vGPU waits. to: one held, one free, none held, none free, on */
+    MODEL_CHOOSE,        /* whether a vGPU waits. to: one held, one free, none held, none free, on */
     MODEL_RING,          /* changes the bell of `next` and wakes whoever sleeps on it */
     MODEL_LOAD_BELL,     /* of its own vGPU */
     MODEL_SLEEP,         /* unless the bell has changed. to: asleep, awake */
@@ -60,7 +60,7 @@ enum model_who { MODEL_OWN, MODEL_SLOT, MODEL_HOLDER };
 enum model_kind { MODEL_FAIR, MODEL_TIMED, MODEL_FREE };
 
 enum model_flag {
-    MODEL_PASSES_OVER = 1,      /* CONSIDER leaves the holder out */
+    MODEL_PASSES_OVER = 1,      /* CHOOSE leaves the holder out */
     MODEL_EVICTS = 2,           /* HAND_ON takes from users: they are inside no more */
     MODEL_IGNORES_SEQUENCE = 4, /* of mutants */
     MODEL_KEEPS_SEQUENCE = 8,   /* of mutants */

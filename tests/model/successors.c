@@ -122,7 +122,7 @@ static uint32_t steps_at(const struct model_setting *setting, const struct model
     if (step->op == MODEL_LEARN || step->op == MODEL_LOOK_FOR_DEAD) {
         return find_dead(setting, state, found, like);
     }
-    if (step->op == MODEL_CONSIDER) {
+    if (step->op == MODEL_CHOOSE) {
         return walk(setting, state, found, like);
     }
     found[0] = like;
