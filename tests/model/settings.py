@@ -20,8 +20,8 @@ SMALL: Mapping[str, Setting] = {
     "bells, three vGPUs": replace(BELLS, vgpu_of=THREE),
     "bells, two workers of one vGPU": replace(BELLS, vgpu_of=SIBLINGS),
     "two deaths, the daemon's may be one": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies")),
-    "a death, and all else": replace(
-        TIME, nr_deaths=1, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
+    "two deaths, and all else": replace(
+        TIME, nr_deaths=2, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
     ),
     "a daemon that comes back to the page": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies", "daemon returns")),
 }
@@ -36,12 +36,8 @@ LARGE: Mapping[str, Setting] = {
     "two deaths, the daemon's may be one, two workers of one vGPU": replace(
         TIME, vgpu_of=SIBLINGS, nr_deaths=2, may=("nudges", "daemon dies")
     ),
-    "evictions, three vGPUs": replace(TIME, vgpu_of=THREE, may=("nudges", "evictions")),
-    "two deaths, and all else": replace(
-        TIME, nr_deaths=2, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
-    ),
 }
-"""They take minutes, or gigabytes."""
+"""They take a minute each, and a gigabyte. Three workers with evictions are too many: 110 million states were not all, none of them a fault."""
 
 BEYOND: Mapping[str, tuple[Setting, str]] = {
     "who gives up may be given the grant meanwhile": (
