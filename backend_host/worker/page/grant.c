@@ -46,25 +46,35 @@ static void announce(struct fgw_control *control, uint64_t word, uint64_t passed
     fgw_control_ring_bell(control);
 }
 
+/* Makes `next` the holder, or nobody. False: the word is not that any more. */
+static bool hand_on(struct fgw_control *control, uint64_t word, uint32_t next, uint32_t why)
+{
+    uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
+    if (!atomic_compare_exchange_strong(&control->grant->word, &word, passed)) {
+        return false;
+    }
+    announce(control, word, passed, why);
+    /* Who gave up waiting since it was chosen looked at the word before it was its own. */
+    if (next != FGW_NOBODY && !fgw_vgpu_has_users(control, next) && !fgw_vgpu_waits(control, next)) {
+        atomic_compare_exchange_strong(&control->grant->word, &passed, passed | FGW_GRANT_CLOSED_FOR(FGW_WHY_IDLE));
+    }
+    return true;
+}
+
 bool fgw_grant_pass(struct fgw_control *control)
 {
-    for (;;) {
+    for (bool is_given = false;;) {
         uint64_t word = atomic_load(&control->grant->word);
         uint32_t holder = FGW_GRANT_HOLDER(word);
         if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder))) {
-            return false;
+            return is_given;
         }
         uint32_t next = fgw_grant_choose(control, FGW_NOBODY);
         if (holder == FGW_NOBODY && next == FGW_NOBODY) {
-            return false;
+            return is_given;
         }
-        uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
-        if (atomic_compare_exchange_strong(&control->grant->word, &word, passed)) {
-            announce(control, word, passed, holder == FGW_NOBODY ? FGW_WHY_FREE : FGW_GRANT_WHY(word));
-            if (next != FGW_NOBODY) {
-                return true;
-            }
-        }
+        is_given |= hand_on(control, word, next, holder == FGW_NOBODY ? FGW_WHY_FREE : FGW_GRANT_WHY(word)) &&
+                    next != FGW_NOBODY;
     }
 }
 
@@ -260,15 +270,7 @@ static bool pass_over(struct fgw_control *control, uint64_t word, uint32_t why)
 {
     uint32_t holder = FGW_GRANT_HOLDER(word);
     uint32_t next = fgw_grant_choose(control, holder);
-    if (holder == FGW_NOBODY || next == FGW_NOBODY) {
-        return false;
-    }
-    uint64_t passed = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, next);
-    if (!atomic_compare_exchange_strong(&control->grant->word, &word, passed)) {
-        return false;
-    }
-    announce(control, word, passed, why);
-    return true;
+    return holder != FGW_NOBODY && next != FGW_NOBODY && hand_on(control, word, next, why);
 }
 
 /* Tells whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong
@@ -388,7 +390,9 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
 
 bool fgw_control_evict(struct fgw_control *control)
 {
-    return pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
+    const bool is_given = pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
+    fgw_grant_pass(control);
+    return is_given;
 }
 
 void fgw_grant_clear(struct fgw_control *control, uint32_t slot)
