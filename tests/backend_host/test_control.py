@@ -18,6 +18,7 @@ from backend_host.device.control import (
     WorkerState,
     charges,
 )
+from tests.backend_host.grantees import attach
 
 GRANT = 1
 """Of a page's objects, the one that begins with the grant word."""
@@ -30,10 +31,7 @@ class Player:
 
     def __init__(self, control: ControlPage, vgpu: int) -> None:
         self.control = control
-        self.slot = control.worker_take()
-        control.worker_assign(self.slot, os.getpid(), vgpu, 0)
-        self.grantee = ffi.new("struct fgw_grantee *")
-        assert lib.fgw_grantee_attach(self.grantee, control.page, vgpu, self.slot)
+        self.slot, self.grantee = attach(control, vgpu)
 
     def enter(self, now_ns: int) -> bool:
         return bool(lib.fgw_grant_enter(self.grantee, now_ns))

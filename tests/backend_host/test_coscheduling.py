@@ -22,6 +22,7 @@ from backend_host.coscheduling import Coscheduler
 from backend_host.device.control import ControlPage
 from backend_host.vm.vcpus import QemuThreads, find_vcpus, vcpu_threads
 from backend_host.worker import build_ffi
+from tests.backend_host.grantees import attach
 from tests.end_to_end.host import wait_until
 
 SLICE_NS = 6_000_000
@@ -78,11 +79,8 @@ class Client:
     def __init__(self, page: ControlPage) -> None:
         self.page = page
         self.vgpu = page.vgpu_take()
-        self.slot = page.worker_take()
+        self.slot, self.grantee = attach(page, self.vgpu)
         self.entry = ffi.new("uint8_t[]", CLIENT_BYTES)
-        self.grantee = ffi.new("struct fgw_grantee *")
-        page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
-        assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
         self.grantee.client = ffi.cast("struct fgv_client *", self.entry)
         page.set_standing(self.vgpu, 0, 0, charged_ns=0)
 

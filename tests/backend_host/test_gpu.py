@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from backend_host.worker._worker import ffi, lib
+from backend_host.worker._worker import lib
 
 from backend_host.config import Config
 from backend_host.device.control import MAX_VGPUS
@@ -17,6 +17,7 @@ from backend_host.devices import Device, probe
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.vgpus import VGpu, VGpuRegistry
+from tests.backend_host.grantees import attach
 
 NR_GPUS = 3
 REGION_BYTES = 16 << 20
@@ -29,10 +30,7 @@ class Player:
 
     def __init__(self, vgpu: VGpu) -> None:
         self.page, self.vgpu = vgpu.gpu.page, vgpu.index
-        self.slot = self.page.worker_take()
-        self.grantee = ffi.new("struct fgw_grantee *")
-        self.page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
-        assert lib.fgw_grantee_attach(self.grantee, self.page.page, self.vgpu, self.slot)
+        self.slot, self.grantee = attach(self.page, self.vgpu)
 
     def enter(self) -> bool:
         return bool(lib.fgw_grant_enter(self.grantee, time.monotonic_ns()))

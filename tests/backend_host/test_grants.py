@@ -1,14 +1,13 @@
 """The keeper of grants: the policy's choice is published, and no policy can stop the GPU from changing hands."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, cast
 
 import pytest
-from backend_host.worker._worker import ffi, lib
+from backend_host.worker._worker import lib
 
 from backend_host.device.control import ControlPage
 from backend_host.entitlement import Entitlement
@@ -16,6 +15,7 @@ from backend_host.grants import GrantKeeper
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy, Standing
+from tests.backend_host.grantees import attach
 from tests.end_to_end.host import wait_until
 
 EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
@@ -36,10 +36,7 @@ class Player:
 
     def __init__(self, page: ControlPage) -> None:
         self.vgpu = page.vgpu_take()
-        self.slot = page.worker_take()
-        self.grantee = ffi.new("struct fgw_grantee *")
-        page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
-        assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
+        self.slot, self.grantee = attach(page, self.vgpu)
 
     def enter(self, now_ns: int) -> bool:
         return bool(lib.fgw_grant_enter(self.grantee, now_ns))

@@ -5,11 +5,12 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import pytest
-from backend_host.worker._worker import ffi, lib
+from backend_host.worker._worker import lib
 
 from backend_host import hand_overs
 from backend_host.device.control import ControlPage, Why
 from backend_host.ipc import Message
+from tests.backend_host.grantees import attach
 
 MS = 1_000_000
 UNUSED_NS = 2 * MS
@@ -21,11 +22,9 @@ class Player:
     """A worker's side of the grant."""
 
     def __init__(self, page: ControlPage) -> None:
-        self.page, self.vgpu, self.slot = page, page.vgpu_take(), page.worker_take()
-        page.worker_assign(self.slot, os.getpid(), self.vgpu, 0)
+        self.vgpu = page.vgpu_take()
         page.set_standing(self.vgpu, 0, 0, charged_ns=0)
-        self.grantee = ffi.new("struct fgw_grantee *")
-        assert lib.fgw_grantee_attach(self.grantee, page.page, self.vgpu, self.slot)
+        self.slot, self.grantee = attach(page, self.vgpu)
 
     def enter(self) -> bool:
         return bool(lib.fgw_grant_enter(self.grantee, lib.fgw_clock_ns()))

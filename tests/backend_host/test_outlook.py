@@ -1,6 +1,5 @@
 """How all stand as a worker sees it in one look, as a value."""
 
-import os
 import time
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.device.control import ControlPage
+from tests.backend_host.grantees import attach
 
 SLICE_NS = 6_000_000
 OWED_NS = 1_000
@@ -74,11 +74,7 @@ CASES = {
 
 
 def attached(control: ControlPage) -> ffi.CData:
-    grantee = ffi.new("struct fgw_grantee *")
-    vgpu, slot = control.vgpu_take(), control.worker_take()
-    control.worker_assign(slot, os.getpid(), vgpu, 0)
-    assert lib.fgw_grantee_attach(grantee, control.page, vgpu, slot)
-    return grantee
+    return attach(control, control.vgpu_take())[1]
 
 
 def end_long_turn(grantee: ffi.CData, now_ns: int) -> None:

@@ -17,6 +17,7 @@ import pytest
 from backend_host.worker._worker import ffi, lib
 
 from backend_host.device.control import ControlPage
+from tests.backend_host.grantees import attach
 from tests.model.engine import NO_CHOICE, CState, CSuccessor, Model, Setting
 from tests.model.mutants import MUTANTS
 from tests.model.programs import FUNCTIONS, Function
@@ -142,12 +143,7 @@ class Real:
         self.objects = control.objects[: NR_SHARED + len(rank)]
         for standing in rank:
             control.set_standing(control.vgpu_take(), float(standing), 0.0, charged_ns=0)
-        self.views = []
-        for vgpu in vgpu_of:
-            self.views.append(ffi.new("struct fgw_grantee *"))
-            slot = control.worker_take()
-            control.worker_assign(slot, os.getpid(), vgpu, 0)
-            assert lib.fgw_grantee_attach(self.views[-1], control.page, vgpu, slot)
+        self.views = [attach(control, vgpu)[1] for vgpu in vgpu_of]
 
     def save(self) -> Snapshot:
         page = tuple(os.pread(fd, SAVED_BYTES, 0) for fd in self.objects)
