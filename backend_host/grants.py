@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend_host.device.control import ControlPage, Grant, VgpuReading, charges
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import Grant, VgpuReading, charges
 from backend_host.entitlement import Entitlement
 from scheduler.first_come import FirstCome
 from scheduler.policy import Policy, Standing

@@ -5,7 +5,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from backend_host.device.control import ControlPage, HandOver
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import HandOver
 from backend_host.ipc import Message
 from backend_host.sizes import format_time
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
-from backend_host.device.control import WorkerReading
+from backend_host.device.readings import WorkerReading
 from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
 

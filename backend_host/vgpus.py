@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
-from backend_host.device.control import VgpuReading, WorkerState
 from backend_host.device.gpu import Gpu, place
+from backend_host.device.readings import VgpuReading, WorkerState
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError

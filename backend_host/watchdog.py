@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend_host import hand_overs
-from backend_host.device.control import ControlPage, WorkerReading, WorkerState
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import WorkerReading, WorkerState
 
 _LOOKS_IN_LIMIT = 20
 _LOOK_MAX_S = 1.0

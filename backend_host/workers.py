@@ -27,7 +27,8 @@ from typing import Any
 
 from backend_host import channels
 from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
-from backend_host.device.control import ControlPage, ControlPageFullError, WorkerState
+from backend_host.device.control import ControlPage, ControlPageFullError
+from backend_host.device.readings import WorkerState
 from backend_host.errors import ConfigError, WorkerFailedError
 
 MAX_FAILURES = 3

@@ -9,7 +9,20 @@ from tests.backend_host.parts import TURN, load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
-PARTS = (*TURN, "grant", "outlook", "hand_over", "account", "control", "due", "gate", "running", "latency", "bell")
+PARTS = (
+    *TURN,
+    "grant",
+    "outlook",
+    "hand_over",
+    "nudge",
+    "account",
+    "control",
+    "due",
+    "gate",
+    "running",
+    "latency",
+    "bell",
+)
 Objects = ctypes.c_int * NR_OBJECTS
 
 

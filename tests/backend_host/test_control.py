@@ -9,15 +9,8 @@ import time
 import pytest
 from backend_host.worker._worker import ffi, lib
 
-from backend_host.device.control import (
-    MAX_VGPUS,
-    MAX_WORKERS,
-    ControlPage,
-    ControlPageError,
-    ControlPageFullError,
-    WorkerState,
-    charges,
-)
+from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageError, ControlPageFullError
+from backend_host.device.readings import WorkerState, charges
 from tests.backend_host.grantees import attach
 
 GRANT = 1

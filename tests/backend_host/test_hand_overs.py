@@ -8,7 +8,8 @@ import pytest
 from backend_host.worker._worker import lib
 
 from backend_host import hand_overs
-from backend_host.device.control import ControlPage, Why
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import Why
 from backend_host.ipc import Message
 from tests.backend_host.grantees import attach
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend_host.device.control import ControlPage, WorkerReading, WorkerState
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import WorkerReading, WorkerState
 from backend_host.watchdog import Watchdog
 
 S = 1_000_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend_host.device.control import WorkerReading
+from backend_host.device.readings import WorkerReading
 from cuda_api.generated.values import Place
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import NS_PER_S, Kernels

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend_host.device.control import WorkerReading
+from backend_host.device.readings import WorkerReading
 from ivshmem.region import Region
 from tests.backend_host.worker_harness import (
     FUNCTION,

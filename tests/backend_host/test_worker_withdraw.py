@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.channels import LIBRARY, SOURCE
-from backend_host.device.control import WorkerReading
+from backend_host.device.readings import WorkerReading
 from tests.backend_host.test_worker_order import Kernels
 from tests.backend_host.worker_harness import (
     FUNCTION,

@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 
 from cffi import FFI
 
-from backend_host.device.control import ControlPage, VgpuReading
+from backend_host.device.control import ControlPage
+from backend_host.device.readings import VgpuReading
 from cuda_api.generated.values import Place
 from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
 

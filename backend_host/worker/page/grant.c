@@ -8,14 +8,7 @@
  * Wrong when: a worker is stopped (SIGSTOP) while it is a user. It keeps the GPU for its vGPU until the daemon evicts
  * it.
  */
-#define _GNU_SOURCE
 #include "page/grant.h"
-
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "ivshmem/region.h"
 #include "page/bell.h"
@@ -265,64 +258,11 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
     return is_in;
 }
 
-/* Hands the grant on from a holder that is not to have it again, wanting it or not. */
-static bool pass_over(struct fgw_control *control, uint64_t word, uint32_t why)
+bool fgw_grant_pass_over(struct fgw_control *control, uint64_t word, uint32_t why)
 {
     uint32_t holder = FGW_GRANT_HOLDER(word);
     uint32_t next = fgw_grant_choose(control, holder);
     return holder != FGW_NOBODY && next != FGW_NOBODY && hand_on(control, word, next, why);
-}
-
-/* Tells whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong
- * when: the number has been given to another process since. */
-static bool has_ended(uint32_t pid)
-{
-    if (pid == 0 || pid > INT_MAX) {
-        return false;
-    }
-    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u), .events = POLLIN};
-    if (process.fd < 0) {
-        return errno == ESRCH;
-    }
-    const bool is_readable = poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
-    close(process.fd);
-    return is_readable;
-}
-
-/* Nobody else is left to learn of deaths. */
-static void clear_dead(struct fgw_control *control, uint32_t number)
-{
-    const struct fgw_worker_set *members = &control->decided->vgpus[number - 1].members;
-    for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
-        const bool is_used = fgw_set_has(&control->grant->users, slot) && fgw_set_has(members, slot);
-        if (is_used && has_ended(atomic_load(&control->decided->workers[slot].pid))) {
-            fgw_grant_clear(control, slot);
-        }
-    }
-}
-
-void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
-{
-    struct fgw_control *control = grantee->control;
-    uint64_t word = atomic_load(&control->grant->word);
-    uint32_t holder = FGW_GRANT_HOLDER(word);
-    if (!fgw_is_vgpu(holder) || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
-        fgw_grant_pass(control);
-        return;
-    }
-    if (has_ended(atomic_load(&control->decided->daemon_pid))) {
-        clear_dead(control, holder);
-    }
-    const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED);
-    if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, holder) &&
-        atomic_compare_exchange_strong(&control->grant->word, &word, closed)) {
-        /* It pays for that, or it would be next again, and again do nothing. */
-        atomic_fetch_add(&control->grant->places[holder - 1].nr_unused, 1);
-        if (!fgw_vgpu_has_users(control, holder)) {
-            pass_over(control, closed, FGW_WHY_UNUSED);
-        }
-    }
-    fgw_grant_pass(control);
 }
 
 bool fgw_grant_renew(struct fgw_grantee *grantee, uint64_t now_ns)
@@ -390,7 +330,7 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
 
 bool fgw_control_evict(struct fgw_control *control)
 {
-    const bool is_given = pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
+    const bool is_given = fgw_grant_pass_over(control, atomic_load(&control->grant->word), FGW_WHY_EVICTED);
     fgw_grant_pass(control);
     return is_given;
 }

@@ -78,6 +78,9 @@ bool fgw_control_evict(struct fgw_control *control);
 bool fgw_grant_pass(struct fgw_control *control);
 /* cffi: end */
 
+/* Hands the grant on from a holder that is not to have it again, wanting it or not. False: nobody else wants it, or the
+ * word is not `word` any more. */
+bool fgw_grant_pass_over(struct fgw_control *control, uint64_t word, uint32_t why);
 /* Takes back every bit of a dead worker, which had a vGPU, and hands the grant on if it was its last user. */
 void fgw_grant_clear(struct fgw_control *control, uint32_t slot);
 

@@ -1,0 +1,110 @@
+"""What is read from a control page, as plain data: who holds the GPU, who waits, what each vGPU was charged and each worker did.
+
+Times are CLOCK_MONOTONIC (`time.monotonic_ns()`).
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend_host.generated.counters import WorkerCounters
+
+
+class Why(enum.IntEnum):
+    """Why the grant went on: enum fgw_why."""
+
+    FREE = 0
+    SLICE = 1
+    IDLE = 2
+    UNUSED = 3
+    EVICTED = 4
+    DIED = 5
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The grant went from one vGPU to another; None is nobody. `gap_ns` is how long it was before a worker of the new holder came for it, None
+    while none has."""
+
+    sequence: int
+    at_ns: int
+    from_vgpu: int | None
+    to_vgpu: int | None
+    why: Why
+    gap_ns: int | None
+
+
+class WorkerState(enum.IntEnum):
+    """Life of a worker slot: taken by the daemon (WARM), serving a client, ended by itself; free again when the daemon freed it."""
+
+    FREE = 0
+    WARM = 1
+    SERVING = 2
+    ENDED = 3
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A vGPU with at least one worker that has GPU work and no grant."""
+
+    vgpu: int
+    waiting_since_ns: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One consistent reading of the grant. `vgpu` is None when it is free; `since_ns` is when the holder got it."""
+
+    vgpu: int | None
+    is_closed: bool
+    nr_users: int
+    sequence: int
+    since_ns: int
+
+
+@dataclass(frozen=True)
+class VgpuReading:
+    """A vGPU's account: times in ns, memory in bytes; `quota_bytes` 0 means none.
+
+    It pays for `charged_ns`: the GPU time that it used, and the time that it kept the GPU from others without using it. Its use is charged
+    up to `charged_until_ns`, when it last used the GPU.
+    """
+
+    vgpu: int
+    used_ns: int
+    held_ns: int
+    charged_until_ns: int
+    nr_grants: int
+    memory_bytes: int
+    quota_bytes: int
+    nr_workers: int
+    nr_waiting: int
+    waiting_since_ns: int
+
+    @property
+    def charged_ns(self) -> int:
+        return self.used_ns + self.held_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerReading(WorkerCounters):
+    """One worker, and its counters since its slot was taken."""
+
+    slot: int
+    state: WorkerState
+    pid: int
+    vgpu: int
+    client: int
+    is_user: bool
+    is_waiting: bool
+    phase: str
+    """Where it stands: a word of turn/phase.h."""
+    stalled_since_ns: int
+    """Work is on the device and none of it has ended since then; 0 when there is none."""
+    program: str
+
+
+def charges(before: Sequence[VgpuReading], after: Sequence[VgpuReading]) -> dict[int, int]:
+    """Time in ns that each vGPU was charged between two readings; vGPUs that are new count from zero, others that are gone are left out."""
+    earlier = {reading.vgpu: reading.charged_ns for reading in before}
+    return {reading.vgpu: max(0, reading.charged_ns - earlier.get(reading.vgpu, 0)) for reading in after}
