@@ -1,4 +1,4 @@
-"""The functions of grant.c and nudge.c that move the grant, as tables: each step is one access to the page, and what it finds says which is next.
+"""The functions of grant.c and nudge.c that move the grant, as tables: a step is one access to the page, and what it finds says which is next.
 
 A step names what it may find and the label it then goes to. Labels stand within their function; "return", with or without a word behind it,
 goes back to the caller. Which C function a table follows is its name; where it leaves something out, it says why. Left out everywhere:
