@@ -12,6 +12,8 @@ from backend_host.sizes import format_time
 
 PERIOD_S = 0.1
 """Between two questions that follow: at slices of a millisecond 100 hand-overs, fewer than are kept."""
+MAX_WAITS = 10
+MAX_SEQUENCE = (1 << 32) - 1
 NOBODY = "-"
 HEAD = f"{'time':>14}  {'from':<16}  {'to':<16}  {'why':<8}  {'gap':>8}"
 EXAMPLE = "example: fairgv-host grants --follow   as the GPU goes from one vGPU to the next; Ctrl-C ends it"
@@ -84,12 +86,25 @@ def show(ask: Callable[[int], Message], *, is_followed: bool, is_json: bool) -> 
 
 
 def _followed(ask: Callable[[int], Message]) -> Iterator[Message]:
-    """The newest is told once its holder has come, so that its gap is known."""
-    after = 0
+    """The newest is told once its holder has come, so that its gap is known; what lacks the one before it waits for that a while."""
+    after, nr_waits = 0, 0
     while True:
         told: list[Message] = ask(after)["hand_overs"]
         if told and told[-1]["to"] is not None and told[-1]["gap_ns"] is None:
             told.pop()
+        whole = _without_hole(told, after or (told[0]["sequence"] - 1 if told else 0))
+        is_late = len(whole) < len(told)
+        nr_waits = nr_waits + 1 if is_late else 0
+        if is_late and nr_waits <= MAX_WAITS:
+            told = whole
         yield from told
         after = told[-1]["sequence"] if told else after
         time.sleep(PERIOD_S)
+
+
+def _without_hole(told: list[Message], after: int) -> list[Message]:
+    """Up to the first that is missing: whoever handed over writes afterwards, and may have lost its CPU."""
+    for place, each in enumerate(told):
+        if each["sequence"] != (after + place + 1) & MAX_SEQUENCE:
+            return told[:place]
+    return told

@@ -1,5 +1,6 @@
 """The ring of hand-overs: who had the grant, who got it, why, and how long nobody came for it."""
 
+import json
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -173,3 +174,29 @@ def test_who_follows_is_told_each_one_once_and_its_gap(
     lines = capsys.readouterr().out.splitlines()
     assert [line.count('"gap_ns": null') for line in lines] == [0, 0, 0]
     assert ['"to": "two"' in line for line in lines] == [False, True, False]
+
+
+def told_of(sequence: int) -> Message:
+    return {"sequence": sequence, "at_ns": 0, "from": "one", "to": "two", "why": "slice", "gap_ns": 0}
+
+
+@pytest.mark.parametrize("comes_after", [2, None], ids=["late", "never"])
+def test_one_that_is_written_late_is_told_in_its_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, comes_after: int | None
+) -> None:
+    """And one that nobody writes, as whoever handed over died, holds nothing up for long."""
+    monkeypatch.setattr(hand_overs, "PERIOD_S", 0)
+    asked: list[int] = []
+
+    def ask(after: int) -> Message:
+        asked.append(after)
+        if len(asked) > hand_overs.MAX_WAITS + 2:
+            raise NoMoreError
+        is_missing = comes_after is None or len(asked) <= comes_after
+        numbers = [number for number in (7, 8, 9) if number > after and not (number == 8 and is_missing)]
+        return {"hand_overs": [told_of(number) for number in numbers]}
+
+    with pytest.raises(NoMoreError):
+        hand_overs.show(ask, is_followed=True, is_json=True)
+    numbers = [json.loads(line)["sequence"] for line in capsys.readouterr().out.splitlines()]
+    assert numbers == ([7, 9] if comes_after is None else [7, 8, 9])
