@@ -62,7 +62,7 @@ CONSTANTS = """
 struct fgw_control;
 struct fgw_decided_vgpu;
 struct fgw_account;
-struct fgw_place;
+struct fgw_seat;
 struct fgw_worker_slot;
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_variant_wish;

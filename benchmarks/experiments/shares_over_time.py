@@ -184,7 +184,7 @@ class SharesOverTime(Experiment):
 
 
 def _watched(session: Session, seconds: float, period_s: float) -> Record:
-    """One run of so many seconds. ProgramFailedError."""
+    """One run of so many seconds, and as long as the newcomer takes to start. ProgramFailedError."""
     with contextlib.ExitStack() as stack:
         running = [_started(session, guest, stack) for guest in range(len(WEIGHTS))]
         for program in running:
@@ -196,10 +196,11 @@ def _watched(session: Session, seconds: float, period_s: float) -> Record:
             running.append(_started(session, len(WEIGHTS), stack))
             _await_work(running[-1])
             changes.append({"at_s": watch.now_s(), "guest": len(WEIGHTS), "weight": NEWCOMER})
-            time.sleep(left_s(watch.begin_s + 2 * seconds / 3))
+            time.sleep(seconds / 3)
             session.set_weight(0, CHANGED)
             changes.append({"at_s": watch.now_s(), "guest": 0, "weight": CHANGED})
-            time.sleep(left_s(watch.begin_s + seconds))
+            time.sleep(seconds / 3)
+            passed_s = watch.now_s()
         for program in running:
             program.tell("end")
         for program in running:
@@ -207,7 +208,7 @@ def _watched(session: Session, seconds: float, period_s: float) -> Record:
     return {
         "kind": "shares over time",
         "workload": WORKLOAD.label,
-        "seconds": seconds,
+        "seconds": passed_s,
         "changes": changes,
         "samples": watch.samples,
     }
@@ -246,7 +247,7 @@ def _draw(axes: Any, record: Record) -> None:
             axes.axvline(phase.begin_s, color=axes.xaxis.label.get_color(), linewidth=0.8)
     most = max(entitled for phase in found for entitled in phase.entitled.values())
     axes.set(xlabel="seconds", xlim=(0, record["seconds"]), ylim=(0, 120 * most))
-    axes.set_xticks(np.linspace(0, record["seconds"], 7))
+    axes.set_xticks(np.arange(0, record["seconds"] + 1e-9, max(1, round(record["seconds"] / 6))))
 
 
 def _news(guest: int, before: Mapping[int, int], weights: Mapping[int, int]) -> str:

@@ -29,7 +29,7 @@ uint64_t fgw_clock_ns(void)
 
 uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
-    return atomic_load(&grantee->place->bell);
+    return atomic_load(&grantee->seat->bell);
 }
 
 void fgw_bell_ring(_Atomic uint32_t *bell)

@@ -16,6 +16,8 @@ BELLS = Setting(vgpu_of=TWO, is_timed=False, is_giving_checked=True)
 TIME = Setting(vgpu_of=TWO, may=("nudges",))
 """Who sleeps wakes by itself, and nudges."""
 
+ALL_ELSE = ("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
+
 SMALL: Mapping[str, Setting] = {
     "bells, three vGPUs": replace(BELLS, vgpu_of=THREE),
     "bells, two workers of one vGPU": replace(BELLS, vgpu_of=SIBLINGS),
@@ -23,15 +25,14 @@ SMALL: Mapping[str, Setting] = {
         BELLS, may=("cancels", "ends", "workers return"), is_giving_checked=False
     ),
     "two deaths, the daemon's may be one": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies")),
-    "two deaths, and all else": replace(
-        TIME, nr_deaths=2, may=("nudges", "cancels", "ends", "evictions", "daemon dies", "workers return")
-    ),
+    "a death, and all else": replace(TIME, nr_deaths=1, may=ALL_ELSE),
     "a death, three vGPUs, without nudges": replace(TIME, vgpu_of=THREE, may=(), nr_deaths=1),
     "a daemon that comes back to the page": replace(TIME, nr_deaths=2, may=("nudges", "daemon dies", "daemon returns")),
 }
 """Continuous integration goes through these."""
 
 LARGE: Mapping[str, Setting] = {
+    "two deaths, and all else": replace(TIME, nr_deaths=2, may=ALL_ELSE),
     "a death, three vGPUs": replace(TIME, vgpu_of=THREE, nr_deaths=1),
     "a death, two workers of one vGPU": replace(TIME, vgpu_of=SIBLINGS, nr_deaths=1),
     "two deaths, the daemon's may be one, three vGPUs": replace(

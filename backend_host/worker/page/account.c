@@ -36,7 +36,7 @@ static uint32_t nr_sharing(const struct fgw_grantee *grantee)
 /* Tells how much of the time another vGPU's work kept this one off the device, as far as that is believed. */
 static uint64_t spared_ns(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
-    const uint64_t until_ns = atomic_load_explicit(&grantee->place->spared_until_ns, memory_order_relaxed);
+    const uint64_t until_ns = atomic_load_explicit(&grantee->seat->spared_until_ns, memory_order_relaxed);
     if (until_ns <= from_ns) {
         return 0;
     }
@@ -79,7 +79,7 @@ void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns)
     const uint64_t word = atomic_load_explicit(&grant->word, memory_order_relaxed);
     const uint32_t number = FGW_GRANT_HOLDER(word);
     if (fgw_is_vgpu(number) && number != grantee->number) {
-        _Atomic uint64_t *spared_until_ns = &grant->places[number - 1].spared_until_ns;
+        _Atomic uint64_t *spared_until_ns = &grant->seats[number - 1].spared_until_ns;
         uint64_t before_ns = atomic_load_explicit(spared_until_ns, memory_order_relaxed);
         while (before_ns < until_ns && !atomic_compare_exchange_weak(spared_until_ns, &before_ns, until_ns)) {
         }

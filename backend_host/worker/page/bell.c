@@ -64,7 +64,7 @@ uint32_t fgw_control_wait_bell(struct fgw_control *control, uint32_t seen, uint6
 
 uint32_t fgw_grant_bell(const struct fgw_grantee *grantee)
 {
-    return atomic_load(&grantee->place->bell);
+    return atomic_load(&grantee->seat->bell);
 }
 
 /* As linux/futex.h has it, in its newer versions. */
@@ -80,7 +80,7 @@ struct fgw_two_futexes {
 void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uint64_t timeout_ns)
 {
     struct fgw_two_futexes words[2] = {
-        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->place->bell, .flags = FGW_FUTEX_32},
+        {.value = bell, .address = (uint64_t)(uintptr_t)&grantee->seat->bell, .flags = FGW_FUTEX_32},
         {.value = 1, .address = (uint64_t)(uintptr_t)kick, .flags = FGW_FUTEX_32},
     };
     uint64_t end_ns = fgw_clock_ns() + timeout_ns;
@@ -89,6 +89,6 @@ void fgw_grant_sleep(struct fgw_grantee *grantee, uint32_t bell, void *kick, uin
         (errno == ENOSYS || errno == EPERM)) {
         uint64_t nap_ns = kick && timeout_ns > FGW_UNKICKED_NS ? FGW_UNKICKED_NS : timeout_ns;
         struct timespec nap = timespec_of(nap_ns);
-        syscall(SYS_futex, &grantee->place->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
+        syscall(SYS_futex, &grantee->seat->bell, FUTEX_WAIT, bell, &nap, NULL, 0);
     }
 }

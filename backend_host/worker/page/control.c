@@ -148,14 +148,14 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
     for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
         struct fgw_decided_vgpu *vgpu = &control->decided->vgpus[index];
         if (!atomic_load(&vgpu->is_used)) {
-            struct fgw_place *place = &control->grant->places[index];
+            struct fgw_seat *seat = &control->grant->seats[index];
             memset(control->accounts[index], 0, sizeof(*control->accounts[index]));
             for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {
                 atomic_store(&vgpu->members.words[i], 0);
             }
-            atomic_store(&place->nr_grants, 0);
-            atomic_store(&place->nr_unused, 0);
-            atomic_store(&place->spared_until_ns, 0);
+            atomic_store(&seat->nr_grants, 0);
+            atomic_store(&seat->nr_unused, 0);
+            atomic_store(&seat->spared_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->budget_ns, 0);
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
@@ -207,7 +207,7 @@ bool fgw_control_vgpu_read(struct fgw_control *control, uint32_t index, struct f
         .used_ns = atomic_load(&account->used_ns),
         .held_ns = fgw_vgpu_held_ns(control, index),
         .charged_until_ns = atomic_load(&account->charged_until_ns),
-        .nr_grants = atomic_load(&control->grant->places[index].nr_grants),
+        .nr_grants = atomic_load(&control->grant->seats[index].nr_grants),
         .memory_bytes = memory_bytes,
         .quota_bytes = quota_bytes,
         .waiting_since_ns = atomic_load(&account->waiting_since_ns),

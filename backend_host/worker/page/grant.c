@@ -30,9 +30,9 @@ static void announce(struct fgw_control *control, uint64_t word, uint64_t passed
     if (!fgw_is_vgpu(next)) {
         return;
     }
-    struct fgw_place *place = &control->grant->places[next - 1];
-    atomic_fetch_add(&place->nr_grants, 1);
-    fgw_bell_ring(&place->bell);
+    struct fgw_seat *seat = &control->grant->seats[next - 1];
+    atomic_fetch_add(&seat->nr_grants, 1);
+    fgw_bell_ring(&seat->bell);
     if (fgw_vgpu_is_among(control, next, &control->grant->interactive)) {
         fgw_bell_ring(&control->grant->boost_bell);
     }
@@ -93,7 +93,7 @@ bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control
         .control = control,
         .decided = &control->decided->vgpus[vgpu],
         .account = control->accounts[vgpu],
-        .place = &control->grant->places[vgpu],
+        .seat = &control->grant->seats[vgpu],
         .slot = &control->own[vgpu]->workers[slot],
         .number = vgpu + 1,
         .slot_index = slot,
@@ -212,7 +212,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
         if (atomic_compare_exchange_strong(&control->grant->word, &word, taken)) {
             fgw_grant_elapsed_ns(control, taken, now_ns);
             fgw_hand_over_note(control, word, taken, FGW_WHY_FREE);
-            atomic_fetch_add_explicit(&grantee->place->nr_grants, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&grantee->seat->nr_grants, 1, memory_order_relaxed);
             return true;
         }
     }
@@ -283,7 +283,7 @@ void fgw_grant_alert_next(struct fgw_grantee *grantee)
 {
     const uint32_t next = fgw_grant_choose(grantee->control, grantee->number);
     if (next != FGW_NOBODY) {
-        fgw_bell_ring(&grantee->control->grant->places[next - 1].bell);
+        fgw_bell_ring(&grantee->control->grant->seats[next - 1].bell);
     }
 }
 

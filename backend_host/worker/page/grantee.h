@@ -10,7 +10,7 @@ struct fgw_grantee {
     struct fgw_control *control;
     struct fgw_decided_vgpu *decided; /* of its vGPU, as what follows */
     struct fgw_account *account;
-    struct fgw_place *place;
+    struct fgw_seat *seat;
     struct fgw_worker_slot *slot;
     struct fgv_client *client; /* whose entry shows the guest what is counted for this worker; NULL: none */
     uint32_t number;           /* of the vGPU: index + 1, as in the grant word */

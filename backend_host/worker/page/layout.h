@@ -109,7 +109,7 @@ struct fgw_decided {
 /* ---- grant ---- */
 
 /* What a hand-over changes of a vGPU. */
-struct fgw_place {
+struct fgw_seat {
     /* Futex of its workers that wait for the grant: changes when the vGPU gets it, or it became free */
     _Atomic uint32_t bell;
     _Atomic uint32_t nr_unused; /* grants that it did not use: it pays for the time that each kept others waiting */
@@ -157,11 +157,11 @@ struct fgw_grant {
     uint8_t pad1[24];
     struct fgw_worker_set running;     /* workers with work on the device, with the grant or without */
     struct fgw_worker_set interactive; /* workers whose clients wait for the GPU so often that coscheduling pays */
-    struct fgw_place places[FGW_MAX_VGPUS];
+    struct fgw_seat seats[FGW_MAX_VGPUS];
     struct fgw_hand_over hand_overs[FGW_NR_HAND_OVERS];
 };
 _Static_assert(sizeof(struct fgw_grant) ==
-                   192 + FGW_MAX_VGPUS * sizeof(struct fgw_place) + FGW_NR_HAND_OVERS * sizeof(struct fgw_hand_over),
+                   192 + FGW_MAX_VGPUS * sizeof(struct fgw_seat) + FGW_NR_HAND_OVERS * sizeof(struct fgw_hand_over),
                "grant");
 
 /* ---- account ---- */

@@ -60,7 +60,7 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
     if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, holder) &&
         atomic_compare_exchange_strong(&control->grant->word, &word, closed)) {
         /* It pays for that, or it would be next again, and again do nothing. */
-        atomic_fetch_add(&control->grant->places[holder - 1].nr_unused, 1);
+        atomic_fetch_add(&control->grant->seats[holder - 1].nr_unused, 1);
         if (!fgw_vgpu_has_users(control, holder)) {
             fgw_grant_pass_over(control, closed, FGW_WHY_UNUSED);
         }

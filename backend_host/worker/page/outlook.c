@@ -30,7 +30,7 @@ bool fgw_control_anybody_waits(struct fgw_control *control)
 
 uint64_t fgw_vgpu_held_ns(const struct fgw_control *control, uint32_t index)
 {
-    const uint64_t nr_unused = atomic_load_explicit(&control->grant->places[index].nr_unused, memory_order_relaxed);
+    const uint64_t nr_unused = atomic_load_explicit(&control->grant->seats[index].nr_unused, memory_order_relaxed);
     return atomic_load_explicit(&control->accounts[index]->held_ns, memory_order_relaxed) +
            nr_unused * FGW_GRANT_UNUSED_NS;
 }
