@@ -16,7 +16,7 @@ MAX_WAITS = 10
 MAX_SEQUENCE = (1 << 32) - 1
 NOBODY = "-"
 HEAD = f"{'time':>14}  {'from':<16}  {'to':<16}  {'why':<8}  {'gap':>8}"
-EXAMPLE = "example: fairgv-host grants --follow   as the GPU goes from one vGPU to the next; Ctrl-C ends it"
+EXAMPLE = "example: fairgv-host grants --follow (Ctrl-C ends it)"
 
 
 def answer(page: ControlPage, names: Mapping[int, str], after: int) -> Message:
