@@ -42,7 +42,8 @@ LARGE: Mapping[str, Setting] = {
         TIME, vgpu_of=SIBLINGS, nr_deaths=2, may=("nudges", "daemon dies")
     ),
 }
-"""They take a minute or two each, and a gigabyte. Three workers with evictions are too many: 110 million states were not all, none of them a fault."""
+"""They take a minute or two each, and a gigabyte. Three workers with evictions are too many: 110 million states were not all, none of them a
+fault."""
 
 BEYOND: Mapping[str, tuple[Setting, str]] = {
     "who gives up may be given the grant meanwhile": (
