@@ -15,7 +15,7 @@ PERIOD_S = 0.1
 MAX_WAITS = 10
 MAX_SEQUENCE = (1 << 32) - 1
 NOBODY = "-"
-HEAD = f"{'time':>14}  {'from':<16}  {'to':<16}  {'why':<8}  {'gap':>8}"
+HEAD = f"{'time':>14}  {'from':<14}  {'to':<14}  {'why':<8}  {'phase':<8}  {'gap':>8}"
 EXAMPLE = "example: fairgv-host grants --follow (Ctrl-C ends it)"
 
 
@@ -46,6 +46,7 @@ def _told(each: HandOver, names: Mapping[int, str]) -> Message:
         "from": name(each.from_vgpu),
         "to": name(each.to_vgpu),
         "why": each.why.name.lower(),
+        "phase": each.phase,
         "gap_ns": each.gap_ns,
     }
 
@@ -53,13 +54,14 @@ def _told(each: HandOver, names: Mapping[int, str]) -> Message:
 def _line(told: Message) -> str:
     seconds = f"{told['at_ns'] / 1e9:.6f}"
     gap = NOBODY if told["gap_ns"] is None else format_time(told["gap_ns"])
-    return f"{seconds:>14}  {_name(told['from']):<16}  {_name(told['to']):<16}  {told['why']:<8}  {gap:>8}"
+    names = f"{_name(told['from']):<14}  {_name(told['to']):<14}"
+    return f"{seconds:>14}  {names}  {told['why']:<8}  {told['phase'] or NOBODY:<8}  {gap:>8}"
 
 
 def _name(name: str | None) -> str:
     """Names are others' choice: what is no printable character is not sent to a terminal."""
     text = NOBODY if name is None else "".join(letter if letter.isprintable() else "?" for letter in name)
-    return text if len(text) <= 16 else text[:15] + "~"
+    return text if len(text) <= 14 else text[:13] + "~"
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -67,8 +69,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser = commands.add_parser(
         "grants",
         help="who had the GPU, who got it, why: the last 256 hand-overs",
-        description="The last hand-overs of the GPU, oldest first: when (CLOCK_MONOTONIC, in seconds), from whom, to whom, why, "
-        "and how long it took until the new holder came for it.",
+        description="The last hand-overs of the GPU, oldest first: when (CLOCK_MONOTONIC, in seconds), from whom, to whom, why, in "
+        "which phase the worker was that ended the turn, and how long it took until the new holder came for it.",
         epilog=EXAMPLE,
     )
     parser.add_argument("--gpu", metavar="G", help="of which Gpu, by its number or UUID; where there is one it is that")

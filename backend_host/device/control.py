@@ -196,7 +196,7 @@ class ControlPage:
             client=reading.client,
             is_user=bool(reading.is_user),
             is_waiting=bool(reading.is_waiting),
-            phase=ffi.string(lib.fgw_phase_word(reading.phase)).decode("ascii"),
+            phase=_phase(reading.phase),
             stalled_since_ns=reading.stalled_since_ns,
             program=ffi.string(reading.program).decode("ascii", "replace"),
             **{field.name: _counted(reading.counters, field.name) for field in fields(WorkerCounters)},
@@ -264,6 +264,7 @@ class ControlPage:
                 from_vgpu=reading.giver - 1 if reading.giver else None,
                 to_vgpu=reading.taker - 1 if reading.taker else None,
                 why=Why(reading.why),
+                phase=_phase(reading.phase) if reading.phase else None,
                 gap_ns=reading.gap_ns if reading.is_entered else None,
             )
             for reading in readings[0:nr]
@@ -307,6 +308,10 @@ def _counted(counters: ffi.CData, name: str) -> Any:
         return getattr(counters, name)
     numbers, words = enumerate(getattr(counters, EACH[name][0])), _WORDS[name]
     return {words.get(number, "unknown"): count for number, count in numbers if count}
+
+
+def _phase(number: int) -> str:
+    return str(ffi.string(lib.fgw_phase_word(number)).decode("ascii"))
 
 
 def _object(number: int) -> int:

@@ -23,7 +23,8 @@ class Why(enum.IntEnum):
 
 @dataclass(frozen=True)
 class HandOver:
-    """The grant went from one vGPU to another; None is nobody. `gap_ns` is how long it was before a worker of the new holder came for it, None
+    """The grant went from one vGPU to another; None is nobody. `phase` is that of the worker that ended
+    the turn, None where none did. `gap_ns` is how long it was before a worker of the new holder came for it, None
     while none has."""
 
     sequence: int
@@ -31,6 +32,7 @@ class HandOver:
     from_vgpu: int | None
     to_vgpu: int | None
     why: Why
+    phase: str | None
     gap_ns: int | None
 
 

@@ -114,10 +114,10 @@ def test_sequence_numbers_wrap(control: ControlPage, players: Sequence[Player], 
 def test_what_a_hostile_worker_writes_is_bounded(control: ControlPage, players: Sequence[Player]) -> None:
     assert players[0].enter()
     ring = 192 + 64 * 32
-    entry = struct.pack("<4I2Q", 1, 77, 65, 60_000, 2**64 - 1, 2**64 - 1)
+    entry = struct.pack("<I2H2I2Q", 1, 77, 99, 65, 60_000, 2**64 - 1, 2**64 - 1)
     os.pwrite(control.objects[GRANT], entry, ring + 32)
     [found] = control.hand_overs()
-    assert (found.from_vgpu, found.to_vgpu, found.why) == (None, None, Why.FREE)
+    assert (found.from_vgpu, found.to_vgpu, found.why, found.phase) == (None, None, Why.FREE, "unknown")
     os.pwrite(control.objects[GRANT], os.urandom(lib.FGW_NR_HAND_OVERS * 32), ring)
     control.hand_overs()
 
@@ -128,12 +128,12 @@ def test_people_are_told_names_and_nothing_that_a_terminal_obeys(
     assert players[0].enter()
     assert not players[1].enter()
     players[0].end_slice()
-    names = {0: "\x1b[31mred", 1: "a name of more than sixteen letters"}
+    names = {0: "\x1b[31mred", 1: "a name of more than fourteen letters"}
     hand_overs.show(lambda after: hand_overs.answer(control, names, after), is_followed=False, is_json=False)
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.split() == ["time", "from", "to", "why", "gap"]
+    assert head.split() == ["time", "from", "to", "why", "phase", "gap"]
     assert first.split()[1:4] == ["-", "?[31mred", "free"]
-    assert "a name of more ~" in second
+    assert "a name of mor~" in second
     assert second.split()[-1] == "-", "nobody has come for it yet"
     assert max(map(len, (head, first, second))) <= 80
 
@@ -177,7 +177,15 @@ def test_who_follows_is_told_each_one_once_and_its_gap(
 
 
 def told_of(sequence: int) -> Message:
-    return {"sequence": sequence, "at_ns": 0, "from": "one", "to": "two", "why": "slice", "gap_ns": 0}
+    return {
+        "sequence": sequence,
+        "at_ns": 0,
+        "from": "one",
+        "to": "two",
+        "why": "slice",
+        "phase": "running",
+        "gap_ns": 0,
+    }
 
 
 @pytest.mark.parametrize("comes_after", [2, None], ids=["late", "never"])

@@ -69,9 +69,10 @@ def test_turns_alternate_and_end_with_the_slice(host: Host) -> None:
     wait_until(lambda: sum(each["why"] == "slice" for each in hand_overs(host)) >= 20, "slices have ended")
     told = [each for each in hand_overs(host) if each["why"] == "slice"]
     assert {(each["from"], each["to"]) for each in told} == {("one", "two"), ("two", "one")}
+    assert {each["phase"] for each in told} <= {"running", "ready", "idle"}
     assert [each["sequence"] for each in told] == sorted(each["sequence"] for each in told)
     lines = host_command(host.state_dir, "grants").stdout.splitlines()
-    assert lines[0].split() == ["time", "from", "to", "why", "gap"]
+    assert lines[0].split() == ["time", "from", "to", "why", "phase", "gap"]
     assert any(line.split()[1:4] == ["one", "two", "slice"] for line in lines)
 
 

@@ -49,7 +49,7 @@ static bool hand_on(struct fgw_control *control, uint64_t word, uint32_t next, u
     announce(control, word, passed, why);
     /* Who gave up waiting since it was chosen looked at the word before it was its own. */
     if (next != FGW_NOBODY && !fgw_vgpu_has_users(control, next) && !fgw_vgpu_waits(control, next)) {
-        atomic_compare_exchange_strong(&control->grant->word, &passed, passed | FGW_GRANT_CLOSED_FOR(FGW_WHY_IDLE));
+        atomic_compare_exchange_strong(&control->grant->word, &passed, passed | FGW_GRANT_CLOSED_FOR(FGW_WHY_IDLE, 0));
     }
     return true;
 }
@@ -71,13 +71,20 @@ bool fgw_grant_pass(struct fgw_control *control)
     }
 }
 
-/* Closes the grant when `number` holds it, nobody uses it and none of its workers is about to; then hands it on. */
-static void drop(struct fgw_control *control, uint32_t number, uint32_t why)
+/* Gives the bits of a grant that this worker closes. */
+static uint64_t closed_for(const struct fgw_grantee *grantee, enum fgw_why why)
+{
+    return FGW_GRANT_CLOSED_FOR(why, atomic_load_explicit(&grantee->slot->phase, memory_order_relaxed));
+}
+
+/* Closes the grant, by these bits, when `number` holds it, nobody uses it and none of its workers is about to; then
+ * hands it on. */
+static void drop(struct fgw_control *control, uint32_t number, uint64_t closed)
 {
     uint64_t word = atomic_load(&control->grant->word);
     if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, number) &&
         !fgw_vgpu_waits(control, number)) {
-        atomic_compare_exchange_strong(&control->grant->word, &word, word | FGW_GRANT_CLOSED_FOR(why));
+        atomic_compare_exchange_strong(&control->grant->word, &word, word | closed);
     }
     fgw_grant_pass(control);
 }
@@ -115,7 +122,7 @@ void fgw_grantee_detach(struct fgw_grantee *grantee)
     grantee->is_user = false;
     grantee->is_waiting = false;
     clear(grantee->control, grantee->slot_index);
-    drop(grantee->control, grantee->number, FGW_WHY_IDLE);
+    drop(grantee->control, grantee->number, closed_for(grantee, FGW_WHY_IDLE));
     atomic_store(&grantee->slot->memory_bytes, 0);
 }
 
@@ -125,7 +132,8 @@ void fgw_grant_wait_cancel(struct fgw_grantee *grantee)
         grantee->is_waiting = false;
         fgw_set_remove(&grantee->control->grant->waiting, grantee->slot_index);
         if (!grantee->is_user) {
-            drop(grantee->control, grantee->number, FGW_WHY_IDLE); /* it may have been granted for our sake */
+            drop(grantee->control, grantee->number,
+                 closed_for(grantee, FGW_WHY_IDLE)); /* it may have been granted for our sake */
         }
     }
 }
@@ -292,7 +300,7 @@ void fgw_grant_close(struct fgw_grantee *grantee)
     uint64_t word = atomic_load(&grantee->control->grant->word);
     while (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
         if (atomic_compare_exchange_weak(&grantee->control->grant->word, &word,
-                                         word | FGW_GRANT_CLOSED_FOR(FGW_WHY_SLICE))) {
+                                         word | closed_for(grantee, FGW_WHY_SLICE))) {
             fgw_grant_alert_next(grantee);
             break;
         }
@@ -322,7 +330,7 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
     const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
     fgw_set_remove(&grantee->control->grant->users, grantee->slot_index);
-    drop(grantee->control, grantee->number, FGW_WHY_IDLE);
+    drop(grantee->control, grantee->number, closed_for(grantee, FGW_WHY_IDLE));
     if (is_waiting_now) {
         fgw_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */
     }
@@ -338,5 +346,5 @@ bool fgw_control_evict(struct fgw_control *control)
 void fgw_grant_clear(struct fgw_control *control, uint32_t slot)
 {
     clear(control, slot);
-    drop(control, atomic_load(&control->decided->workers[slot].vgpu) + 1, FGW_WHY_DIED);
+    drop(control, atomic_load(&control->decided->workers[slot].vgpu) + 1, FGW_GRANT_CLOSED_FOR(FGW_WHY_DIED, 0));
 }

@@ -15,7 +15,8 @@ void fgw_hand_over_note(struct fgw_control *control, uint64_t word, uint64_t nex
     atomic_store(&entry->sequence, sequence - 1); /* of another entry: whoever reads meanwhile finds none here */
     atomic_store_explicit(&entry->giver, FGW_GRANT_HOLDER(word), memory_order_relaxed);
     atomic_store_explicit(&entry->taker, FGW_GRANT_HOLDER(next), memory_order_relaxed);
-    atomic_store_explicit(&entry->why, why, memory_order_relaxed);
+    atomic_store_explicit(&entry->why, (uint16_t)why, memory_order_relaxed);
+    atomic_store_explicit(&entry->phase, (uint16_t)FGW_GRANT_PHASE(word), memory_order_relaxed);
     atomic_store_explicit(&entry->at_ns, fgw_clock_ns(), memory_order_relaxed);
     atomic_store(&entry->sequence, sequence);
 }
@@ -46,6 +47,7 @@ static bool read_entry(struct fgw_control *control, uint32_t sequence, struct fg
         .taker = fgw_is_vgpu(taker) ? taker : FGW_NOBODY,
         .why = why <= FGW_WHY_LAST ? why : FGW_WHY_FREE,
         .is_entered = fgw_stamp_tag(entered) == fgw_stamp_tag(fgw_stamp(sequence, 0)),
+        .phase = atomic_load_explicit(&entry->phase, memory_order_relaxed),
         .at_ns = atomic_load_explicit(&entry->at_ns, memory_order_relaxed),
     };
     const uint64_t gap_ns = (entered - reading->at_ns) & FGW_SLICE_TIME_MASK;

@@ -16,6 +16,7 @@ struct fgw_hand_over_reading {
     uint32_t giver; /* vGPU index + 1, or 0 */
     uint32_t taker;
     uint32_t why;        /* enum fgw_why; bounded */
+    uint32_t phase;      /* of the worker that ended the turn, as fgw_phase_word names them; 0: none did */
     uint32_t is_entered; /* a worker of the new holder came; `gap_ns` tells after how long */
     uint64_t at_ns;
     uint64_t gap_ns;

@@ -51,12 +51,13 @@
 #define FGW_WORKER_WORDS    (FGW_MAX_WORKERS / 64u)
 #define FGW_NOBODY          0u /* vGPU numbers in `grant` are index + 1 */
 
-/* The grant word: holder in bits 0..15, closed flag in bit 16, why it was closed in bits 17..19, a sequence number in
- * the upper half that changes with every hand-over. */
+/* The grant word: holder in bits 0..15, closed flag in bit 16, why it was closed in bits 17..19 and in which phase the
+ * worker was that closed it in bits 20..23, a sequence number in the upper half that changes with every hand-over. */
 #define FGW_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
 #define FGW_GRANT_CLOSED                 (UINT64_C(1) << 16)
 #define FGW_GRANT_WHY(word)              ((uint32_t)((word) >> 17) & 7u)
-#define FGW_GRANT_CLOSED_FOR(why)        (FGW_GRANT_CLOSED | (uint64_t)(why) << 17)
+#define FGW_GRANT_PHASE(word)            ((uint32_t)((word) >> 20) & 15u)
+#define FGW_GRANT_CLOSED_FOR(why, phase) (FGW_GRANT_CLOSED | (uint64_t)(why) << 17 | (uint64_t)((phase) & 15u) << 20)
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
 
@@ -133,7 +134,8 @@ enum fgw_why {
  * when. */
 struct fgw_hand_over {
     _Atomic uint32_t sequence;     /* of the grant that came of it */
-    _Atomic uint32_t why;          /* enum fgw_why */
+    _Atomic uint16_t why;          /* enum fgw_why */
+    _Atomic uint16_t phase;        /* of the worker that closed it, 0 where none of the giver's did */
     _Atomic uint32_t giver, taker; /* vGPU index + 1, 0 for nobody */
     _Atomic uint64_t at_ns;        /* CLOCK_MONOTONIC */
     _Atomic uint64_t entered;      /* bits as in slice_start */

@@ -56,7 +56,7 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
     if (has_ended(atomic_load(&control->decided->daemon_pid))) {
         clear_dead(control, holder);
     }
-    const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED);
+    const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED, 0);
     if (holder != grantee->number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, holder) &&
         atomic_compare_exchange_strong(&control->grant->word, &word, closed)) {
         /* It pays for that, or it would be next again, and again do nothing. */

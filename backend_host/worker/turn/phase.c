@@ -1,5 +1,7 @@
 #include "turn/phase.h"
 
+_Static_assert(FGW_NR_PHASES <= 16, "a phase has four bits in the grant word");
+
 static const char *const words[FGW_NR_PHASES] = {
 #define WORD(name, word, stand, work, meaning) [FGW_PHASE_##name] = word,
     FGW_PHASES(WORD)
