@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,12 @@ class WorkerProcess:
         with self._pidfd_lock, contextlib.suppress(ProcessLookupError):
             if self.pidfd >= 0:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[bool]:
+        """Until the end of the block its socket stays open and its slot its own; False: it was reaped already."""
+        with self._pidfd_lock:
+            yield self.pidfd >= 0
 
     def close(self) -> None:
         """After it was reaped: its descriptors, whose numbers are somebody else's from now on."""
@@ -192,19 +198,19 @@ class Workers:
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
         """Gives the client a worker, a warm one if there is one.
 
-        Raises ControlPageFullError when there are too many, OSError or WorkerFailedError when none can be started.
+        A worker that ends at once tells so by `on_end`. Raises ControlPageFullError when there are too many, OSError or WorkerFailedError
+        when none can be started.
         """
         while True:
             with self._lock:
                 is_warm = bool(self._warm)
                 worker = self._warm.pop() if is_warm else self._spawn()
                 worker.on_end = on_end
-            if self._tell(worker, assignment):
+            is_told = self._tell(worker, assignment)
+            if is_told or not is_warm:  # a new one that could not be told has ended: `on_end` is called with its status
                 self._wake()
                 return worker
             worker.stop()
-            if not is_warm:
-                raise WorkerFailedError(f"worker {worker.process.pid} ended at its start")
 
     def _tell(self, worker: WorkerProcess, assignment: Assignment) -> bool:
         message = {
@@ -218,14 +224,17 @@ class Workers:
             "gid": self._identity[1],
             "slicing": self._slicing,
         }
-        try:
-            self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
-            with self._page.for_worker(assignment.vgpu) as page:
-                descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
-                socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
-        except OSError as error:
-            log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
-            return False
+        with worker.kept() as is_there:
+            if not is_there:
+                return False
+            try:
+                self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
+                with self._page.for_worker(assignment.vgpu) as page:
+                    descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
+                    socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
+            except OSError as error:
+                log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
+                return False
         return True
 
     def set_patient(self, worker: WorkerProcess, is_patient: bool) -> None:

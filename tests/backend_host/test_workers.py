@@ -132,6 +132,24 @@ def test_a_client_is_not_given_to_a_dead_worker(make_workers: MakeWorkers, regio
     assert end.wait() is not None
 
 
+def test_a_worker_that_ended_before_it_was_told_is_told_of_like_any(
+    make_workers: MakeWorkers, control: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been reaped by then, and its slot be somebody else's."""
+    tell = Workers._tell
+
+    def tell_late(workers: Workers, worker: WorkerProcess, assigned: Assignment) -> bool:
+        assert worker.is_ended.wait(60)
+        return tell(workers, worker, assigned)
+
+    monkeypatch.setattr(Workers, "_tell", tell_late)
+    end = End()
+    worker = make_workers(MISSING).assign(assignment(region_fd), end)
+    assert worker.is_ended.is_set()
+    assert end.wait() == EXIT_NO_LIBRARY
+    assert control.workers() == []
+
+
 def test_a_refused_client_ends_its_worker(make_workers: MakeWorkers, region_fd: int) -> None:
     end = End()
     worker = make_workers().assign(assignment(region_fd), end)

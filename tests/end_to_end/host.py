@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from backend_host.cli import host_command, start_in_background, wait_for_end
 from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.ipc import Connection
@@ -38,7 +40,7 @@ class Host:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What a native program of the same device is run with; a program through FairGV ignores it."""
-        native = {"LD_LIBRARY_PATH": str(SOFTGPU)} if self.device == "soft" else {}
+        native = {"LD_LIBRARY_PATH": str(SOFTGPU), **own_device(self.state_dir)} if self.device == "soft" else {}
         return {**os.environ, **native, **more}
 
     def native(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -86,10 +88,18 @@ class Host:
         return (self.state_dir / "daemon.log").read_text()
 
 
+def own_device(state_dir: Path) -> dict[str, str]:
+    """Gives a host a softgpu that is not the machine's: a kernel of another test would keep its guests waiting."""
+    return {"FAIRGV_SOFTGPU_STATE": str(state_dir / "softgpu")}
+
+
 def start_host(state_dir: Path, device: str = "soft", **settings: object) -> Host:
-    """A daemon of its own for a test; end it with `stop_host`."""
+    """A daemon of its own for a test, with a device of its own; end it with `stop_host`."""
     settings = {"adopt": "attached", **settings}  # never what runs on this machine already
-    start_in_background(load_config(None, state_dir=state_dir, device=device, **settings))
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in own_device(state_dir).items():
+            environment.setenv(name, value)
+        start_in_background(load_config(None, state_dir=state_dir, device=device, **settings))
     return Host(state_dir, device)
 
 
