@@ -40,6 +40,8 @@ class Device:
     capability: str
     driver_version: int
     preempts: bool
+    reaches_host: bool
+    """Whether a kernel reaches all memory of the process that it runs for, as on Linux with heterogeneous memory management."""
     facts: bytes
 
     @property
@@ -91,6 +93,7 @@ def _device(kind: str, path: str, ordinal: int, answer: Any) -> Device:
         capability=str(answer["capability"]),
         driver_version=int(answer["driver_version"]),
         preempts=bool(answer["preempts"]),
+        reaches_host=bool(answer["reaches_host"]),
         facts=base64.b64decode(answer["facts"], validate=True),
     )
 

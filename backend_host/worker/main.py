@@ -86,6 +86,7 @@ def _said(facts: ffi.CData) -> dict[str, Any]:
         "capability": f"{facts.capability_major}.{facts.capability_minor}",
         "driver_version": facts.driver_version,
         "preempts": bool(facts.preempts),
+        "reaches_host": bool(facts.reaches_host),
     }
 
 

@@ -21,6 +21,7 @@ ANSWER = {
     "capability": "8.0",
     "driver_version": 13000,
     "preempts": True,
+    "reaches_host": False,
     "facts": "AAAA",
 }
 
@@ -143,3 +144,32 @@ def test_facts_under_a_quota(softgpu: Device) -> None:
 def test_facts_that_make_no_sense(facts: bytes) -> None:
     with pytest.raises(DeviceUnavailableError):
         with_quota(facts, 64 << 20)
+
+
+def test_a_device_that_reaches_the_host_is_told_of_and_no_guest_learns_of_it(tmp_path: Path, softgpu: Device) -> None:
+    """A guest that took it at its word would hand its kernels pointers that mean nothing, or the worker's."""
+    library = tmp_path / "libreaching.so"
+    source = """
+        #include <dlfcn.h>
+        enum { PAGEABLE_MEMORY_ACCESS = 88, USES_HOST_PAGE_TABLES = 100 };
+        int cuDeviceGetAttribute(int *value, int attribute, int device)
+        {
+            int (*ask)(int *, int, int) = dlsym(RTLD_NEXT, "cuDeviceGetAttribute");
+            int result = ask(value, attribute, device);
+            if (attribute == PAGEABLE_MEMORY_ACCESS || attribute == USES_HOST_PAGE_TABLES) {
+                *value = 1;
+            }
+            return result;
+        }
+    """
+    command = ["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", str(library)]
+    subprocess.run(
+        [*command, "-Wl,--no-as-needed", SOFTGPU, f"-Wl,-rpath={Path(SOFTGPU).parent}"],
+        input=source,
+        text=True,
+        check=True,
+    )
+    [device] = probe("soft", str(library))
+    assert device.reaches_host
+    assert not softgpu.reaches_host
+    assert device.facts == softgpu.facts

@@ -31,6 +31,7 @@ struct fgw_facts_block {
     int32_t capability_minor;
     int32_t driver_version;
     int32_t preempts;
+    int32_t reaches_host; /* a kernel may follow any pointer of the process that it runs for */
     char name[256];
 };
 /* Opens the library, and asks it for the device with this ordinal. As fgw_worker_load (attach.h). */

@@ -92,6 +92,13 @@ static CUresult ask_device(const struct fgv_driver *driver, int ordinal, struct 
     return ask_context(driver, device, facts);
 }
 
+/* What a kernel could reach of the host's ordinary memory is the worker's, and none of the guest's. */
+static void no_host_memory(struct fgv_device_facts *device)
+{
+    device->attributes[CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS] = 0;
+    device->attributes[CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES] = 0;
+}
+
 /* Facts of the device with this ordinal, as a guest sees it: there is no other. */
 static CUresult ask_library(const struct fgv_driver *driver, int ordinal, struct fgv_facts *facts, int *nr_devices)
 {
@@ -125,7 +132,9 @@ int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_bl
         snprintf(error, error_bytes, "%s: CUDA error %d while asking for device %d", library, (int)result, ordinal);
         return (int)result;
     }
-    const struct fgv_device_facts *device = &facts.devices[0];
+    struct fgv_device_facts *device = &facts.devices[0];
+    block->reaches_host = device->attributes[CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS] == 1;
+    no_host_memory(device);
     block->nr_bytes = (uint32_t)sizeof(facts);
     memcpy(block->bytes, &facts, block->nr_bytes);
     memcpy(block->name, device->name, sizeof(block->name) - 1);
