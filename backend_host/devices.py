@@ -41,6 +41,14 @@ class Device:
     driver_version: int
     preempts: bool
     facts: bytes
+    context_bytes: int = 0
+    """What a context takes of it, and a stream, as it was weighed."""
+    stream_bytes: int = 0
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """What workers are told of it."""
+        return {"context_bytes": self.context_bytes, "stream_bytes": self.stream_bytes}
 
     @property
     def slice_ns(self) -> int:
@@ -92,6 +100,8 @@ def _device(kind: str, path: str, ordinal: int, answer: Any) -> Device:
         driver_version=int(answer["driver_version"]),
         preempts=bool(answer["preempts"]),
         facts=base64.b64decode(answer["facts"], validate=True),
+        context_bytes=int(answer["costs"]["context_bytes"]),
+        stream_bytes=int(answer["costs"]["stream_bytes"]),
     )
 
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "client/handles.h"
 #include "ivshmem/response.h"
@@ -60,6 +61,9 @@ void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handl
         worker->calls->kept_bytes -= kept->image_bytes;
         free(kept->image);
         free(kept);
+    }
+    if (handle->is_charged) {
+        fgw_image_memory_give(worker, handle->kind, handle->taken_bytes);
     }
     fgw_image_forget(worker, handle);
 }

@@ -34,6 +34,14 @@ struct fgw_graph_memory {
     uint64_t nr_trims;
 };
 
+/* Of image_memory.c. */
+struct fgw_image_memory {
+    fgw_needs_fn needs;
+    uint64_t module_bytes;
+    uint64_t library_bytes; /* in one context */
+    uint64_t counted_bytes; /* to the quota */
+};
+
 enum fgw_host_stage {
     FGW_HOST_FREE = 0,
     FGW_HOST_SUBMITTED, /* the stream has not come to it */
@@ -90,6 +98,7 @@ struct fgw_calls {
     uint64_t reserved_bytes;
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;
+    struct fgw_image_memory image_memory;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;
