@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend_host.errors import ConfigError
+from backend_host.sizes import parse_size
 
-_MAX = (1 << 32) - 1
+_MAX = (1 << 40) - 1
+_SIZES = ("image_bytes",)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,13 @@ class Limits:
     """And libraries. A program of PyTorch loads some hundreds, one that compiles its kernels as it runs a thousand or two: 2,048 for each of
     64 programs."""
 
+    image_bytes: int = 2 << 30
+    """Of host memory: images that are on their way, and what is linked. Two GiB are the largest image that a driver is given."""
+
+    def of_workers(self) -> dict[str, int]:
+        """Those that workers keep, as ControlPage.set_limits takes them."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "clients"}
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -42,8 +51,9 @@ ORDINARY = Limits()
 
 
 def read_limits(table: Mapping[str, object]) -> Limits:
-    """Of a table in a configuration. Raises ConfigError."""
+    """Of a table in a configuration, in which a size may be a text. Raises ConfigError."""
     known = {field.name for field in dataclasses.fields(Limits)}
     if unknown := table.keys() - known:
         raise ConfigError(f"unknown key {min(unknown)!r}; known are: {', '.join(sorted(known))}")
-    return Limits(**table)  # type: ignore[arg-type]
+    sizes = {key: parse_size(value) for key, value in table.items() if key in _SIZES and isinstance(value, str)}
+    return Limits(**{**table, **sizes})  # type: ignore[arg-type]

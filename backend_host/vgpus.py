@@ -333,8 +333,7 @@ class VGpuRegistry:
             raise
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
-            most = self._limits
-            gpu.page.set_limits(index, contexts=most.contexts, streams=most.streams, modules=most.modules)
+            gpu.page.set_limits(index, **self._limits.of_workers())
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)

@@ -12,20 +12,24 @@ from backend_host.limits import Limits
 
 def test_limits_stand_in_a_table(tmp_path: Path) -> None:
     path = tmp_path / "fairgv.toml"
-    path.write_text("[limits]\nclients = 3\nstreams = 0\n")
+    path.write_text("[limits]\nclients = 3\nstreams = 0\nimage_bytes = '1.5G'\n")
     config = load_config(path)
-    assert config.limits == dataclasses.replace(Limits(), clients=3, streams=0)
+    assert config.limits == dataclasses.replace(Limits(), clients=3, streams=0, image_bytes=3 << 29)
     assert Config.from_json(config.to_json()) == config
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[limits]\nevents = 3", r"\[limits\]: unknown key 'events'; known are: clients, contexts, modules, streams"),
+        (
+            "[limits]\nevents = 3",
+            r"\[limits\]: unknown key 'events'; known are: clients, contexts, image_bytes, modules, streams",
+        ),
         (
             "[limits]\nclients = -1",
-            r"\[limits\]: clients must be a whole number from 0, for no limit, to 4294967295, not -1",
+            r"\[limits\]: clients must be a whole number from 0, for no limit, to 1099511627775, not -1",
         ),
+        ("[limits]\nimage_bytes = 'much'", r"\[limits\]: .*much"),
         ("[limits]\nclients = true", "clients must be a whole number"),
         ("limits = 3", "limits must be a table, not 3"),
     ],

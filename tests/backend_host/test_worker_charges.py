@@ -34,6 +34,7 @@ NR_THREADS = 16 * 2048  # of softgpu's device
 STACK_AT_FIRST, HEAP_AT_FIRST = 1024, 8 * MIB
 SECOND = 0x41_00000001_000001
 LIBRARY = 0x46_00000001_000001
+LINK = 0x48_00000001_000001
 
 Serve = Callable[..., Served]
 
@@ -337,3 +338,40 @@ def test_programs_of_a_vgpu_share_its_limits(serve: Serve) -> None:
     ]
     assert results == [0, 0, 0, OUT_OF_MEMORY]
     assert used_bytes(served) == 2 * CONTEXT + 3 * STREAM_BYTES
+
+
+def begin_blob(guest: Guest, blob: int, nr_bytes: int) -> int:
+    return guest.call("blob_begin", context=0, blob=blob, bytes=nr_bytes).result
+
+
+def test_images_on_their_way_count_for_all_programs_of_a_vgpu(serve: Serve) -> None:
+    served = serve(0, image_bytes=8 * MIB)
+    first = served.guest
+    second = Guest(served.region, 1, address=0x3000_0000_0000)
+    worker = served.host.start(served.region, 1, served.vgpu)
+    assert wait_for_state(served.region, 1, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
+    assert begin_blob(first, 1, 5 * MIB) == 0
+    assert begin_blob(second, 1, 4 * MIB) == OUT_OF_MEMORY
+    assert begin_blob(second, 1, 3 * MIB) == 0
+    assert begin_blob(first, 2, 1) == OUT_OF_MEMORY
+    assert begin_blob(first, 1, 5 * MIB) == 0, "it takes the place of the one of its number"
+    assert reading(served).images_bytes == 5 * MIB
+    second.close()
+    worker.ended()
+    assert begin_blob(first, 2, 3 * MIB) == 0
+
+
+def test_what_is_linked_counts_until_the_link_goes(serve: Serve) -> None:
+    served = serve(0, image_bytes=3 * MIB)
+    guest = served.primary()
+    image = ptx("//" + "x" * MIB)
+    guest.ok("cuLinkCreate_v2", link=LINK)
+
+    def add() -> int:
+        return guest.call("cuLinkAddData_v2", blob=guest.send_blob(image), type=1, link=LINK, chunk=0xFFFFFFFF).result
+
+    assert add() == 0
+    assert reading(served).images_bytes == len(image)
+    assert add() == OUT_OF_MEMORY, "the driver has one, and one is on its way"
+    guest.ok("cuLinkDestroy", state=LINK)
+    assert reading(served).images_bytes == 0

@@ -33,18 +33,18 @@ static void give(struct fgw_worker *worker, bool is_primary)
     } else if (!worker->warm) {
         fgw_taken_primary_gone(worker);
     }
-    fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS);
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS, 1);
 }
 
 static bool take(struct fgw_worker *worker, bool is_primary)
 {
-    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_CONTEXTS)) {
+    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_CONTEXTS, 1)) {
         return false;
     }
     const bool has_memory =
         is_primary ? fgw_taken_primary(worker) : fgw_taken_take(worker, FGW_FOR_CONTEXTS, worker->costs.context_bytes);
     if (!has_memory) {
-        fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS);
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS, 1);
     } else if (!fgw_image_memory_settle(worker, fgw_context_count(worker) + 1)) {
         give(worker, is_primary);
         return false;

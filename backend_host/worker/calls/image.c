@@ -22,6 +22,7 @@
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
 #include "ivshmem/response.h"
+#include "page/account.h"
 #include "page/layout.h"
 #include "parts/variant.h"
 
@@ -42,7 +43,7 @@ static struct fgw_blob *find_blob(struct fgw_worker *worker, uint64_t number)
 /* Its bytes are another's. */
 static void give_blob_away(struct fgw_worker *worker, struct fgw_blob *blob)
 {
-    worker->calls->blob_bytes -= blob->size_bytes;
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, blob->size_bytes);
     *blob = (struct fgw_blob){0};
 }
 
@@ -73,16 +74,17 @@ CUresult fgw_serve_blob_begin(struct fgw_worker *worker, const struct fgw_reques
     while (place < FGW_MAX_BLOBS && worker->calls->blobs[place].bytes) {
         place++;
     }
-    if (place == FGW_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGW_BLOB_BYTES - worker->calls->blob_bytes) {
+    if (place == FGW_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_IMAGE_MAX_BYTES ||
+        !fgw_limit_take(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, fixed->bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
     if (!bytes) {
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, fixed->bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bytes[fixed->bytes] = 0;
     worker->calls->blobs[place] = (struct fgw_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
-    worker->calls->blob_bytes += fixed->bytes;
     return CUDA_SUCCESS;
 }
 

@@ -55,7 +55,7 @@ static bool change(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_
 
 bool fgw_image_memory_take(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t needs_bytes)
 {
-    if (needs_bytes > UINT64_MAX / 4 || !fgw_limit_take(&worker->grantee, FGW_LIMITED_MODULES)) {
+    if (needs_bytes > UINT64_MAX / 4 || !fgw_limit_take(&worker->grantee, FGW_LIMITED_MODULES, 1)) {
         return false;
     }
     if (change(worker, kind, needs_bytes)) {
@@ -65,12 +65,12 @@ bool fgw_image_memory_take(struct fgw_worker *worker, enum fgv_handle_kind kind,
     if (change(worker, kind, needs_bytes)) {
         return true;
     }
-    fgw_limit_give(&worker->grantee, FGW_LIMITED_MODULES);
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_MODULES, 1);
     return false;
 }
 
 void fgw_image_memory_give(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t needs_bytes)
 {
     change(worker, kind, 0 - needs_bytes);
-    fgw_limit_give(&worker->grantee, FGW_LIMITED_MODULES);
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_MODULES, 1);
 }

@@ -9,7 +9,6 @@
 #include "client/state.h"
 #include "track/state.h"
 
-#define FGW_BLOB_BYTES    (UINT64_C(2) << 30) /* module images on their way, all together */
 #define FGW_MAX_BLOBS     64u
 #define FGW_NODE_BYTES    16u                 /* of a node and its edge data in a chunk */
 #define FGW_MAX_LINKS     16u                 /* not destroyed: each holds its logs, and in the driver its inputs */
@@ -87,7 +86,6 @@ struct fgw_memory_pools {
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
-    uint64_t blob_bytes;
     uint64_t kept_bytes; /* of images that were loaded, for saving what was made of them */
     uint64_t most_kept_bytes;
     uint32_t nr_links;

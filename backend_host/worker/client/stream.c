@@ -23,11 +23,11 @@ struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native)
 
 static bool take(struct fgw_worker *worker)
 {
-    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_STREAMS)) {
+    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_STREAMS, 1)) {
         return false;
     }
     if (!fgw_taken_take(worker, FGW_FOR_STREAMS, worker->costs.stream_bytes)) {
-        fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS);
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS, 1);
         return false;
     }
     return true;
@@ -36,7 +36,7 @@ static bool take(struct fgw_worker *worker)
 static void give(struct fgw_worker *worker)
 {
     fgw_taken_give(worker, FGW_FOR_STREAMS, worker->costs.stream_bytes);
-    fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS);
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS, 1);
 }
 
 bool fgw_stream_has_room(struct fgw_worker *worker)

@@ -119,32 +119,35 @@ static _Atomic uint64_t *counter(struct fgw_worker_slot *slot, uint32_t limited)
         return &slot->nr_contexts;
     case FGW_LIMITED_STREAMS:
         return &slot->nr_streams;
-    default:
+    case FGW_LIMITED_MODULES:
         return &slot->nr_modules;
+    default:
+        return &slot->images_bytes;
     }
 }
 
-/* As memory: counted first and looked at afterwards. */
-bool fgw_limit_take(struct fgw_grantee *grantee, uint32_t limited)
+/* As memory: counted first and looked at afterwards. What one worker may have at most is so little that no sum is too
+ * large. */
+bool fgw_limit_take(struct fgw_grantee *grantee, uint32_t limited, uint64_t more)
 {
     const uint64_t most = atomic_load(&grantee->decided->most[limited]);
     uint64_t nr = 0;
-    atomic_fetch_add(counter(grantee->slot, limited), 1);
+    atomic_fetch_add(counter(grantee->slot, limited), more);
     for (uint32_t slot = 0; most != 0 && slot < FGW_MAX_WORKERS; slot++) {
         if (fgw_set_has(&grantee->decided->members, slot)) {
             nr += atomic_load(counter(&grantee->control->own[grantee->number - 1]->workers[slot], limited));
         }
     }
     if (nr > most) {
-        fgw_limit_give(grantee, limited);
+        fgw_limit_give(grantee, limited, more);
         return false;
     }
     return true;
 }
 
-void fgw_limit_give(struct fgw_grantee *grantee, uint32_t limited)
+void fgw_limit_give(struct fgw_grantee *grantee, uint32_t limited, uint64_t more)
 {
-    atomic_fetch_sub(counter(grantee->slot, limited), 1);
+    atomic_fetch_sub(counter(grantee->slot, limited), more);
 }
 
 static void count_memory(struct fgw_grantee *grantee, uint64_t more_bytes)

@@ -186,7 +186,7 @@ void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t
     atomic_store(&control->decided->vgpus[index].quota_bytes, quota_bytes);
 }
 
-void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint32_t most)
+void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most)
 {
     if (limited < FGW_NR_LIMITED) {
         atomic_store(&control->decided->vgpus[index].most[limited], most);

@@ -69,7 +69,13 @@ struct fgw_worker_set {
 /* ---- decided ---- */
 
 /* Of these a vGPU may have so many, all of its workers together. */
-enum fgw_limited { FGW_LIMITED_CONTEXTS = 0, FGW_LIMITED_STREAMS = 1, FGW_LIMITED_MODULES = 2, FGW_NR_LIMITED = 3 };
+enum fgw_limited {
+    FGW_LIMITED_CONTEXTS = 0,
+    FGW_LIMITED_STREAMS = 1,
+    FGW_LIMITED_MODULES = 2,
+    FGW_LIMITED_IMAGE_BYTES = 3, /* of host memory */
+    FGW_NR_LIMITED = 4,
+};
 
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
@@ -80,8 +86,8 @@ struct fgw_decided_vgpu {
     _Atomic double standing;
     _Atomic double standing_per_ns;
     _Atomic uint64_t budget_ns;            /* how long its turn may last while others wait; 0: a slice */
-    _Atomic uint32_t most[FGW_NR_LIMITED]; /* 0: no limit */
-    uint8_t pad[44];                       /* for what else it may have: a limit, a class, a space */
+    _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
+    uint8_t pad[24];                       /* for what else it may have: a limit, a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 
