@@ -292,6 +292,7 @@ class VGpuRegistry:
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
+            limits=self._limits,
             window_bytes=vgpu.window.mapped_bytes,
             coscheduling=vgpu.gpu.coscheduler.statistics(vgpu.index),
             totals=totals,

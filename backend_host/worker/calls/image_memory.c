@@ -3,7 +3,7 @@
  * context that uses it, whenever that begins to, and no driver tells: it counts once for each context there is, and
  * once while there is none.
  *
- * Wrong when: a program makes many contexts and uses its libraries in one of them. It is charged for all.
+ * Wrong when: a program makes many contexts and uses its libraries in one of them. They count for all.
  */
 #include "calls/image_memory.h"
 

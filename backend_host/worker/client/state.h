@@ -118,11 +118,11 @@ struct fgw_handle {
     void *native;
     void *object;
     uint64_t behind_host;  /* of an event: the host function that what it was recorded behind waits for */
+    uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
     uint32_t above;        /* the index of what it goes with */
     uint32_t newest;       /* of all that go with it, 0: nothing does */
     uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
     uint32_t flags;        /* that an event was made with: no driver tells them */
-    uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
     bool is_charged;       /* for taken_bytes, which may be 0: a library's modules are not */
     uint8_t kind;
     uint8_t home; /* of the context that it lives in, 0: it outlives contexts */

@@ -1,15 +1,16 @@
 /*
- * What the driver takes of the device beside what a client allocates, charged to the vGPU's quota as that is.
+ * What the driver takes of the device beside what a client allocates, counted against the vGPU's quota as that is.
  *
  * It is computed, and not measured: free memory of the device before and after a call tells what all processes did
  * meanwhile, and a lock over all of their calls could be kept by a worker that its guest took over. What is computed is
- * given back to the byte, and the same program is charged the same on every run. The daemon weighs a context and a
+ * given back to the byte, and the same program has the same counted on every run. The daemon weighs a context and a
  * stream once, when nobody else computes (scale.c); the rest follows from what the guest asks for:
  *
  *   a context   as weighed; the primary one from the moment that the worker has a client, as it is warm by then
  *   a stream    as weighed
  *   a module    its code and its variables (needs.py), times the contexts for a library, which the driver may load into
- *               each of them; from the load on, also where the driver waits for the first use
+ *               each of them; from the load on, also where the driver waits for the first use. A variant that the
+ *               worker makes of a kernel counts by its text
  *   limits      stack, or the most that a kernel which ran there has of local memory, for all threads that the device
  *               may have at once; heap and printf's buffer as asked for. The cost of a context covers what they are
  *               when it is made
