@@ -58,7 +58,7 @@ class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
     `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers,
-    which hear of the pieces of `window`.
+    which hear of the pieces of `window`. `nr_clients`: so many programs may run at once, 0: as many as there is room for.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Caretaker:
         is_paused: Callable[[], bool],
         bells: Bells | None = None,
         window: Window | None = None,
+        nr_clients: int = 0,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -80,6 +81,7 @@ class Caretaker:
         self._is_paused = is_paused
         self._bells = bells
         self._window = window
+        self._nr_clients = nr_clients
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -220,6 +222,11 @@ class Caretaker:
             del self._entries[index]
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
+        if self._nr_clients and len(self.workers()) >= self._nr_clients:
+            self._refuse(
+                client, CUDA_ERROR_OUT_OF_MEMORY, f"the vGPU has {self._nr_clients} programs, as many as it may"
+            )
+            return
         assignment = Assignment(
             region_bytes=self._region.region_bytes,
             table_hash=self._owner.table_hash,

@@ -13,6 +13,7 @@ from typing import Self
 
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
+from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.sizes import parse_size
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
@@ -41,6 +42,8 @@ class Config:
     """Length of a slice; 0: 30 ms on a device that preempts, 6 ms on one that does not (paper, section 3.3.2)."""
     vgpu: Entitlement = PLAIN
     """What a vGPU has of which a command or a domain's definition says nothing; in a file a table, `[vgpu]`."""
+    limits: Limits = ORDINARY
+    """How many programs, contexts, streams and modules a vGPU may have; in a file a table, `[limits]`."""
     region_bytes: int = 256 << 20
     """Size of a region when none is given; a power of two."""
     pinned_bytes: int = 4 << 30
@@ -82,7 +85,14 @@ class Config:
     def from_json(cls, text: str) -> Self:
         """The counterpart."""
         values = json.loads(text)
-        return cls(**{**values, "state_dir": Path(values["state_dir"]), "vgpu": Entitlement(**values["vgpu"])})
+        return cls(
+            **{
+                **values,
+                "state_dir": Path(values["state_dir"]),
+                "vgpu": Entitlement(**values["vgpu"]),
+                "limits": Limits(**values["limits"]),
+            }
+        )
 
     @property
     def socket_path(self) -> Path:
@@ -105,6 +115,7 @@ _SIZES = {"region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
 _ENTITLEMENT = "vgpu"
+_LIMITS = "limits"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
 
 
@@ -149,6 +160,8 @@ def _read_file(path: Path) -> dict[str, object]:
             values[key] = parse_size(str(value))
         elif key == _ENTITLEMENT and isinstance(value, dict):
             values[key] = _read_entitlement(path, value)
+        elif key == _LIMITS and isinstance(value, dict):
+            values[key] = _read_limits(path, value)
         elif key in types and key not in _NOT_IN_FILES:
             values[key] = Path(str(value)) if types[key] is Path else value
         else:
@@ -159,7 +172,7 @@ def _read_file(path: Path) -> dict[str, object]:
         if isinstance(expected, type) and (
             not isinstance(found, expected) or isinstance(found, bool)
         ):  # no key is a bool
-            name = "a table" if expected is Entitlement else expected.__name__
+            name = "a table" if expected in (Entitlement, Limits) else expected.__name__
             raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values
 
@@ -173,6 +186,13 @@ def _read_entitlement(path: Path, table: dict[str, object]) -> Entitlement:
         return PLAIN.changed(read_changes(table))
     except EntitlementError as error:
         raise ConfigError(f"{path}, [{_ENTITLEMENT}]: {error}") from error
+
+
+def _read_limits(path: Path, table: dict[str, object]) -> Limits:
+    try:
+        return read_limits(table)
+    except ConfigError as error:
+        raise ConfigError(f"{path}, [{_LIMITS}]: {error}") from error
 
 
 def _checked(config: Config) -> Config:

@@ -112,7 +112,7 @@ class Daemon:
             find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
         doorbells = Doorbells(config.state_dir / "doorbells", identity)
         stack.callback(doorbells.close)
-        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash())
+        self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
         stack.callback(self._vgpus.remove_all)
         for gpu in self._gpus:
             stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out))

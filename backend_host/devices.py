@@ -43,6 +43,14 @@ class Device:
     reaches_host: bool
     """Whether a kernel reaches all memory of the process that it runs for, as on Linux with heterogeneous memory management."""
     facts: bytes
+    context_bytes: int = 0
+    """What a context takes of it, and a stream, as it was weighed."""
+    stream_bytes: int = 0
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """What workers are told of it."""
+        return {"context_bytes": self.context_bytes, "stream_bytes": self.stream_bytes}
 
     @property
     def slice_ns(self) -> int:
@@ -95,6 +103,8 @@ def _device(kind: str, path: str, ordinal: int, answer: Any) -> Device:
         preempts=bool(answer["preempts"]),
         reaches_host=bool(answer["reaches_host"]),
         facts=base64.b64decode(answer["facts"], validate=True),
+        context_bytes=int(answer["costs"]["context_bytes"]),
+        stream_bytes=int(answer["costs"]["stream_bytes"]),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from backend_host.device.readings import WorkerReading
 from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
+from backend_host.limits import ORDINARY, Limits
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
     nr_timed_out: int = 0
     """Programs whose workers the watchdog ended."""
+    limits: Limits = ORDINARY
+    """What its programs may have together."""
     window_bytes: int = 0
     """Memory behind the region that the guest was given on request."""
 

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
-from backend_host.device.gpu import Gpu, place
+from backend_host.device.gpu import Gpu, check_quota, place
 from backend_host.device.readings import VgpuReading, WorkerState
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
+from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory
 from backend_host.statistics import ClientStatistics, GpuStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
@@ -56,9 +57,10 @@ class VGpu:
 class VGpuRegistry:
     """All vGPUs of one daemon. Thread-safe. The lock is never held while a worker or a caretaker is waited for."""
 
-    def __init__(self, gpus: Sequence[Gpu], table_hash: int) -> None:
+    def __init__(self, gpus: Sequence[Gpu], table_hash: int, limits: Limits = ORDINARY) -> None:
         self._gpus = gpus
         self._table_hash = table_hash
+        self._limits = limits
         self._vgpus: dict[str, VGpu] = {}
         self._lock = threading.Lock()
 
@@ -157,7 +159,9 @@ class VGpuRegistry:
             vgpu = self._vgpus.get(name)
             if vgpu is None:
                 raise RefusedError(_unknown(name))
-            before, vgpu.entitlement = vgpu.entitlement, vgpu.entitlement.changed(changes)
+            before, changed = vgpu.entitlement, vgpu.entitlement.changed(changes)
+            check_quota(vgpu.gpu, changed)
+            vgpu.entitlement = changed
             vgpu.gpu.keeper.change(vgpu.index, vgpu.entitlement)
             if (quota_bytes := vgpu.entitlement.quota_bytes) != before.quota_bytes:
                 vgpu.gpu.page.set_quota(vgpu.index, quota_bytes)
@@ -288,6 +292,7 @@ class VGpuRegistry:
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
+            limits=self._limits,
             window_bytes=vgpu.window.mapped_bytes,
             coscheduling=vgpu.gpu.coscheduler.statistics(vgpu.index),
             totals=totals,
@@ -329,6 +334,7 @@ class VGpuRegistry:
             raise
         with contextlib.ExitStack() as undo:
             undo.callback(gpu.page.vgpu_free, index)
+            gpu.page.set_limits(index, **self._limits.of_workers())
             try:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
@@ -383,6 +389,7 @@ class VGpuRegistry:
             is_paused=is_paused,
             bells=bells,
             window=window,
+            nr_clients=self._limits.clients,
         )
 
     def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:

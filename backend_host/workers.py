@@ -27,7 +27,7 @@ from typing import Any
 
 from backend_host import channels
 from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
-from backend_host.device.control import ControlPage, ControlPageFullError
+from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
 from backend_host.errors import ConfigError, WorkerFailedError
 
@@ -173,6 +173,7 @@ class Workers:
         nr_warm: int,
         environment: Mapping[str, str] | None = None,
         slicing: Mapping[str, int] | None = None,
+        costs: Mapping[str, int] | None = None,
     ) -> None:
         self._page = page
         self._library = library
@@ -181,6 +182,7 @@ class Workers:
         self._nr_warm = nr_warm
         self._environment = {**os.environ, **(environment or {})}
         self._slicing = dict(slicing or {})
+        self._costs = dict(costs or {})
         self._lock = threading.Lock()
         self._warm: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
@@ -203,6 +205,7 @@ class Workers:
         """
         while True:
             with self._lock:
+                self._check_room(assignment.vgpu)
                 is_warm = bool(self._warm)
                 worker = self._warm.pop() if is_warm else self._spawn()
                 worker.on_end = on_end
@@ -211,6 +214,16 @@ class Workers:
                 self._wake()
                 return worker
             worker.stop()
+
+    def _check_room(self, vgpu: int) -> None:
+        """With the lock held. Raises ControlPageFullError when what is left is for vGPUs that have no worker, those to come included: so each
+        can have one, whatever the others do."""
+        nr_left = MAX_WORKERS - len(self._all) + len(self._warm)
+        if nr_left > MAX_VGPUS:
+            return
+        served = {account.vgpu for account in self._page.vgpus() if account.nr_workers > 0}
+        if vgpu in served and nr_left <= MAX_VGPUS - len(served):
+            raise ControlPageFullError("the last places for workers are kept for vGPUs that have none")
 
     def _tell(self, worker: WorkerProcess, assignment: Assignment) -> bool:
         message = {
@@ -223,6 +236,7 @@ class Workers:
             "uid": self._identity[0],
             "gid": self._identity[1],
             "slicing": self._slicing,
+            "costs": self._costs,
         }
         with worker.kept() as is_there:
             if not is_there:

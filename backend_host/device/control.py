@@ -132,6 +132,13 @@ class ControlPage:
         """Changes the memory quota (0: none). What is allocated already stays."""
         lib.fgw_control_set_quota(self.page, _bounded(vgpu, MAX_VGPUS), quota_bytes)
 
+    def set_limits(
+        self, vgpu: int, *, contexts: int = 0, streams: int = 0, modules: int = 0, image_bytes: int = 0
+    ) -> None:
+        """How many of each the vGPU's workers may have together (0: as many as they like). What is there already stays."""
+        for limited, most in enumerate((contexts, streams, modules, image_bytes)):  # enum fgw_limited
+            lib.fgw_control_set_limit(self.page, _bounded(vgpu, MAX_VGPUS), limited, most)
+
     def vgpu(self, vgpu: int) -> VgpuReading | None:
         """The account of one vGPU, or None when the slot is free."""
         reading = ffi.new("struct fgw_vgpu_reading *")

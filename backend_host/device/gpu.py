@@ -17,6 +17,7 @@ from backend_host.devices import Device
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
+from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
 from backend_host.watchdog import Late, Watchdog
 from backend_host.workers import Workers, preemption_environment, slicing_settings, worker_environment
@@ -94,6 +95,15 @@ def find(gpus: Sequence[Gpu], name: str) -> Gpu:
     return found[0]
 
 
+def check_quota(gpu: Gpu, entitlement: Entitlement) -> None:
+    """RefusedError for a quota that no program could begin under."""
+    if 0 < entitlement.quota_bytes < gpu.device.context_bytes:
+        raise RefusedError(
+            f"a memory quota of {format_size(entitlement.quota_bytes)} has no room for a context, which takes "
+            f"{format_size(gpu.device.context_bytes)} of GPU {gpu.number}: no program could begin"
+        )
+
+
 def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gpu], int]) -> tuple[Gpu, int]:
     """The Gpu of a new vGPU and its number there: on the one that was asked for, or of those with room the one of least weight.
 
@@ -101,6 +111,7 @@ def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gp
     """
     candidates = [find(gpus, entitlement.gpu)] if entitlement.gpu else sorted(gpus, key=weight_on)
     for gpu in candidates:
+        check_quota(gpu, entitlement)
         with contextlib.suppress(ControlPageFullError):
             return gpu, gpu.page.vgpu_take(entitlement.quota_bytes)
     raise RefusedError(f"all {MAX_VGPUS} vGPUs of {'the' if len(candidates) == 1 else 'each'} Gpu are taken")
@@ -117,7 +128,9 @@ def serving(number: int, device: Device, config: Config, identity: tuple[int, in
         page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
         keeper = GrantKeeper(page, make_policy(config.policy))
         slicing = slicing_settings(config)
-        workers = Workers(page, device.path, device.ordinal, identity, config.nr_warm_workers, environment, slicing)
+        workers = Workers(
+            page, device.path, device.ordinal, identity, config.nr_warm_workers, environment, slicing, device.costs
+        )
         workers.start()
         stack.callback(workers.stop)
         keeper.start()

@@ -43,7 +43,9 @@ HEADERS = (
     "turn/phase.h",
     "client/state.h",
     "client/printing.h",
+    "client/taken.h",
     "client/attach.h",
+    "calls/image_memory.h",
     "loop/face.h",
     "parts/grid.h",
     "parts/state.h",
@@ -64,6 +66,7 @@ struct fgw_decided_vgpu;
 struct fgw_account;
 struct fgw_seat;
 struct fgw_worker_slot;
+extern "Python+C" uint64_t fgv_image_needs(const uint8_t *image, uint64_t image_bytes, uint32_t capability, bool is_exact);
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_variant_wish;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);

@@ -58,7 +58,7 @@ class Inspector:
         if self._has_printing or len(image) > MAX_IMAGE_BYTES:
             return Printing.MAY
         try:
-            entries = _entries(image, capability)
+            entries = entries_for(image, capability)
         except FatbinError:
             return Printing.MAY
         unpacked_bytes = sum(max(entry.uncompressed_bytes, len(entry.stored)) for entry in entries)
@@ -89,7 +89,7 @@ def may_print(image: Buffer, capability: int) -> bool:
     if len(image) > MAX_IMAGE_BYTES:
         return True
     try:
-        entries = _entries(image, capability)
+        entries = entries_for(image, capability)
         if sum(entry.uncompressed_bytes for entry in entries) > MAX_UNPACKED_BYTES:
             return True
         return any(_has_print(entry.payload()) for entry in entries)
@@ -97,8 +97,8 @@ def may_print(image: Buffer, capability: int) -> bool:
         return True
 
 
-def _entries(image: Buffer, capability: int) -> list[FatbinEntry]:
-    """Those that may run. An image that is no container is one."""
+def entries_for(image: Buffer, capability: int) -> list[FatbinEntry]:
+    """Those that a device of this capability may run. An image that is no container is one. Raises FatbinError."""
     if image[:4] != _CONTAINER:
         return [FatbinEntry(EntryKind.PTX, 0, EntryFlags(0), image, 0)]
     return [entry for entry in parse(image).entries if _may_run(entry, capability)]

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import Inspector, Printing
+from backend_host.worker.needs import needs_bytes
+from backend_host.worker.weigh import other_process, weigh
 
 if TYPE_CHECKING:
     from backend_host.worker.variants import Images
@@ -64,15 +66,16 @@ def probe(library: str) -> list[dict[str, Any]]:
     """What the library says of each of its devices, by ordinal. Opens it in this process: call it in one that ends soon.
 
     facts: base64 of struct fgv_facts (cuda_api/facts.h) with this device alone; uuid: in hexadecimal; capability: "9.0", say;
-    driver_version: what the library says, capped at what our table of calls covers.
+    driver_version: what the library says, capped at what our table of calls covers. costs: see weigh.py.
     """
     facts = ffi.new("struct fgw_facts_block *", {"nr_devices": 1})
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     devices: list[dict[str, Any]] = []
-    while len(devices) < facts.nr_devices:
-        if lib.fgw_worker_probe_block(library.encode(), len(devices), facts, error, _ERROR_BYTES) != 0:
-            raise WorkerError(ffi.string(error).decode(errors="replace"))
-        devices.append(_said(facts))
+    with other_process(library) as other:
+        while len(devices) < facts.nr_devices:
+            if lib.fgw_worker_probe_block(library.encode(), len(devices), facts, error, _ERROR_BYTES) != 0:
+                raise WorkerError(ffi.string(error).decode(errors="replace"))
+            devices.append(_said(facts) | {"costs": weigh(library, len(devices), other)})
     return devices
 
 
@@ -139,6 +142,9 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
         },
     )
     lib.fgw_worker_set_inspector(worker, lib.fgv_image_inspect)
+    lib.fgw_worker_set_needs(worker, lib.fgv_image_needs)
+    costs = message.get("costs", {})
+    lib.fgw_worker_set_costs(worker, int(costs.get("context_bytes", 0)), int(costs.get("stream_bytes", 0)))
     settings = ffi.new("struct fgw_slicing_settings *", message.get("slicing", {}))
     callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
     lib.fgw_worker_set_slicing(worker, settings, ffi.new("struct fgw_variant_maker *", callbacks))
@@ -158,6 +164,12 @@ _inspector = Inspector(lib.fgw_image_is_silent)
 def fgv_image_inspect(image: ffi.CData, image_bytes: int, capability: int) -> int:
     """Called by the loop before it hands an image to the driver; what goes wrong in here means that it may print."""
     return _inspector.inspect(memoryview(ffi.buffer(image, image_bytes)), capability)
+
+
+@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+def fgv_image_needs(image: ffi.CData, image_bytes: int, capability: int, is_exact: bool) -> int:
+    """Called by the loop before it hands an image to the driver."""
+    return needs_bytes(memoryview(ffi.buffer(image, image_bytes)), capability, is_exact=is_exact)
 
 
 _images: list[Images] = []

@@ -75,10 +75,15 @@ class Scene:
     during_format: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        owner = Owner(name="vm", vgpu=3, table_hash=7)
-        self.caretaker = Caretaker(self.region, owner, self.played, self.ended.append, self._format, self._ask)
+        self.caretaker = self.made()
         self._format()
         self.region.set_host_state(HostState.UP)
+
+    def made(self, nr_clients: int = 0) -> Caretaker:
+        owner = Owner(name="vm", vgpu=3, table_hash=7)
+        return Caretaker(
+            self.region, owner, self.played, self.ended.append, self._format, self._ask, nr_clients=nr_clients
+        )
 
     def _format(self) -> None:
         self.nr_formats += 1
@@ -154,6 +159,22 @@ def test_all_clients_at_once(scene: Scene) -> None:
         scene.write(index, ClientState.HELLO)
     scene.caretaker.look(0)
     assert [assignment.client for assignment in scene.played.assignments] == list(range(NR_CLIENTS))
+
+
+def test_as_many_clients_as_the_vgpu_may_have(scene: Scene) -> None:
+    scene.caretaker = scene.made(nr_clients=2)
+    for index in range(3):
+        scene.write(index, ClientState.HELLO)
+    scene.caretaker.look(0)
+    assert [scene.state(index) for index in range(3)] == [ClientState.HELLO, ClientState.HELLO, ClientState.REFUSED]
+    assert scene.region.client(2).refusal == CUDA_ERROR_OUT_OF_MEMORY
+    scene.write(0, ClientState.CLOSING)
+    scene.caretaker.look(1)
+    scene.played.workers[0].end(0)
+    scene.caretaker.look(2)
+    scene.write(3, ClientState.HELLO)
+    scene.caretaker.look(3)
+    assert [assignment.client for assignment in scene.played.assignments] == [0, 1, 3]
 
 
 def test_a_worker_that_ends_before_it_served_is_not_replaced(scene: Scene) -> None:

@@ -302,3 +302,15 @@ def test_memory_behind_a_region_goes_with_its_machine(registry: VGpuRegistry, de
     registry.close_session(vgpu)
     registry.connect_window("a", device.path, os.geteuid(), LIMIT_BYTES)  # of nobody
     registry.limit_window("a", 0)
+
+
+def test_a_quota_that_holds_no_context_is_refused(registry: VGpuRegistry, gpu: Gpu) -> None:
+    gpu.device = dataclasses.replace(gpu.device, context_bytes=524 << 20)
+    refused = "a memory quota of 64 MiB has no room for a context, which takes 524 MiB of GPU 0"
+    with pytest.raises(RefusedError, match=refused):
+        registry.open_session("a", Entitlement(1, 64 << 20), REGION_BYTES, ME)
+    registry.open_session("a", Entitlement(1, 524 << 20), REGION_BYTES, ME)
+    with pytest.raises(RefusedError, match=refused):
+        registry.change("a", {"quota_bytes": 64 << 20})
+    assert registry.statistics()[0].quota_bytes == 524 << 20
+    registry.change("a", {"quota_bytes": 0})

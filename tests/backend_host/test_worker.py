@@ -74,7 +74,7 @@ def test_a_kernel_computes(served: Served) -> None:
     assert worker is not None
     assert (worker.nr_launches, worker.to_device_bytes, worker.from_device_bytes) == (1, 256, 256)
     assert worker.nr_refused == 0
-    assert worker.memory_bytes == 4096
+    assert worker.memory_bytes == 4096 + worker.modules_bytes
     assert worker.gpu_ns > 0
 
 

@@ -1,5 +1,6 @@
 """The daemon's workers: real processes, on softgpu or on a device library that is not there."""
 
+import dataclasses
 import os
 import pwd
 import select
@@ -300,3 +301,26 @@ def test_it_is_there_and_stands_before_libcs_ioctl() -> None:
 
 def test_the_package_is_found() -> None:
     assert (PACKAGE_ROOT / "backend_host" / "worker" / "main.py").exists()
+
+
+def test_the_last_places_are_kept_for_vgpus_that_have_none(
+    make_workers: MakeWorkers, control: ControlPage, region_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four VMs with 64 programs each left a fifth nothing."""
+    monkeypatch.setattr("backend_host.workers.MAX_WORKERS", 3)
+    monkeypatch.setattr("backend_host.workers.MAX_VGPUS", 2)
+    library = tmp_path / "libcuda.so.1"
+    os.mkfifo(library)  # which nobody writes: a worker that opens it waits
+    workers = make_workers(str(library))
+    greedy, late = control.vgpu_take(), control.vgpu_take()
+
+    def assign(vgpu: int) -> None:
+        workers.assign(dataclasses.replace(assignment(region_fd), vgpu=vgpu), End())
+
+    assign(greedy)
+    assign(greedy)
+    with pytest.raises(ControlPageFullError, match="the last places for workers are kept"):
+        assign(greedy)
+    assign(late)
+    with pytest.raises(ControlPageFullError):
+        assign(late)

@@ -10,18 +10,47 @@
 #include <stdlib.h>
 
 #include "calls/host_function.h"
+#include "calls/image_memory.h"
 #include "calls/memory.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
 #include "client/stream.h"
+#include "client/taken.h"
+#include "page/account.h"
 #include "parts/lane.h"
 #include "parts/variant.h"
 #include "track/sync.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
+
+static void give(struct fgw_worker *worker, bool is_primary)
+{
+    if (!is_primary) {
+        fgw_taken_give(worker, FGW_FOR_CONTEXTS, worker->costs.context_bytes);
+    } else if (!worker->warm) {
+        fgw_taken_primary_gone(worker);
+    }
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS, 1);
+}
+
+static bool take(struct fgw_worker *worker, bool is_primary)
+{
+    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_CONTEXTS, 1)) {
+        return false;
+    }
+    const bool has_memory =
+        is_primary ? fgw_taken_primary(worker) : fgw_taken_take(worker, FGW_FOR_CONTEXTS, worker->costs.context_bytes);
+    if (!has_memory) {
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_CONTEXTS, 1);
+    } else if (!fgw_image_memory_settle(worker, fgw_context_count(worker) + 1)) {
+        give(worker, is_primary);
+        return false;
+    }
+    return has_memory;
+}
 
 static CUresult make_native(struct fgw_worker *worker, const struct fgv_request_context_create *fixed, CUdevice device,
                             CUcontext *native)
@@ -66,21 +95,32 @@ CUresult fgw_serve_context_create(struct fgw_worker *worker, const struct fgw_re
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     }
     CUcontext native = NULL;
+    const bool is_primary = fixed->is_primary != 0;
+    if (!take(worker, is_primary)) {
+        fgw_memory_trim(worker);
+        if (!take(worker, is_primary)) {
+            free(context);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
     result = make_native(worker, fixed, device, &native);
     if (result != CUDA_SUCCESS) {
+        fgw_image_memory_settle(worker, fgw_context_count(worker));
+        give(worker, is_primary);
         free(context);
         return result;
     }
     context->handle = fixed->handle;
     context->native = native;
     context->device = device;
-    context->is_primary = fixed->is_primary != 0;
+    context->is_primary = is_primary;
     fgw_stream_init(&context->legacy, context, NULL);
     fgw_stream_init(&context->per_thread, context, CU_STREAM_PER_THREAD);
     fgw_context_add(worker, context);
     fgw_worker_bind(worker, FGV_HANDLE_CONTEXT, fixed->handle, native);
     fgw_context_none_is_current(worker); /* whatever the driver left current */
     fgw_context_make_current(worker, context);
+    fgw_taken_note_limits(worker, context);
     fgw_memory_pin(worker);
     return CUDA_SUCCESS;
 }
@@ -104,9 +144,12 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     } else {
         result = worker->driver.cuCtxDestroy_v2(context->native);
     }
+    give(worker, context->is_primary);
+    fgw_taken_limits_gone(worker, context);
     fgw_host_gone(worker, context);
     fgw_context_remove(worker, context);
     free(context);
+    fgw_image_memory_settle(worker, fgw_context_count(worker));
     struct fgw_context *other = fgw_context_any(worker);
     if (other) {
         fgw_context_make_current(worker, other);

@@ -19,6 +19,7 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
+#include "client/taken.h"
 #include "page/layout.h"
 
 /* Parameters on their way to the driver, and what they point at. */
@@ -48,6 +49,10 @@ static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARA
     if (kernel->parameter_bytes != parameter_bytes) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = fgw_taken_local(worker, kernel->local_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     params->parameter_bytes = parameter_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &params->parameter_bytes,

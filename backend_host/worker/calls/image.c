@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "calls/kept_image.h"
 #include "calls/state.h"
@@ -21,6 +22,7 @@
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
 #include "ivshmem/response.h"
+#include "page/account.h"
 #include "page/layout.h"
 #include "parts/variant.h"
 
@@ -41,7 +43,7 @@ static struct fgw_blob *find_blob(struct fgw_worker *worker, uint64_t number)
 /* Its bytes are another's. */
 static void give_blob_away(struct fgw_worker *worker, struct fgw_blob *blob)
 {
-    worker->calls->blob_bytes -= blob->size_bytes;
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, blob->size_bytes);
     *blob = (struct fgw_blob){0};
 }
 
@@ -72,16 +74,17 @@ CUresult fgw_serve_blob_begin(struct fgw_worker *worker, const struct fgw_reques
     while (place < FGW_MAX_BLOBS && worker->calls->blobs[place].bytes) {
         place++;
     }
-    if (place == FGW_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGW_BLOB_BYTES - worker->calls->blob_bytes) {
+    if (place == FGW_MAX_BLOBS || fixed->bytes == 0 || fixed->bytes > FGV_IMAGE_MAX_BYTES ||
+        !fgw_limit_take(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, fixed->bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *bytes = malloc(fixed->bytes + 1); /* a text without its end gets one */
     if (!bytes) {
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, fixed->bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     bytes[fixed->bytes] = 0;
     worker->calls->blobs[place] = (struct fgw_blob){.number = fixed->blob, .bytes = bytes, .size_bytes = fixed->bytes};
-    worker->calls->blob_bytes += fixed->bytes;
     return CUDA_SUCCESS;
 }
 
@@ -121,12 +124,13 @@ CUresult fgw_blob_measure(const struct fgw_blob *blob, enum fgv_image_kind *kind
 
 /* An image that the driver may read: of a known kind, no longer than what came, and no wrapper, which would be a
  * pointer of the guest's. */
-static CUresult check_image(struct fgw_worker *worker, const struct fgw_blob *blob)
+static CUresult check_image(struct fgw_worker *worker, const struct fgw_blob *blob, uint64_t *needs_bytes)
 {
     enum fgv_image_kind kind;
     CUresult result = fgw_blob_measure(blob, &kind);
     if (result == CUDA_SUCCESS) {
         fgw_printing_note_image(worker, blob->bytes, blob->size_bytes);
+        *needs_bytes = fgw_image_needs(worker, blob->bytes, blob->size_bytes);
     }
     return result;
 }
@@ -139,9 +143,10 @@ struct rebuilt {
 
 /* CUDA_SUCCESS when the blob is as many fat binaries as the guest says, one behind the other, and nothing else. */
 static CUresult rebuild(struct fgw_worker *worker, const struct fgw_blob *blob, uint32_t nr_prelinked,
-                        struct rebuilt *rebuilt)
+                        struct rebuilt *rebuilt, uint64_t *needs_bytes)
 {
     uint64_t end = 0;
+    uint64_t needs_of_parts_bytes = 0;
     for (uint32_t i = 0; i <= nr_prelinked; i++) {
         uint64_t offset = fgv_set_offset(end);
         size_t bytes;
@@ -152,9 +157,17 @@ static CUresult rebuild(struct fgw_worker *worker, const struct fgw_blob *blob, 
             return CUDA_ERROR_INVALID_IMAGE;
         }
         fgw_printing_note_image(worker, blob->bytes + offset, bytes);
+        const uint64_t bytes_of_this = fgw_image_needs(worker, blob->bytes + offset, bytes);
+        if (i == 0) {
+            *needs_bytes = bytes_of_this;
+        } else if (__builtin_add_overflow(needs_of_parts_bytes, bytes_of_this, &needs_of_parts_bytes)) {
+            return CUDA_ERROR_INVALID_IMAGE;
+        }
         rebuilt->images[i] = blob->bytes + offset;
         end = offset + bytes;
     }
+    /* It is as it was linked, or, for another GPU, all that it was linked from. */
+    *needs_bytes = *needs_bytes > needs_of_parts_bytes ? *needs_bytes : needs_of_parts_bytes;
     rebuilt->wrapper = (struct fgv_fatbin_wrapper){.magic = FGV_FATBIN_WRAPPER_MAGIC,
                                                    .version = 2,
                                                    .data = rebuilt->images[0],
@@ -162,9 +175,10 @@ static CUresult rebuild(struct fgw_worker *worker, const struct fgw_blob *blob, 
     return end == blob->size_bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* What the driver is given for a blob: the bytes themselves, or a wrapper, which the caller frees, around a set. */
+/* What the driver is given for a blob: the bytes themselves, or a wrapper, which the caller frees, around a set; and
+ * what it takes of the device for it. */
 static CUresult image_of(struct fgw_worker *worker, const struct fgw_blob *blob, uint32_t nr_prelinked,
-                         struct rebuilt **wrapper, const void **image)
+                         struct rebuilt **wrapper, const void **image, uint64_t *needs_bytes)
 {
     *wrapper = NULL;
     if (!blob || nr_prelinked > FGV_MAX_PRELINKED) {
@@ -172,11 +186,11 @@ static CUresult image_of(struct fgw_worker *worker, const struct fgw_blob *blob,
     }
     *image = blob->bytes;
     if (nr_prelinked == 0) {
-        return check_image(worker, blob);
+        return check_image(worker, blob, needs_bytes);
     }
     *wrapper = calloc(1, sizeof(**wrapper));
     *image = *wrapper;
-    return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper) : CUDA_ERROR_OUT_OF_MEMORY;
+    return *wrapper ? rebuild(worker, blob, nr_prelinked, *wrapper, needs_bytes) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void fgw_blob_drop(struct fgw_worker *worker, uint64_t number)
@@ -227,6 +241,24 @@ static CUresult load_library(struct fgw_worker *worker, uint64_t number, const v
 
 typedef CUresult (*load_call)(struct fgw_worker *, uint64_t, const void *, struct fgw_jit_options *);
 
+static CUresult load_charged(struct fgw_worker *worker, uint64_t number, const void *image,
+                             struct fgw_jit_options *options, enum fgv_handle_kind kind, load_call call,
+                             uint64_t needs_bytes)
+{
+    if (!fgw_image_memory_take(worker, kind, needs_bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = call(worker, number, image, options);
+    if (result == CUDA_SUCCESS) {
+        struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
+        handle->is_charged = true;
+        handle->taken_bytes = needs_bytes;
+    } else {
+        fgw_image_memory_give(worker, kind, needs_bytes);
+    }
+    return result;
+}
+
 /* Loads with the guest's options, and says what came of it. Without options the result is the answer. */
 static CUresult load(struct fgw_worker *worker, const struct fgw_request *request,
                      struct fgv_reply_cuModuleLoadDataEx *answer, enum fgv_handle_kind kind, load_call call)
@@ -241,9 +273,11 @@ static CUresult load(struct fgw_worker *worker, const struct fgw_request *reques
         free(jit);
         return jit ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = image_of(worker, fgw_blob_complete(worker, fixed->blob), fixed->prelinked, &wrapper, &image);
+    uint64_t needs_bytes = 0;
+    CUresult result =
+        image_of(worker, fgw_blob_complete(worker, fixed->blob), fixed->prelinked, &wrapper, &image, &needs_bytes);
     if (result == CUDA_SUCCESS) {
-        result = call(worker, fixed->handle, image, &jit->options);
+        result = load_charged(worker, fixed->handle, image, &jit->options, kind, call, needs_bytes);
     }
     if (result == CUDA_SUCCESS) {
         keep_image(worker, kind, request);

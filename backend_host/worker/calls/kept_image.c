@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls/image_memory.h"
 #include "calls/jit.h"
 #include "client/handles.h"
+#include "cuda_api/fatbin.h"
 #include "ivshmem/response.h"
 #include "parts/variant.h"
 
@@ -61,6 +63,9 @@ void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handl
         free(kept->image);
         free(kept);
     }
+    if (handle->is_charged) {
+        fgw_image_memory_give(worker, handle->kind, handle->taken_bytes);
+    }
     fgw_image_forget(worker, handle);
 }
 
@@ -98,7 +103,7 @@ static const char *send_image(struct fgw_worker *worker, struct fgw_saved *saved
     const struct fgv_request_blob_begin begin = {.blob = OWN_BLOB, .bytes = bytes};
     const struct fgv_request_blob_append append = {
         .blob = OWN_BLOB, .bytes = (uint32_t)bytes, .place = FGV_PLACE_INLINE};
-    if (bytes > FGW_BLOB_BYTES) {
+    if (bytes > FGV_IMAGE_MAX_BYTES) {
         return FGW_SAVED_ODD;
     }
     const char *why =

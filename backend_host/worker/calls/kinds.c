@@ -27,6 +27,7 @@ const struct fgw_kind fgw_kinds[FGW_NR_KINDS] = {
                            .above = FGW_BELOW(FGV_HANDLE_CONTEXT),
                            .unknown = CUDA_ERROR_INVALID_HANDLE,
                            .is_of_context = true,
+                           .has_room = fgw_stream_has_room,
                            .attach = fgw_stream_attach,
                            .release = fgw_stream_release,
                            .save = fgw_stream_save,

@@ -15,12 +15,12 @@
 #include "client/service.h"
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
-
-#define MAX_INPUT_BYTES FGW_BLOB_BYTES /* of one link: the driver keeps copies */
+#include "page/account.h"
+#include "page/layout.h"
 
 struct link {
     struct fgw_jit *jit;
-    uint64_t input_bytes;
+    uint64_t input_bytes; /* of which the driver keeps copies */
     const uint8_t *image; /* the driver's, once complete */
     uint64_t image_bytes;
 };
@@ -43,7 +43,9 @@ static struct link *new_link(const struct fgw_request *request, const struct fgv
 
 void fgw_link_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
+    const struct link *link = handle->object;
     worker->calls->nr_links--;
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, link->input_bytes);
     free(handle->object);
 }
 
@@ -93,9 +95,6 @@ static CUresult check_input(const struct link *link, const struct fgw_blob *blob
     if (!blob || type >= CU_JIT_NUM_INPUT_TYPES || link->image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (blob->size_bytes > MAX_INPUT_BYTES - link->input_bytes) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     if (type > CU_JIT_INPUT_FATBINARY) {
         return CUDA_SUCCESS;
     }
@@ -132,6 +131,9 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
     }
     if (!worker->driver.cuLinkAddData_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, blob->size_bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = worker->driver.cuLinkAddData_v2(handle->native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
                                              name, options.nr, options.options, options.values);

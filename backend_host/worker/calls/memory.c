@@ -32,9 +32,14 @@ bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes)
     if (fgw_quota_take(&worker->grantee, bytes)) {
         return true;
     }
+    fgw_memory_trim(worker);
+    return fgw_quota_take(&worker->grantee, bytes);
+}
+
+void fgw_memory_trim(struct fgw_worker *worker)
+{
     fgw_pools_trim(worker);
     fgw_graph_memory_trim(worker);
-    return fgw_quota_take(&worker->grantee, bytes);
 }
 
 static CUresult reserve(uint64_t bytes)
@@ -65,8 +70,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
     }
     result = real.cuMemAlloc_v2(address, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        fgw_pools_trim(fgw_the_worker); /* pools and graphs may have what there is */
-        fgw_graph_memory_trim(fgw_the_worker);
+        fgw_memory_trim(fgw_the_worker); /* pools and graphs may have what there is */
         result = real.cuMemAlloc_v2(address, bytes);
     }
     return remember(result, address, bytes);

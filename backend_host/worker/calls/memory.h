@@ -14,6 +14,8 @@ void fgw_memory_unpin(struct fgw_worker *worker);
 void fgw_memory_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
 /* Takes from the quota, if need be after pools gave back what they keep. */
 bool fgw_memory_take(struct fgw_worker *worker, uint64_t bytes);
+/* Pools and graphs give back what they keep. */
+void fgw_memory_trim(struct fgw_worker *worker);
 /* The allocation is gone, or about to go: its quota is given back. */
 void fgw_memory_forget(struct fgw_worker *worker, struct fgw_range *range);
 /* True when the range lies in the heap at the client's address and all its pages belong to the client. */

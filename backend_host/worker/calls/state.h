@@ -9,7 +9,6 @@
 #include "client/state.h"
 #include "track/state.h"
 
-#define FGW_BLOB_BYTES    (UINT64_C(2) << 30) /* module images on their way, all together */
 #define FGW_MAX_BLOBS     64u
 #define FGW_NODE_BYTES    16u                 /* of a node and its edge data in a chunk */
 #define FGW_MAX_LINKS     16u                 /* not destroyed: each holds its logs, and in the driver its inputs */
@@ -32,6 +31,14 @@ struct fgw_graph_memory {
     struct fgw_graph_need *needs; /* of instantiated graphs that allocate */
     uint64_t counted_bytes;       /* to the quota */
     uint64_t nr_trims;
+};
+
+/* Of image_memory.c. */
+struct fgw_image_memory {
+    fgw_needs_fn needs;
+    uint64_t module_bytes;
+    uint64_t library_bytes; /* in one context */
+    uint64_t counted_bytes; /* to the quota */
 };
 
 enum fgw_host_stage {
@@ -79,7 +86,6 @@ struct fgw_memory_pools {
 struct fgw_calls {
     uint64_t last_number; /* of a graph or node */
     struct fgw_blob blobs[FGW_MAX_BLOBS];
-    uint64_t blob_bytes;
     uint64_t kept_bytes; /* of images that were loaded, for saving what was made of them */
     uint64_t most_kept_bytes;
     uint32_t nr_links;
@@ -90,6 +96,7 @@ struct fgw_calls {
     uint64_t reserved_bytes;
     struct fgw_memory_pools pools;
     struct fgw_graph_memory graph_memory;
+    struct fgw_image_memory image_memory;
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;

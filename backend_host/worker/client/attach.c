@@ -19,6 +19,7 @@
 #include "client/current.h"
 #include "client/printing.h"
 #include "client/state.h"
+#include "client/taken.h"
 #include "ivshmem/bell.h"
 #include "ivshmem/region.h"
 #include "page/grant.h"
@@ -154,6 +155,14 @@ static CUresult take_client(struct fgw_worker *worker, const struct fgw_assignme
         snprintf(error, error_bytes, "vGPU %u is not there", assignment->vgpu);
         result = CUDA_ERROR_INVALID_VALUE;
     }
+    if (result == CUDA_SUCCESS) {
+        worker->slot = worker->grantee.slot;
+        worker->grantee.client = worker->client;
+    }
+    if (result == CUDA_SUCCESS && !fgw_taken_primary(worker)) {
+        snprintf(error, error_bytes, "client %u: the vGPU's quota has no room for a context", assignment->client);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     return result;
 }
 
@@ -171,8 +180,6 @@ CUresult fgw_client_take(struct fgw_worker *worker, const struct fgw_assignment 
         refuse_client(worker, result);
         return result;
     }
-    worker->slot = worker->grantee.slot;
-    worker->grantee.client = worker->client;
     memcpy(worker->slot->program, worker->layout.program, sizeof(worker->slot->program));
     return CUDA_SUCCESS;
 }

@@ -3,6 +3,7 @@
 #include "client/handles.h"
 #include "client/state.h"
 #include "client/stream.h"
+#include "client/taken.h"
 
 void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *context)
 {
@@ -46,6 +47,15 @@ struct fgw_context *fgw_context_any(struct fgw_worker *worker)
     return NULL;
 }
 
+uint32_t fgw_context_count(const struct fgw_worker *worker)
+{
+    uint32_t nr = 0;
+    for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
+        nr += worker->contexts[i] != NULL;
+    }
+    return nr;
+}
+
 bool fgw_context_add(struct fgw_worker *worker, struct fgw_context *context)
 {
     for (uint32_t i = 0; i < FGW_MAX_CONTEXTS; i++) {
@@ -74,7 +84,11 @@ void fgw_context_none_is_current(struct fgw_worker *worker)
 
 CUresult fgw_context_warm(struct fgw_worker *worker)
 {
-    return worker->warm ? CUDA_SUCCESS : worker->driver.cuDevicePrimaryCtxRetain(&worker->warm, worker->device);
+    if (worker->warm) {
+        return CUDA_SUCCESS;
+    }
+    return fgw_taken_primary(worker) ? worker->driver.cuDevicePrimaryCtxRetain(&worker->warm, worker->device)
+                                     : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void fgw_context_cool(struct fgw_worker *worker)
@@ -83,6 +97,7 @@ void fgw_context_cool(struct fgw_worker *worker)
         worker->driver.cuDevicePrimaryCtxRelease_v2(worker->device);
         worker->warm = NULL;
     }
+    fgw_taken_primary_gone(worker);
 }
 
 bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number)

@@ -10,6 +10,8 @@ void fgw_context_make_current(struct fgw_worker *worker, struct fgw_context *con
 /* It is for after calls that leave another one current, or one that is gone. */
 void fgw_context_none_is_current(struct fgw_worker *worker);
 struct fgw_context *fgw_context_find(struct fgw_worker *worker, uint64_t handle);
+/* Counts them. */
+uint32_t fgw_context_count(const struct fgw_worker *worker);
 /* Finds one of them, to be current while another is made or unmade, so that pinned memory has a home; NULL: there is
  * none. */
 struct fgw_context *fgw_context_any(struct fgw_worker *worker);
@@ -20,7 +22,8 @@ void fgw_context_remove(struct fgw_worker *worker, const struct fgw_context *con
 /* Tells whether what is submitted to this stream becomes part of a graph, or is refused because of one. */
 bool fgw_is_recording(struct fgw_worker *worker, uint64_t stream_number);
 
-/* Retains the device's primary context for the worker itself, if it is not, and lets it go. */
+/* Retains the device's primary context for the worker itself, if it is not, and lets it go; the client has let go of
+ * its own by then. */
 CUresult fgw_context_warm(struct fgw_worker *worker);
 void fgw_context_cool(struct fgw_worker *worker);
 

@@ -141,7 +141,7 @@ static bool lengthen(struct fgw_handles *handles)
     return entries != NULL;
 }
 
-CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+static CUresult has_place(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     struct fgw_handles *handles = &worker->handles;
     if (number <= 2 || fgw_handle_find(worker, kind, number)) {
@@ -152,6 +152,13 @@ CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kin
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
+}
+
+CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    const struct fgw_kind *row = kind_of(&worker->handles, (uint8_t)kind);
+    const CUresult result = has_place(worker, kind, number);
+    return result == CUDA_SUCCESS && row->has_room && !row->has_room(worker) ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 static void link_below(struct fgw_handles *handles, uint32_t index, uint32_t above)
@@ -170,7 +177,7 @@ static CUresult add(struct fgw_worker *worker, struct fgw_handle handle, uint32_
 {
     struct fgw_handles *handles = &worker->handles;
     const struct fgw_kind *kind = kind_of(handles, handle.kind);
-    CUresult result = fgw_worker_can_bind(worker, handle.kind, handle.number);
+    CUresult result = has_place(worker, handle.kind, handle.number);
     if (result == CUDA_SUCCESS && kind->attach) {
         result = kind->attach(worker, &handle);
     }

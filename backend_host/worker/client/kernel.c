@@ -56,6 +56,18 @@ CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *han
     return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
+static uint32_t ask_local_bytes(struct fgw_worker *worker, const struct fgw_handle *handle)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    int bytes = 0;
+    if (handle->kind == FGV_HANDLE_KERNEL && driver->cuKernelGetAttribute) {
+        driver->cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle->native, worker->device);
+    } else if (handle->kind == FGV_HANDLE_FUNCTION && driver->cuFuncGetAttribute) {
+        driver->cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle->native);
+    }
+    return bytes > 0 ? (uint32_t)bytes : 0;
+}
+
 CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout)
 {
     if (!handle->object) {
@@ -65,6 +77,7 @@ CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle,
             free(kernel);
             return result;
         }
+        kernel->local_bytes = ask_local_bytes(worker, handle);
         handle->object = kernel;
     }
     *layout = handle->object;

@@ -13,6 +13,7 @@ struct fgw_variant;
 struct fgw_kernel {
     uint32_t nr_parameters;
     uint32_t parameter_bytes;
+    uint32_t local_bytes;        /* of a thread */
     struct fgw_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
     enum fgv_whole why_whole;
 };

@@ -8,6 +8,8 @@
 #include "client/saved.h"
 #include "client/state.h"
 
+/* It tells whether the client may have one more, before the driver is asked to make it. */
+typedef bool (*fgw_has_room)(struct fgw_worker *worker);
 /* It makes what hangs on a handle that is about to be in the table. */
 typedef CUresult (*fgw_attach)(struct fgw_worker *worker, struct fgw_handle *handle);
 /* It gives back what hangs on a handle that is in the table no more. It may unbind others, but none above it. */
@@ -29,6 +31,7 @@ struct fgw_kind {
     CUresult unknown;        /* what a call is answered whose number names none of this kind */
     bool is_of_context;      /* it goes with the context that was current when it was bound */
     bool is_found_by_native; /* the driver names it, too: fgw_handle_number */
+    fgw_has_room has_room;   /* NULL: as long as the table has room */
     fgw_attach attach;       /* NULL: nothing hangs on it yet */
     fgw_release release;     /* NULL: `object` is freed, which is all */
     fgw_save save;

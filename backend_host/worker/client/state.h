@@ -31,6 +31,9 @@ enum fgw_printing_verdict {
 /* Called from the loop, before a module is loaded; an enum fgw_printing_verdict. The image is there during the call
  * only. */
 typedef int32_t (*fgw_inspector_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
+/* Tells what a driver takes of the device for an image, in one context. `is_exact`: there is a quota, and looking may
+ * take its time. The image is there during the call only. */
+typedef uint64_t (*fgw_needs_fn)(const uint8_t *image, uint64_t image_bytes, uint32_t capability, bool is_exact);
 /* cffi: end */
 
 /* Kinds of this table alone: what a guest knows by the driver's own values. */
@@ -52,6 +55,24 @@ struct fgw_slicing;
 struct fgw_track;
 struct fgw_turn;
 struct fgw_worker;
+
+/* Those that a driver keeps memory of the device for: stack, printf's buffer, heap. */
+#define FGW_NR_TAKEN_LIMITS (CU_LIMIT_MALLOC_HEAP_SIZE + 1)
+
+/* Of one context: taken.c. */
+struct fgw_taken_limits {
+    uint64_t first[FGW_NR_TAKEN_LIMITS]; /* when it was made */
+    uint64_t now[FGW_NR_TAKEN_LIMITS];
+    uint64_t local_bytes; /* the most that a kernel which ran in it has for a thread */
+    uint64_t counted_bytes;
+};
+
+/* What the device library takes of the device: taken.c. */
+struct fgw_costs {
+    uint64_t context_bytes;
+    uint64_t stream_bytes;
+    bool is_primary_counted;
+};
 
 /* This is kept of a stream of the client's, or of the worker's own. track.h says what the numbers mean. */
 struct fgw_stream {
@@ -87,6 +108,7 @@ struct fgw_context {
     struct fgw_mark *free_marks; /* events of this context, for use again */
     CUstream side_stream;        /* of the worker's own, NULL: not needed yet */
     struct fgw_lane *lanes;      /* likewise, for parts of launches */
+    struct fgw_taken_limits limits;
 };
 
 /* It is known by its index in `entries`, which is its own until it goes. Index 0 is the client itself, which has no
@@ -96,10 +118,12 @@ struct fgw_handle {
     void *native;
     void *object;
     uint64_t behind_host;  /* of an event: the host function that what it was recorded behind waits for */
+    uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
     uint32_t above;        /* the index of what it goes with */
     uint32_t newest;       /* of all that go with it, 0: nothing does */
     uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
     uint32_t flags;        /* that an event was made with: no driver tells them */
+    bool is_charged;       /* for taken_bytes, which may be 0: a library's modules are not */
     uint8_t kind;
     uint8_t home; /* of the context that it lives in, 0: it outlives contexts */
 };
@@ -139,6 +163,7 @@ struct fgw_worker {
     struct fgw_handles handles;
     uint32_t nr_captures; /* that the guest began and neither ended nor lost with their streams */
     struct fgw_printing printing;
+    struct fgw_costs costs;
     const char *ended; /* why the loop is over */
 
     struct fgw_track *track;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "client/state.h"
+#include "client/taken.h"
+#include "page/account.h"
 
 void fgw_stream_init(struct fgw_stream *stream, struct fgw_context *context, CUstream native)
 {
@@ -19,10 +21,53 @@ struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native)
     return stream;
 }
 
+static bool take(struct fgw_worker *worker)
+{
+    if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_STREAMS, 1)) {
+        return false;
+    }
+    if (!fgw_taken_take(worker, FGW_FOR_STREAMS, worker->costs.stream_bytes)) {
+        fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS, 1);
+        return false;
+    }
+    return true;
+}
+
+static void give(struct fgw_worker *worker)
+{
+    fgw_taken_give(worker, FGW_FOR_STREAMS, worker->costs.stream_bytes);
+    fgw_limit_give(&worker->grantee, FGW_LIMITED_STREAMS, 1);
+}
+
+bool fgw_stream_has_room(struct fgw_worker *worker)
+{
+    const bool has_room = take(worker);
+    if (has_room) {
+        give(worker);
+    }
+    return has_room;
+}
+
+/* Another worker of the vGPU may have taken the last room since: then the new stream goes. */
 CUresult fgw_stream_attach(struct fgw_worker *worker, struct fgw_handle *handle)
 {
-    handle->object = worker->current ? fgw_stream_new(worker->current, handle->native) : NULL;
-    return handle->object ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    const bool is_taken = take(worker);
+    handle->object = is_taken && worker->current ? fgw_stream_new(worker->current, handle->native) : NULL;
+    if (handle->object) {
+        return CUDA_SUCCESS;
+    }
+    if (is_taken) {
+        give(worker);
+    }
+    if (worker->driver.cuStreamDestroy_v2) {
+        worker->driver.cuStreamDestroy_v2(handle->native);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void fgw_stream_gone(struct fgw_worker *worker)
+{
+    give(worker);
 }
 
 void fgw_stream_remove(struct fgw_stream *stream)

@@ -6,6 +6,10 @@
 
 void fgw_stream_init(struct fgw_stream *stream, struct fgw_context *context, CUstream native);
 struct fgw_stream *fgw_stream_new(struct fgw_context *context, CUstream native);
+/* Whether the vGPU may have one more, and has memory for it. */
+bool fgw_stream_has_room(struct fgw_worker *worker);
+/* The driver's is gone, or about to go. */
+void fgw_stream_gone(struct fgw_worker *worker);
 /* Makes one of the current context, which hangs on the handle of the driver's. */
 CUresult fgw_stream_attach(struct fgw_worker *worker, struct fgw_handle *handle);
 /* Takes it out of the list of its context. */

@@ -38,6 +38,13 @@ struct fgw_facts_block {
 int fgw_worker_probe_block(const char *library, int ordinal, struct fgw_facts_block *block, char *error,
                            uint32_t error_bytes);
 
+/* Weighs a device: free memory now, and what a stream takes, in bytes. NULL: `error` is one line for a person. */
+struct fgw_scale;
+struct fgw_scale *fgw_scale_open(const char *library, int ordinal, char *error, uint32_t error_bytes);
+uint64_t fgw_scale_free_bytes(struct fgw_scale *scale);
+uint64_t fgw_scale_stream_bytes(struct fgw_scale *scale);
+void fgw_scale_close(struct fgw_scale *scale);
+
 /* Opens the device library and retains the primary context of `device`. NULL: `error` is one line for a person. */
 struct fgw_worker *fgw_worker_open(const char *library, int device, char *error, uint32_t error_bytes);
 

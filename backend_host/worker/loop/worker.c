@@ -20,6 +20,7 @@
 #include "calls/host_function.h"
 #include "calls/image.h"
 #include "calls/kinds.h"
+#include "calls/limits.h"
 #include "calls/memory.h"
 #include "calls/pool.h"
 #include "calls/state.h"
@@ -116,6 +117,7 @@ struct fgw_worker *fgw_worker_open(const char *library, int device, char *error,
     }
     fgw_memory_wrap(&worker->driver);
     fgw_graph_memory_wrap(&worker->driver);
+    fgw_limits_wrap(&worker->driver);
     fgw_the_worker = worker;
     return worker;
 }

@@ -112,6 +112,44 @@ uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes
     return fgw_vgpu_memory_bytes(grantee->control, grantee->number - 1, quota_bytes);
 }
 
+static _Atomic uint64_t *counter(struct fgw_worker_slot *slot, uint32_t limited)
+{
+    switch (limited) {
+    case FGW_LIMITED_CONTEXTS:
+        return &slot->nr_contexts;
+    case FGW_LIMITED_STREAMS:
+        return &slot->nr_streams;
+    case FGW_LIMITED_MODULES:
+        return &slot->nr_modules;
+    default:
+        return &slot->images_bytes;
+    }
+}
+
+/* As memory: counted first and looked at afterwards. What one worker may have at most is so little that no sum is too
+ * large. */
+bool fgw_limit_take(struct fgw_grantee *grantee, uint32_t limited, uint64_t more)
+{
+    const uint64_t most = atomic_load(&grantee->decided->most[limited]);
+    uint64_t nr = 0;
+    atomic_fetch_add(counter(grantee->slot, limited), more);
+    for (uint32_t slot = 0; most != 0 && slot < FGW_MAX_WORKERS; slot++) {
+        if (fgw_set_has(&grantee->decided->members, slot)) {
+            nr += atomic_load(counter(&grantee->control->own[grantee->number - 1]->workers[slot], limited));
+        }
+    }
+    if (nr > most) {
+        fgw_limit_give(grantee, limited, more);
+        return false;
+    }
+    return true;
+}
+
+void fgw_limit_give(struct fgw_grantee *grantee, uint32_t limited, uint64_t more)
+{
+    atomic_fetch_sub(counter(grantee->slot, limited), more);
+}
+
 static void count_memory(struct fgw_grantee *grantee, uint64_t more_bytes)
 {
     uint64_t bytes = atomic_fetch_add(&grantee->slot->memory_bytes, more_bytes) + more_bytes;

@@ -22,6 +22,10 @@ bool fgw_quota_take(struct fgw_grantee *grantee, uint64_t bytes);
 void fgw_quota_give(struct fgw_grantee *grantee, uint64_t bytes);
 /* Tells what the vGPU's workers have together, and the quota (0: none). */
 uint64_t fgw_quota_used(const struct fgw_grantee *grantee, uint64_t *quota_bytes);
+
+/* So much more of what a vGPU may have so much of: false, and nothing counted, when that is too many. */
+bool fgw_limit_take(struct fgw_grantee *grantee, uint32_t limited, uint64_t more);
+void fgw_limit_give(struct fgw_grantee *grantee, uint32_t limited, uint64_t more);
 /* cffi: end */
 
 /* Tells the same of a vGPU of which this process sees the own pages. */

@@ -158,6 +158,9 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&seat->spared_until_ns, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->budget_ns, 0);
+            for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {
+                atomic_store(&vgpu->most[i], 0);
+            }
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
             atomic_store(&vgpu->standing_per_ns, 0);
             atomic_store(&vgpu->is_used, 1);
@@ -181,6 +184,13 @@ void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index)
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes)
 {
     atomic_store(&control->decided->vgpus[index].quota_bytes, quota_bytes);
+}
+
+void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most)
+{
+    if (limited < FGW_NR_LIMITED) {
+        atomic_store(&control->decided->vgpus[index].most[limited], most);
+    }
 }
 
 /* Counts its workers. One that has ended by itself is a member until the daemon has heard of it. */

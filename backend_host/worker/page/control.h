@@ -47,6 +47,8 @@ void fgw_control_close(struct fgw_control *control);
 /* Slot numbers, or -1 when all are taken. */
 int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes);
 void fgw_control_vgpu_free(struct fgw_control *control, uint32_t index);
+/* Sets how much of an enum fgw_limited it may have, 0: as much as it likes. */
+void fgw_control_set_limit(struct fgw_control *control, uint32_t index, uint32_t limited, uint64_t most);
 void fgw_control_set_quota(struct fgw_control *control, uint32_t index, uint64_t quota_bytes);
 int fgw_control_worker_take(struct fgw_control *control);
 /* Makes the worker a member of the vGPU. Only once for a slot, before the worker opens the page. */

@@ -44,7 +44,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 9u
+#define FGW_CONTROL_VERSION 10u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -68,6 +68,15 @@ struct fgw_worker_set {
 
 /* ---- decided ---- */
 
+/* Of these a vGPU may have so many, all of its workers together. */
+enum fgw_limited {
+    FGW_LIMITED_CONTEXTS = 0,
+    FGW_LIMITED_STREAMS = 1,
+    FGW_LIMITED_MODULES = 2,
+    FGW_LIMITED_IMAGE_BYTES = 3, /* of host memory */
+    FGW_NR_LIMITED = 4,
+};
+
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
     uint32_t reserved;
@@ -76,8 +85,9 @@ struct fgw_decided_vgpu {
     /* standing + standing_per_ns * what it was charged: the least goes first. Of equals, who has waited longest. */
     _Atomic double standing;
     _Atomic double standing_per_ns;
-    _Atomic uint64_t budget_ns; /* how long its turn may last while others wait; 0: a slice */
-    uint8_t pad[56];            /* for what else it may have: a limit, a class, a space */
+    _Atomic uint64_t budget_ns;            /* how long its turn may last while others wait; 0: a slice */
+    _Atomic uint64_t most[FGW_NR_LIMITED]; /* 0: no limit */
+    uint8_t pad[24];                       /* for what else it may have: a limit, a class, a space */
 };
 _Static_assert(sizeof(struct fgw_decided_vgpu) == 128, "vGPU");
 

@@ -15,6 +15,7 @@
 #include "client/kernel.h"
 #include "client/service.h"
 #include "client/state.h"
+#include "client/taken.h"
 #include "page/layout.h"
 
 static CUresult translate_event(struct fgw_worker *worker, CUevent *event)
@@ -104,6 +105,10 @@ CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *re
     if (!is_well_formed(request, kernel)) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = fgw_taken_local(worker, kernel->local_bytes);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
     launch->handle = handle;
     launch->parameter_bytes = fixed->nr_parameter_bytes;

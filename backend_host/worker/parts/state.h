@@ -58,7 +58,8 @@ struct fgw_variant {
     struct fgw_context *context;
     CUmodule module;
     CUfunction function;
-    CUdeviceptr state; /* of a persistent one: struct fgv_persistent_state */
+    CUdeviceptr state;    /* of a persistent one: struct fgv_persistent_state */
+    uint64_t taken_bytes; /* of the device, by as much as its text has; its variables are the original's */
     uint32_t mode;
     uint32_t descriptor_offset;
     bool is_let_go;         /* a persistent kernel that nobody stops any more may still use its counter */

@@ -17,6 +17,7 @@
 #include "client/handles.h"
 #include "client/kernel.h"
 #include "client/state.h"
+#include "client/taken.h"
 #include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/layout.h"
@@ -127,6 +128,11 @@ static bool load(struct fgw_worker *worker, const struct fgw_handle *owner, stru
 {
     const struct fgv_driver *driver = &worker->driver;
     size_t bytes = 0;
+    const uint64_t text_bytes = strlen(wish->text);
+    if (!fgw_taken_take(worker, FGW_FOR_MODULES, text_bytes)) {
+        return false;
+    }
+    variant->taken_bytes = text_bytes;
     if (!driver->cuModuleLoadDataEx || !driver->cuModuleGetFunction || !driver->cuModuleGetGlobal_v2 ||
         driver->cuModuleLoadDataEx(&variant->module, wish->text, 0, NULL, NULL) != CUDA_SUCCESS) {
         return false;
@@ -215,6 +221,7 @@ void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant)
         worker->driver.cuModuleUnload(variant->module);
         fgw_context_make_current(worker, before);
     }
+    fgw_taken_give(worker, FGW_FOR_MODULES, variant->taken_bytes);
     free(variant);
 }
 

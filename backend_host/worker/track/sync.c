@@ -387,6 +387,7 @@ void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request
 void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct fgw_stream *stream = handle->object;
+    fgw_stream_gone(worker);
     forget_unmarked(worker, stream);
     stream->is_gone = true;
     if (stream->is_capture_origin) {
