@@ -98,6 +98,7 @@ def serve(socket_fd: int, library: str, device: int) -> int:
     failed = lib.fgw_sandbox_early(socket_fd)
     if failed:
         raise WorkerError(f"cannot restrict the process: {os.strerror(failed)}")
+    os.environ.setdefault("FAIRGV_SOFTGPU_WALL", "1")  # a guest's kernels do not run where its worker does
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     worker = lib.fgw_worker_open(library.encode(), device, error, _ERROR_BYTES)
     if worker == ffi.NULL:

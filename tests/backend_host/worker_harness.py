@@ -103,12 +103,13 @@ class Guest:
     NR_RESPONSES = 16
     RING_BYTES = 1 << 16
     LIMIT_NS = 60_000_000_000
+    ADDRESS = 0x2000_0000_0000
 
     def __init__(
         self,
         region: Region,
         index: int = 0,
-        address: int = 0x2000_0000_0000,
+        address: int = ADDRESS,
         ring_start: int = 0,
         bell: tuple[int, int] = (0, 0),
     ) -> None:
@@ -401,11 +402,13 @@ def wait_for_state(region: Region, index: int, wanted: set[ClientState]) -> Clie
 class Served:
     """A guest with its worker."""
 
-    def __init__(self, host: Host, region: Region, quota_bytes: int = 0, **changes: Any) -> None:
-        """`changes`: of what the worker is told."""
+    def __init__(
+        self, host: Host, region: Region, quota_bytes: int = 0, *, address: int = Guest.ADDRESS, **changes: Any
+    ) -> None:
+        """`address`: of the region in the guest; `changes`: of what the worker is told."""
         self.host, self.region = host, region
         self.vgpu = host.control.vgpu_take(quota_bytes)
-        self.guest = Guest(region)
+        self.guest = Guest(region, address=address)
         self.worker: Worker = host.start(region, 0, self.vgpu, **changes)
         assert wait_for_state(region, 0, {ClientState.READY, ClientState.REFUSED}) is ClientState.READY
 

@@ -21,7 +21,7 @@
 static uint64_t next_offset = FIRST_OFFSET; /* atomic */
 static uint64_t nr_outside;                 /* atomic: pieces of memory */
 
-static bool is_inside(uintptr_t start, uint64_t bytes)
+bool sgp_reach_holds(uintptr_t start, uint64_t bytes)
 {
     return start >= SGP_REACH_ADDRESS && bytes <= SGP_REACH_BYTES &&
            start - SGP_REACH_ADDRESS <= SGP_REACH_BYTES - bytes;
@@ -29,14 +29,14 @@ static bool is_inside(uintptr_t start, uint64_t bytes)
 
 void sgp_reach_add(uintptr_t start, uint64_t bytes)
 {
-    if (!is_inside(start, bytes)) {
+    if (!sgp_reach_holds(start, bytes)) {
         __atomic_fetch_add(&nr_outside, 1, __ATOMIC_RELAXED);
     }
 }
 
 void sgp_reach_remove(uintptr_t start, uint64_t bytes)
 {
-    if (!is_inside(start, bytes)) {
+    if (!sgp_reach_holds(start, bytes)) {
         __atomic_fetch_sub(&nr_outside, 1, __ATOMIC_RELAXED);
     }
 }
@@ -82,7 +82,7 @@ void *sgp_reach_map(uint64_t bytes, int protection, int flags)
 {
     void *at = MAP_FAILED;
 
-    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    flags |= MAP_ANONYMOUS | (flags & MAP_SHARED ? 0 : MAP_PRIVATE);
     if (bytes < END_OFFSET - FIRST_OFFSET) {
         at = map_inside(bytes, protection, flags);
     }

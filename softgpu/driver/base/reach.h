@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* New pages within reach, followed by one without access; outside of it if there is no room. `flags` as mmap's, beside
- * MAP_PRIVATE and MAP_ANONYMOUS. NULL: none. */
+ * MAP_ANONYMOUS; MAP_PRIVATE unless they say otherwise. NULL: none. */
 void *sgp_reach_map(uint64_t bytes, int protection, int flags);
 void sgp_reach_unmap(void *start, uint64_t bytes);
 
@@ -20,6 +20,8 @@ void sgp_reach_unmap(void *start, uint64_t bytes);
 void sgp_reach_add(uintptr_t start, uint64_t bytes);
 void sgp_reach_remove(uintptr_t start, uint64_t bytes);
 
+/* These bytes lie within reach. */
+bool sgp_reach_holds(uintptr_t start, uint64_t bytes);
 /* Whatever kernels may use lies within reach. */
 bool sgp_reach_is_closed(void);
 

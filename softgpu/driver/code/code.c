@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "base/view.h"
 #include "device/attributes.h"
 
 static bool kernel_is_sound(const struct sgp_kernel *kernel)
@@ -15,6 +16,7 @@ static bool kernel_is_sound(const struct sgp_kernel *kernel)
 CUresult sgp_code_open(const char *path, struct sgp_code *code)
 {
     code->shared_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    sgp_view_outdate();
     if (!code->shared_object) {
         sgp_log("compile", "cannot load %s: %s", path, dlerror());
         return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;

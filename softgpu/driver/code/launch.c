@@ -9,9 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "base/reach.h"
 #include "base/state.h"
 #include "code/function.h"
 #include "code/tier.h"
@@ -26,19 +24,6 @@
 #define MIN_FIBER_STACK_BYTES 16384u
 #define RUNTIME_STACK_BYTES   16384u /* what barriers, printf and malloc need of a fiber's stack */
 
-/* What cooperative groups expect at the address in %envreg1 and %envreg2: zeros but for the size. */
-struct grid_workspace {
-    uint32_t bytes;
-    uint32_t barrier;
-    uint32_t reserved[62];
-};
-
-/* What a kernel reads beside the program's memory; of the one that has the device. */
-struct sgp_launch_area {
-    struct grid_workspace workspace;
-    uint8_t parameters[SGP_MAX_PARAMETERS_BYTES] __attribute__((aligned(16)));
-};
-
 struct kernel_command {
     struct sgp_command command;
     struct sgp_grid grid;
@@ -51,8 +36,6 @@ static struct {
     uint64_t nr_taken;
     uint64_t nr_served;
 } turns[SGP_MAX_DEVICES];
-
-static struct sgp_launch_area *areas[SGP_MAX_DEVICES];
 
 static void device_take(struct sgp_device *device)
 {
@@ -76,21 +59,6 @@ static void device_leave(struct sgp_device *device, uint64_t busy_ns)
     sgp_unlock();
 }
 
-bool sgp_launch_area_map(const struct sgp_device *device)
-{
-    areas[device->ordinal] = sgp_reach_map(sizeof(**areas), PROT_READ | PROT_WRITE, 0);
-    return areas[device->ordinal];
-}
-
-/* With the device held. */
-static void lay_out(struct kernel_command *kernel, struct sgp_launch_area *area)
-{
-    memcpy(area->parameters, kernel->parameters, kernel->grid.kernel->parameters_bytes);
-    area->workspace = (struct grid_workspace){.bytes = sizeof(area->workspace)};
-    kernel->grid.parameters = area->parameters;
-    kernel->grid.workspace = kernel->grid.is_cooperative ? &area->workspace : NULL;
-}
-
 static CUresult kernel_run(struct sgp_command *command)
 {
     struct kernel_command *kernel = (struct kernel_command *)command;
@@ -101,9 +69,9 @@ static CUresult kernel_run(struct sgp_command *command)
 
     kernel->grid.kernel = sgp_tier_kernel(image->tier, image->module, kernel->grid.kernel);
     device_take(device);
-    lay_out(kernel, areas[device->ordinal]);
+    kernel->grid.parameters = kernel->parameters;
     begin_ns = sgp_now_ns();
-    result = sgp_grid_run(&kernel->grid);
+    result = sgp_launch_run(&kernel->grid);
     device_leave(device, sgp_now_ns() - begin_ns);
     if (result) {
         sgp_log("kernel", "%s ended with CUDA error %d", kernel->grid.kernel->name, (int)result);

@@ -15,8 +15,6 @@ struct sgp_launch {
     bool is_cooperative;
 };
 
-/* What a kernel of the device reads beside the program's memory. False: no memory. */
-bool sgp_launch_area_map(const struct sgp_device *device);
 /* Finds the kernel behind `handle` and looks whether the launch can be made; fills module and kernel. */
 CUresult sgp_launch_resolve(struct CUctx_st *context, struct sgp_launch *launch);
 /* Copies what the program passed as `kernelParams` or `extra` to where the kernel expects it. */

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/state.h"
-#include "code/launch.h"
 #include "cuda_api/prototypes.h"
 #include "cuda_api/visible.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
+#include "runtime/runtime.h"
 
 #define DEFAULT_MEMORY_BYTES (4ull << 30)
 #define DEFAULT_STATE_PATH   "/dev/shm/fairgv-softgpu"
@@ -81,7 +81,7 @@ static CUresult device_open(struct sgp_device *device, int ordinal, int physical
         sgp_log("device", "cannot open the device's shared file %s: %s", path, strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    if (!sgp_memory_reserve(device) || !sgp_launch_area_map(device)) {
+    if (!sgp_memory_reserve(device) || !sgp_launch_area_map(device->ordinal)) {
         sgp_log("device", "cannot reserve %llu bytes of address space: %s", (unsigned long long)device->memory_bytes,
                 strerror(errno));
         return CUDA_ERROR_OUT_OF_MEMORY;

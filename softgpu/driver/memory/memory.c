@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include "base/mappings.h"
 #include "base/reach.h"
 #include "base/state.h"
+#include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -187,7 +189,7 @@ SGP_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flag
         *pp = NULL;
         return sgp_leave(CUDA_SUCCESS);
     }
-    at = sgp_reach_map(bytesize, PROT_READ | PROT_WRITE, 0);
+    at = sgp_reach_map(bytesize, PROT_READ | PROT_WRITE, sgp_view_map_flag());
     if (!at) {
         return sgp_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -243,6 +245,21 @@ static bool is_pinned(const void *p)
     return sgp_memory_is_device_address((uintptr_t)p) || (allocation && allocation->kind != SGP_MEMORY_REGISTERED);
 }
 
+static bool is_lendable(const struct sgp_mapping *mapping, void *what)
+{
+    const struct sgp_mapping *wanted = what;
+
+    return mapping->is_shared || mapping->end <= wanted->start || mapping->start >= wanted->end;
+}
+
+/* Private memory cannot: another process has a copy of it. */
+static bool can_be_lent(const void *start, size_t bytes)
+{
+    struct sgp_mapping wanted = {.start = (uintptr_t)start, .end = (uintptr_t)start + bytes};
+
+    return sgp_mappings_visit(is_lendable, &wanted);
+}
+
 SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct CUctx_st *context;
@@ -256,6 +273,9 @@ SGP_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int 
     }
     if (is_pinned(p)) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (sgp_view_is_walled() && !can_be_lent(p, bytesize)) {
+        return sgp_leave(CUDA_ERROR_NOT_SUPPORTED);
     }
     return sgp_leave(
         sgp_memory_add_host(context, p, bytesize, SGP_MEMORY_REGISTERED, Flags | CU_MEMHOSTREGISTER_DEVICEMAP));

@@ -1,8 +1,8 @@
 /*
  * Device memory is memory of this process within the reach of kernels (reach.h): one reservation per device, without
- * access, out of which allocations are mapped and into which they are returned, each followed by a page that stays
- * without access. A kernel that leaves an allocation at its end faults at once; new addresses are handed out in a
- * round, so that one that uses freed memory faults, too.
+ * access. An allocation is a part of it that gets access, and gives its pages back when it loses it; it is followed by
+ * a page that stays without. A kernel that leaves an allocation at its end faults at once; new addresses are handed out
+ * in a round, so that one that uses freed memory faults, too.
  *
  * Wrong when: a program holds more than some 30,000 allocations: Linux ends a process's mappings at vm.max_map_count,
  * and it sees CUDA_ERROR_OUT_OF_MEMORY.
@@ -15,6 +15,7 @@
 
 #include "base/reach.h"
 #include "base/state.h"
+#include "base/view.h"
 #include "kernel_abi.h"
 
 #define FIRST_ADDRESS     (SGP_REACH_ADDRESS + RESERVATION_BYTES) /* before it an address and an offset may lie */
@@ -35,6 +36,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 
 bool sgp_memory_reserve(struct sgp_device *device)
 {
+    const int flags = sgp_view_map_flag() | MAP_ANONYMOUS | MAP_NORESERVE;
     uint64_t bytes = RESERVATION_BYTES;
     void *at;
 
@@ -44,12 +46,12 @@ bool sgp_memory_reserve(struct sgp_device *device)
     for (; bytes >= device->memory_bytes; bytes /= 2) {
         uint64_t wanted = FIRST_ADDRESS + (uint64_t)device->ordinal * bytes;
 
-        at = mmap((void *)wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
-                  -1, 0);
+        at = mmap((void *)wanted, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
         if (at == MAP_FAILED) {
-            at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            at = mmap(NULL, bytes, PROT_NONE, flags, -1, 0);
         }
         if (at != MAP_FAILED) {
+            madvise(at, bytes, MADV_NOHUGEPAGE); /* but for allocations that fill huge pages */
             sgp_reach_add((uintptr_t)at, bytes);
             device->reservation = at;
             device->reservation_bytes = bytes;
@@ -134,6 +136,27 @@ static uint64_t find_place(const struct sgp_device *device, uint64_t bytes)
     return place;
 }
 
+/* Part of a reservation gets access, or none and loses its pages. */
+static bool place_open(uint64_t place, uint64_t bytes)
+{
+    if (mprotect((void *)place, bytes, PROT_READ | PROT_WRITE)) {
+        return false;
+    }
+    if (bytes >= HUGE_PAGE_BYTES) {
+        madvise((void *)place, bytes, MADV_HUGEPAGE);
+    }
+    sgp_view_changed(place, bytes, PROT_READ | PROT_WRITE);
+    return true;
+}
+
+static void place_close(uint64_t place, uint64_t bytes)
+{
+    madvise((void *)place, bytes, sgp_view_is_walled() ? MADV_REMOVE : MADV_DONTNEED);
+    madvise((void *)place, bytes, MADV_NOHUGEPAGE);
+    mprotect((void *)place, bytes, PROT_NONE);
+    sgp_view_changed(place, bytes, PROT_NONE);
+}
+
 CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memory_kind kind, void **address)
 {
     struct sgp_device *device = context->device;
@@ -147,18 +170,14 @@ CUresult sgp_memory_new(struct CUctx_st *context, uint64_t bytes, enum sgp_memor
     allocation = (struct sgp_allocation){
         .start = place, .bytes = bytes, .mapped_bytes = mapped, .kind = kind, .context = context};
     allocation.id = sgp_new_id();
-    if (!place || mmap((void *)place, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-                      MAP_FAILED) {
+    if (!place || !place_open(place, mapped)) {
         sgp_state_give_back(device->state, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!insert(&allocation)) {
-        mmap((void *)place, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        place_close(place, mapped);
         sgp_state_give_back(device->state, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (mapped >= HUGE_PAGE_BYTES) {
-        madvise((void *)place, mapped, MADV_HUGEPAGE);
     }
     *address = (void *)place;
     return CUDA_SUCCESS;
@@ -184,6 +203,7 @@ CUresult sgp_memory_add_host(struct CUctx_st *context, void *start, uint64_t byt
     if (!insert(&allocation)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sgp_view_outdate();
     if (kind == SGP_MEMORY_REGISTERED) {
         sgp_reach_add(allocation.start, bytes);
     }
@@ -195,15 +215,18 @@ void sgp_memory_delete(struct sgp_allocation *allocation)
     size_t i = (size_t)(allocation - allocations);
 
     if (allocation->kind == SGP_MEMORY_HOST) {
+        sgp_view_outdate();
         sgp_reach_unmap((void *)allocation->start, round_up(allocation->bytes, SGP_PAGE_BYTES));
     } else if (allocation->kind == SGP_MEMORY_REGISTERED) {
+        sgp_view_outdate();
         sgp_reach_remove(allocation->start, allocation->bytes);
-    } else {
+    } else if (allocation->kind == SGP_MEMORY_MAPPED) { /* of which the physical memory counts */
+        sgp_view_outdate();
         mmap((void *)allocation->start, allocation->mapped_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        if (allocation->kind != SGP_MEMORY_MAPPED) { /* of which the physical memory counts */
-            sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
-        }
+    } else {
+        place_close(allocation->start, allocation->mapped_bytes);
+        sgp_state_give_back(allocation->context->device->state, allocation->mapped_bytes);
     }
     if (allocation->owner && allocation->owner->deleted) {
         allocation->owner->deleted(allocation);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/texture_record.h"
 #include "stream/queue.h"
@@ -75,6 +76,7 @@ static uint64_t object_add(const struct sgp_texture *object, const struct descri
     texture->generation = generation;
     descriptions[place] = *description;
     texture->value = value_of(place, generation);
+    sgp_view_outdate();
     return texture->value;
 }
 
@@ -82,6 +84,7 @@ static void object_remove(struct sgp_texture *texture)
 {
     texture->value = 0;
     texture->generation++;
+    sgp_view_outdate();
     texture->next_free = first_free;
     first_free = (uint32_t)(texture - textures) + 1;
 }

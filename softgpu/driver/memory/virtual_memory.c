@@ -10,6 +10,7 @@
 
 #include "base/reach.h"
 #include "base/state.h"
+#include "base/view.h"
 #include "cuda_api/prototypes.h"
 #include "memory/memory_map.h"
 #include "memory/pool.h"
@@ -310,6 +311,7 @@ static CUresult set_access(uintptr_t address, uint64_t bytes, CUmemAccess_flags 
     const int protection = (access & CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : 0) |
                            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_WRITE : 0);
 
+    sgp_view_outdate();
     if (mprotect((void *)address, bytes, protection)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -122,6 +122,16 @@ void sgp_team_delete(struct sgp_team *team);
 bool sgp_team_prepare(struct sgp_team *team, const struct sgp_grid *grid);
 uint8_t *sgp_team_shared(const struct sgp_team *team, uint64_t bytes);
 
+/* grid.c */
+/* Runs all blocks, here. */
+CUresult sgp_grid_run(struct sgp_grid *grid);
+
+/* direct.c */
+/* The whole launch in this process, by these services. */
+CUresult sgp_launch_here(struct sgp_grid *grid, int device, const struct sgp_services *services);
+/* The driver's own, which have the context. */
+extern const struct sgp_services sgp_services_direct;
+
 /* block.c */
 enum sgp_progress {
     SGP_ENDED,

@@ -10,6 +10,8 @@
  *     thread.c    which of a block's fibers runs next           format.c    text of printf
  *     services.c  the table that compiled code calls
  *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
+ *     direct.c    kernels in this process                       wall.c      kernels in a process of their own
+ *     inside.c    that process                                  confine.c   what it can still do
  */
 #ifndef SOFTGPU_RUNTIME_H
 #define SOFTGPU_RUNTIME_H
@@ -17,11 +19,20 @@
 #include "base/driver.h"
 #include "kernel_abi.h"
 
+struct sgp_grid;
+
+/* What kernels ask of the driver while they run. In any thread, without the lock. */
+struct sgp_services {
+    void (*print)(struct sgp_grid *grid, const char *text, size_t bytes);
+    void *(*allocate)(struct sgp_grid *grid, uint64_t bytes); /* NULL: no memory */
+    bool (*free)(struct sgp_grid *grid, void *pointer);       /* false: it is not the kernel's to free */
+};
+
 /* One launch. Filled by launch.c. */
 struct sgp_grid {
     const struct sgp_kernel *kernel;
     struct CUctx_st *context;
-    const void *parameters;
+    const void *parameters; /* of the kernel's parameters_bytes */
     uint8_t *globals;
     uint32_t grid[3];
     uint32_t block_dim[3];
@@ -29,8 +40,9 @@ struct sgp_grid {
     uint64_t stack_bytes;
     bool is_cooperative;   /* all blocks are resident together */
     uint64_t max_resident; /* blocks that the device holds at once */
-    const void *workspace; /* what cooperative groups keep for the grid; NULL unless it is cooperative */
-    /* grid.c's own */
+    /* the runtime's own */
+    const struct sgp_services *services;
+    const void *workspace;             /* what cooperative groups keep for the grid; NULL unless it is cooperative */
     const struct sgp_runtime *runtime; /* what compiled code may call */
     uint64_t nr_blocks;
     uint64_t chunk;
@@ -39,7 +51,11 @@ struct sgp_grid {
     uint32_t error;       /* atomic: CUresult of the first block that failed */
 };
 
-/* Runs all blocks; CUDA_SUCCESS or what ended the launch. Without the lock. */
-CUresult sgp_grid_run(struct sgp_grid *grid);
+/* What kernels of the device read beside the program's memory. False: no memory. */
+bool sgp_launch_area_map(int device);
+
+/* Runs a launch, in this process or behind the wall (view.h); CUDA_SUCCESS or what ended it. Without the lock, and one
+ * launch of a device at a time. */
+CUresult sgp_launch_run(struct sgp_grid *grid);
 
 #endif

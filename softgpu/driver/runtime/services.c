@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include "base/reach.h"
-#include "device/printf.h"
-#include "memory/memory_map.h"
 #include "runtime/records.h"
 
 #define MAX_TEXT_BYTES   4096u
@@ -24,7 +22,9 @@ static int32_t print(struct sgp_thread *self, const char *format, const void *ar
     int nr = sgp_printf_format(format, arguments, text, sizeof(text), &length);
 
     if (nr >= 0 && length) {
-        sgp_printf_append(self->team->runner->grid->context->printf_buffer, text, length);
+        struct sgp_grid *grid = self->team->runner->grid;
+
+        grid->services->print(grid, text, length);
     }
     return nr;
 }
@@ -67,39 +67,16 @@ static void bad_address(struct sgp_thread *self, uint64_t bits)
 
 static void *device_malloc(struct sgp_thread *self, uint64_t size_bytes)
 {
-    struct CUctx_st *context = self->team->runner->grid->context;
-    void *address = NULL;
+    struct sgp_grid *grid = self->team->runner->grid;
 
-    sgp_lock();
-    if (size_bytes && size_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] &&
-        context->device_heap_bytes <= context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - size_bytes &&
-        sgp_memory_new(context, size_bytes, SGP_MEMORY_HEAP, &address) == CUDA_SUCCESS) {
-        context->device_heap_bytes += size_bytes;
-    }
-    sgp_unlock();
-    return address;
+    return grid->services->allocate(grid, size_bytes);
 }
 
 static void device_free(struct sgp_thread *self, void *pointer)
 {
-    struct CUctx_st *context = self->team->runner->grid->context;
-    struct sgp_allocation *allocation;
-    bool is_bad = false;
+    struct sgp_grid *grid = self->team->runner->grid;
 
-    if (!pointer) {
-        return;
-    }
-    sgp_lock();
-    allocation = sgp_memory_find((uintptr_t)pointer);
-    if (allocation && allocation->kind == SGP_MEMORY_HEAP && allocation->start == (uintptr_t)pointer &&
-        allocation->context == context) {
-        context->device_heap_bytes -= allocation->bytes;
-        sgp_memory_delete(allocation);
-    } else {
-        is_bad = true;
-    }
-    sgp_unlock();
-    if (is_bad) {
+    if (pointer && !grid->services->free(grid, pointer)) {
         sgp_runner_abandon(self->team->runner, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
