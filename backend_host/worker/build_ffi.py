@@ -38,6 +38,7 @@ HEADERS = (
     "page/outlook.h",
     "page/grant.h",
     "page/hand_over.h",
+    "page/lives.h",
     "generated/counters.h",
     "page/control.h",
     "turn/phase.h",

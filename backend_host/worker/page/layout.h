@@ -30,6 +30,7 @@
  *             guest took over can keep the GPU until it is evicted, hand it on wrongly, and wake others for nothing.
  *   account   one for each vGPU, and in the pages behind it what its workers tell of themselves. Its own workers map it
  *             writable, all others read the account alone. It says what the vGPU is charged, and nobody else's.
+ *   lives     nothing but locks, by which the kernel tells who is alive (lives.h).
  *
  * So a worker that was taken over changes no standing, no quota and no account but its vGPU's. It learns nothing of
  * others' data: there is no pointer in it, and the daemon reads it as it reads a region: once, bounded.
@@ -44,7 +45,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 9u
+#define FGW_CONTROL_VERSION 10u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -88,7 +89,7 @@ enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 struct fgw_decided_worker {
     _Atomic uint32_t state;   /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
-    _Atomic uint32_t pid;     /* 0: not known yet */
+    _Atomic uint32_t pid;     /* as the daemon sees it, for people; 0: not known yet */
     _Atomic uint32_t vgpu;    /* index */
     _Atomic uint32_t client;  /* index in the region */
     _Atomic uint32_t command; /* enum fgw_worker_command */
@@ -101,8 +102,7 @@ struct fgw_decided {
     uint32_t is_preemptive;   /* the device */
     uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
     _Atomic uint64_t slice_ns;
-    _Atomic uint32_t daemon_pid;
-    uint8_t pad[28];
+    uint8_t pad[32];
     struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
     struct fgw_decided_worker workers[FGW_MAX_WORKERS];
 };
@@ -202,6 +202,8 @@ struct fgw_control {
     struct fgw_grant *grant;
     struct fgw_account *accounts[FGW_MAX_VGPUS]; /* a worker may write its own vGPU's alone */
     struct fgw_own *own[FGW_MAX_VGPUS];          /* NULL: not this process's to see */
+    int lives;                                   /* the file by which the kernel tells who is alive (lives.h) */
+    int life;                                    /* this process's own */
 };
 
 #endif
