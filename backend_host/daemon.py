@@ -115,7 +115,7 @@ class Daemon:
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash())
         stack.callback(self._vgpus.remove_all)
         for gpu in self._gpus:
-            stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out))
+            stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out, self._vgpus.expel))
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(
             self._vgpus,

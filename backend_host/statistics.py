@@ -94,6 +94,10 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Its work has kept others from the GPU for so long that the watchdog warns; 0: it does not."""
     nr_timed_out: int = 0
     """Programs whose workers the watchdog ended."""
+    nr_expelled: int = 0
+    """How often its workers were ended because one of them wrote what cannot be true: somebody took it over."""
+    expelled_for: str = ""
+    """What that was, the last time."""
     window_bytes: int = 0
     """Memory behind the region that the guest was given on request."""
 

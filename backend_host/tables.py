@@ -121,12 +121,16 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
 
 
 def late_work(entries: Sequence[Message]) -> Iterator[Text]:
-    """What the watchdog has to say."""
+    """What the watchdog and the auditor have to say."""
     for entry in entries:
         if entry["late_ns"]:
             yield Text(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
         if entry["nr_timed_out"]:
             yield Text(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
+        if entry["nr_expelled"]:
+            yield Text(
+                f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
+            )
 
 
 def _add_row(table: Table, *cells: str) -> None:

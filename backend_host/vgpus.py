@@ -50,6 +50,8 @@ class VGpu:
     peer: WindowPeer | None = None
     nr_users: int = 0
     nr_timed_out: int = 0
+    nr_expelled: int = 0
+    expelled_for: str = ""
     totals: Totals = field(default_factory=Totals)
 
 
@@ -229,8 +231,20 @@ class VGpuRegistry:
         if vgpu is not None:
             vgpu.caretaker.renew()
 
-    def time_out(self, gpu: Gpu, slot: int) -> None:
-        """Ends the worker in this slot of the Gpu, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+    def expel(self, gpu: Gpu, index: int, why: str) -> None:
+        """Ends all workers of this vGPU of the Gpu: one of them was taken over."""
+        with self._lock:
+            for vgpu in self._on(gpu):
+                if vgpu.index == index:
+                    vgpu.nr_expelled += 1
+                    vgpu.expelled_for = why
+                    log.error("vGPU %s: its workers are ended: %s", vgpu.name, why)
+                    for worker in vgpu.caretaker.workers():
+                        worker.stop()
+
+    def time_out(self, gpu: Gpu, slot: int, took_ns: int) -> None:
+        """Ends the worker in this slot of the Gpu, whose work does not end and kept others waiting for so long; its program gets
+        CUDA_ERROR_LAUNCH_TIMEOUT."""
         with self._lock:
             for vgpu in self._on(gpu):
                 if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
@@ -288,6 +302,8 @@ class VGpuRegistry:
             nr_grants=account.nr_grants,
             late_ns=self._late_ns(vgpu),
             nr_timed_out=vgpu.nr_timed_out,
+            nr_expelled=vgpu.nr_expelled,
+            expelled_for=vgpu.expelled_for,
             window_bytes=vgpu.window.mapped_bytes,
             coscheduling=vgpu.gpu.coscheduler.statistics(vgpu.index),
             totals=totals,

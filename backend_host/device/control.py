@@ -18,6 +18,7 @@ from dataclasses import fields
 from types import TracebackType
 from typing import Any
 
+from backend_host.device.audit import Audit
 from backend_host.device.readings import Grant, HandOver, VgpuReading, Waiting, Why, WorkerReading, WorkerState
 from backend_host.generated.counters import EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
@@ -296,6 +297,21 @@ class ControlPage:
         What it has in flight goes on beside the next holder and is charged to it as before; it must ask again before it submits more.
         """
         return bool(lib.fgw_control_evict(self.page))
+
+    def audit(self) -> Audit:
+        """What workers say of themselves, beside what the grant says of them."""
+        seen = ffi.new("struct fgw_audit *")
+        lib.fgw_audit_look(self.page, seen)
+        return Audit(seen)
+
+    def mend(self, before: Audit, now: Audit) -> int:
+        """Mends of the grant what both looks found wrong and is so still; how many words that changed."""
+        nr_words: int = lib.fgw_audit_mend(self.page, before.seen, now.seen)
+        return nr_words
+
+    def take_grant(self, word: int) -> bool:
+        """`evict`, if the grant is still as this word says."""
+        return bool(lib.fgw_audit_take(self.page, word))
 
     @property
     def slice_ns(self) -> int:

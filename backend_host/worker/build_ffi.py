@@ -50,6 +50,7 @@ HEADERS = (
     "parts/state.h",
     "parts/variant.h",
     "device/boost.h",
+    "device/audit.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -65,6 +66,8 @@ struct fgw_decided_vgpu;
 struct fgw_account;
 struct fgw_seat;
 struct fgw_worker_slot;
+struct fgw_grantee;
+void fgw_grant_show_phase(const struct fgw_grantee *grantee, uint32_t phase);
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_variant_wish;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);

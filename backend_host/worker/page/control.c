@@ -178,6 +178,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&vgpu->budget_ns, 0);
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
             atomic_store(&vgpu->standing_per_ns, 0);
+            atomic_fetch_add(&vgpu->generation, 1);
             atomic_store(&vgpu->is_used, 1);
             return (int)index;
         }

@@ -54,13 +54,20 @@
 
 /* The grant word: holder in bits 0..15, closed flag in bit 16, why it was closed in bits 17..19 and in which phase the
  * worker was that closed it in bits 20..23, a sequence number in the upper half that changes with every hand-over. */
-#define FGW_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
 #define FGW_GRANT_CLOSED                 (UINT64_C(1) << 16)
 #define FGW_GRANT_WHY(word)              ((uint32_t)((word) >> 17) & 7u)
 #define FGW_GRANT_PHASE(word)            ((uint32_t)((word) >> 20) & 15u)
 #define FGW_GRANT_CLOSED_FOR(why, phase) (FGW_GRANT_CLOSED | (uint64_t)(why) << 17 | (uint64_t)((phase) & 15u) << 20)
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
+
+/* Gives the number of the vGPU that holds the grant. Any worker may have written any number: that of no vGPU is nobody,
+ * so the grant is free for whoever asks next. */
+static inline uint32_t fgw_grant_holder(uint64_t word)
+{
+    const uint32_t number = (uint32_t)word & 0xffffu;
+    return number <= FGW_MAX_VGPUS ? number : FGW_NOBODY;
+}
 
 /* It has a bit for each worker slot. */
 struct fgw_worker_set {
@@ -71,7 +78,7 @@ struct fgw_worker_set {
 
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
-    uint32_t reserved;
+    _Atomic uint32_t generation;   /* another one for each vGPU that has had this place, from 1 on */
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgw_worker_set members; /* its workers */
     /* standing + standing_per_ns * what it was charged: the least goes first. Of equals, who has waited longest. */

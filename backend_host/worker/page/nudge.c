@@ -26,7 +26,7 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant->word);
-    uint32_t holder = FGW_GRANT_HOLDER(word);
+    uint32_t holder = fgw_grant_holder(word);
     if (!fgw_is_vgpu(holder) || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
         fgw_grant_pass(control);
         return;
