@@ -28,6 +28,7 @@ _ASK_NS = _LOST_NS // 4
 """A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
 CUDA_ERROR_OUT_OF_MEMORY = 2
 CUDA_ERROR_LAUNCH_TIMEOUT = 702
+CUDA_ERROR_NOT_PERMITTED = 800
 CUDA_ERROR_SYSTEM_NOT_READY = 802
 
 log = logging.getLogger("fairgv.regions")
@@ -58,7 +59,7 @@ class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
     `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers,
-    which hear of the pieces of `window`.
+    which hear of the pieces of `window`. While `is_banned` no program is served.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Caretaker:
         is_paused: Callable[[], bool],
         bells: Bells | None = None,
         window: Window | None = None,
+        is_banned: Callable[[], bool] = lambda: False,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -80,6 +82,7 @@ class Caretaker:
         self._is_paused = is_paused
         self._bells = bells
         self._window = window
+        self._is_banned = is_banned
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -220,6 +223,11 @@ class Caretaker:
             del self._entries[index]
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
+        if self._is_banned():
+            self._refuse(
+                client, CUDA_ERROR_NOT_PERMITTED, "kernels that did not end kept the GPU from others too often"
+            )
+            return
         assignment = Assignment(
             region_bytes=self._region.region_bytes,
             table_hash=self._owner.table_hash,

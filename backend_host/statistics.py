@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
+from backend_host.debts import DebtStatistics
 from backend_host.device.readings import WorkerReading
 from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
@@ -140,3 +141,4 @@ class DaemonStatistics:
     device: DeviceStatistics
     gpus: tuple[GpuStatistics, ...]
     vgpus: tuple[VGpuStatistics, ...]
+    debts: tuple[DebtStatistics, ...] = ()
