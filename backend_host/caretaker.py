@@ -28,6 +28,7 @@ _ASK_NS = _LOST_NS // 4
 """A beat that stands still is asked about this often, and so before a worker takes it for the end of its client."""
 CUDA_ERROR_OUT_OF_MEMORY = 2
 CUDA_ERROR_LAUNCH_TIMEOUT = 702
+CUDA_ERROR_NOT_PERMITTED = 800
 CUDA_ERROR_SYSTEM_NOT_READY = 802
 
 log = logging.getLogger("fairgv.regions")
@@ -58,7 +59,8 @@ class Caretaker:
     """One thread for one region. `format_region` lays it out anew, at the start and after the guest was reset.
 
     `is_paused` is asked when a beat stands still: in a virtual machine that stands still no program is dead. `bells` are handed to workers,
-    which hear of the pieces of `window`. `nr_clients`: so many programs may run at once, 0: as many as there is room for.
+    which hear of the pieces of `window`. `nr_clients`: so many programs may run at once, 0: as many as there is room for. While `is_banned`
+    no program is served.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Caretaker:
         bells: Bells | None = None,
         window: Window | None = None,
         nr_clients: int = 0,
+        is_banned: Callable[[], bool] = lambda: False,
     ) -> None:
         self._region = region
         self._owner = owner
@@ -82,6 +85,7 @@ class Caretaker:
         self._bells = bells
         self._window = window
         self._nr_clients = nr_clients
+        self._is_banned = is_banned
         self._paused_now: bool | None = None
         self._must_renew = False
         self._entries: dict[int, _Entry] = {}
@@ -223,9 +227,12 @@ class Caretaker:
 
     def _welcome(self, client: Client, entry: _Entry) -> None:
         if self._nr_clients and len(self.workers()) >= self._nr_clients:
-            self._refuse(
-                client, CUDA_ERROR_OUT_OF_MEMORY, f"the vGPU has {self._nr_clients} programs, as many as it may"
-            )
+            reason = f"the vGPU has {self._nr_clients} programs, as many as it may"
+            self._refuse(client, CUDA_ERROR_OUT_OF_MEMORY, reason)
+            return
+        if self._is_banned():
+            reason = "kernels that did not end kept the GPU from others too often"
+            self._refuse(client, CUDA_ERROR_NOT_PERMITTED, reason)
             return
         assignment = Assignment(
             region_bytes=self._region.region_bytes,

@@ -126,6 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     add_options(change, is_new=False)
     change.set_defaults(run=_set)
 
+    unban = commands.add_parser(
+        "unban",
+        help="forgive a user or a domain whose kernels did not end",
+        description="Forgives debts and lifts the ban of a user or a domain whose kernels kept the GPU from others. `status` shows them.",
+        epilog="Example: fairgv-host unban alice",
+    )
+    unban.add_argument("name", metavar="NAME", help="a user, a domain, or a vGPU of either")
+    unban.set_defaults(run=_unban)
+
     detach = commands.add_parser("detach", help="take the vGPU away again")
     detach.add_argument("domain", metavar="DOMAIN")
     detach.set_defaults(run=_detach)
@@ -334,6 +343,12 @@ def _set(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         answer = connection.ask("set", name=options.domain, **changes)
     print(answer["text"])
+    return 0
+
+
+def _unban(options: argparse.Namespace) -> int:
+    with _connect(options) as connection:
+        print(connection.ask("unban", name=options.name)["text"])
     return 0
 
 

@@ -31,6 +31,9 @@ def default_state_dir() -> Path:
     return Path(runtime) / "fairgv" if runtime else Path(f"/tmp/fairgv-{os.geteuid()}")
 
 
+BY_DEVICE = -1
+
+
 @dataclass(frozen=True)
 class Config:
     """The settings of one daemon. Sizes in bytes, times in nanoseconds."""
@@ -62,8 +65,9 @@ class Config:
     preemption: str = "withdraw"
     """What becomes of a kernel that outlives its turn, where the GPU preempts: withdraw (it is taken off the GPU until its turn comes again,
     where the driver lets its owner do that), driver (it shares the GPU with the next one, by the driver's time slices); docs/slicing.md."""
-    watchdog_s: int = 300
-    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never."""
+    watchdog_s: int = BY_DEVICE
+    """Work of a vGPU that keeps others waiting for so long, none of it ending, costs its program its worker; 0: never. BY_DEVICE: 10 s on a
+    device that cannot preempt, where others get nothing meanwhile, 300 s on one that can."""
     cuda_library: str = "libcuda.so.1"
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
@@ -215,9 +219,11 @@ def _checked(config: Config) -> Config:
         raise ConfigError(f"slicing must be one of {', '.join(SLICING_MODES)}, not {config.slicing!r}")
     if config.preemption not in PREEMPTIONS:
         raise ConfigError(f"preemption must be one of {', '.join(PREEMPTIONS)}, not {config.preemption!r}")
-    for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us", "watchdog_s"):
+    for name in ("slicing_threshold_blocks", "slicing_least_blocks", "slicing_part_us"):
         if not 0 <= getattr(config, name) < 1 << 32:
             raise ConfigError(f"{name} must be from 0 to 4294967295, not {getattr(config, name)}")
+    if config.watchdog_s != BY_DEVICE and not 0 <= config.watchdog_s < 1 << 32:
+        raise ConfigError(f"watchdog_s must be from 0 to 4294967295, not {config.watchdog_s}")
     if config.slice_ns and config.slice_ns < 1_000_000:
         raise ConfigError(
             "slice_ms must be at least 1: shorter slices cost more in switches than they give (docs/grants.md)"

@@ -22,8 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from backend_host import hand_overs
-from backend_host.config import Config, check_region_bytes
-from backend_host.device.gpu import find, serving
+from backend_host.config import BY_DEVICE, Config, check_region_bytes
+from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device, choose
 from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
@@ -115,7 +115,7 @@ class Daemon:
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
         stack.callback(self._vgpus.remove_all)
         for gpu in self._gpus:
-            stack.enter_context(gpu.watched(config.watchdog_s, self._vgpus.time_out))
+            stack.enter_context(gpu.watched(self._watchdog_s(gpu), self._vgpus.time_out, self._vgpus.expel))
         adopts_all = config.adopt == "all" and not config.is_private
         self._domains = Domains(
             self._vgpus,
@@ -129,6 +129,9 @@ class Daemon:
         stack.callback(self._domains.stop)
         self._domains.start()
 
+    def _watchdog_s(self, gpu: Gpu) -> int:
+        return gpu.device.watchdog_s if self._config.watchdog_s == BY_DEVICE else self._config.watchdog_s
+
     def _handle(self, session: Session, request: Message) -> Message:
         operations = {
             "status": self._status,
@@ -138,6 +141,7 @@ class Daemon:
             "attach": self._attach,
             "detach": self._detach,
             "set": self._set,
+            "unban": self._unban,
         }
         operation = operations.get(request["op"])
         if operation is None:
@@ -161,6 +165,7 @@ class Daemon:
             device=self._gpus[0].device_statistics(),
             gpus=gpus,
             vgpus=self._vgpus.statistics(),
+            debts=self._vgpus.debts.statistics(sum(gpu.used_ns for gpu in gpus)),
         )
 
     def _grants(self, session: Session, request: Message) -> Message:
@@ -208,6 +213,10 @@ class Daemon:
             return self._domains.change(name, changes)
         self._vgpus.change(name, changes)
         return {"text": f"{name} is changed until its last program ends"}
+
+    def _unban(self, session: Session, request: Message) -> Message:
+        self._owner_only(session)
+        return {"text": f"{self._vgpus.unban(str(request['name']))} is forgiven"}
 
     def _entitlement(self, request: Message) -> Entitlement:
         """What a new vGPU is to have. What is not said is as configured."""

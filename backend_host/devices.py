@@ -21,6 +21,8 @@ from backend_host.worker._worker import ffi, lib
 
 PROBE_TIMEOUT_S = 120
 _NON_PREEMPTIVE_SLICE_NS = 6_000_000
+_NON_PREEMPTIVE_WATCHDOG_S = 10
+_PREEMPTIVE_WATCHDOG_S = 300
 _PREEMPTIVE_SLICE_NS = 30_000_000
 
 
@@ -51,6 +53,11 @@ class Device:
     def costs(self) -> dict[str, int]:
         """What workers are told of it."""
         return {"context_bytes": self.context_bytes, "stream_bytes": self.stream_bytes}
+
+    @property
+    def watchdog_s(self) -> int:
+        """How long work that does not end may keep others waiting when the operator said nothing."""
+        return _PREEMPTIVE_WATCHDOG_S if self.preempts else _NON_PREEMPTIVE_WATCHDOG_S
 
     @property
     def slice_ns(self) -> int:

@@ -57,6 +57,9 @@ class GrantKeeper:
         self._published: dict[int, Standing] = {}
         """As the page has it: with nothing charged yet."""
         self._turn: _Turn | None = None
+        self._owed: dict[int, int] = {}
+        self._advanced: dict[int, int] = {}
+        """Charged for what it owes: what it then charges itself is not charged again, up to that."""
         self._looked_ns = 0
         self._lock = threading.Lock()
         self._is_stopping = False
@@ -83,6 +86,8 @@ class GrantKeeper:
             self._accounts = [account for account in self._accounts if account.vgpu != vgpu]  # its predecessor's
             self._entitlements[vgpu] = entitlement
             self._published.pop(vgpu, None)
+            self._owed.pop(vgpu, None)
+            self._advanced.pop(vgpu, None)
             self._guarded(lambda: self._policy.joined(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
 
@@ -93,6 +98,19 @@ class GrantKeeper:
             if entitlement.weight != before.weight:
                 self._guarded(lambda: self._policy.weight_changed(vgpu, entitlement.weight, time.monotonic_ns()))
         self.step(time.monotonic_ns())
+
+    def charge(self, vgpu: int, debt_ns: int) -> None:
+        """A debt: as if it had used the GPU for so long."""
+        with self._lock:
+            if vgpu in self._entitlements:
+                self._guarded(lambda: self._policy.charged(vgpu, debt_ns, time.monotonic_ns()))
+        self.step(time.monotonic_ns())
+
+    def owe(self, vgpu: int, owed_ns: int) -> None:
+        """It had the GPU for so long by now and has not charged itself for it. It stands as if it had; late charges are not charged twice."""
+        with self._lock:
+            self._owed[vgpu] = owed_ns
+        self._page.ring_bell()
 
     def leave(self, vgpu: int) -> None:
         """A vGPU takes part no more."""
@@ -157,7 +175,7 @@ class GrantKeeper:
 
     def _tell_charges(self, grant: Grant, now_ns: int) -> None:
         accounts = [account for vgpu in self._entitlements if (account := self._page.vgpu(vgpu)) is not None]
-        used = charges(self._accounts, accounts)
+        used = self._with_owed(charges(self._accounts, accounts))
         moment_ns, self._looked_ns = self._looked_ns, now_ns
         for account in self._holders_since(accounts, used, grant):
             self._policy.dispatched(account.vgpu, moment_ns)
@@ -167,6 +185,17 @@ class GrantKeeper:
         for vgpu, used_ns in used.items():
             if used_ns:
                 self._policy.charged(vgpu, used_ns, now_ns)
+
+    def _with_owed(self, used: dict[int, int]) -> dict[int, int]:
+        """What is to be told to the policy: charges, and what is owed beside them."""
+        for vgpu, owed_ns in self._owed.items():
+            if vgpu in used:
+                advanced_ns = self._advanced.get(vgpu, 0)
+                late_ns = min(used[vgpu], max(0, advanced_ns - owed_ns))
+                more_ns = max(0, owed_ns - advanced_ns)
+                used[vgpu] += more_ns - late_ns
+                self._advanced[vgpu] = advanced_ns + more_ns - late_ns
+        return used
 
     def _holders_since(self, accounts: list[VgpuReading], used: dict[int, int], grant: Grant) -> list[VgpuReading]:
         """Who held the GPU and used it since a look that saw nobody wait for it, in the order in which they were done with it.

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
+from backend_host.debts import DebtStatistics
 from backend_host.device.readings import WorkerReading
 from backend_host.entitlement import Entitlement
 from backend_host.generated.counters import ClientCounters, TotalCounters
@@ -97,6 +98,10 @@ class VGpuStatistics(Entitlement, _VGpu):
     """Programs whose workers the watchdog ended."""
     limits: Limits = ORDINARY
     """What its programs may have together."""
+    nr_expelled: int = 0
+    """How often its workers were ended because one of them wrote what cannot be true: somebody took it over."""
+    expelled_for: str = ""
+    """What that was, the last time."""
     window_bytes: int = 0
     """Memory behind the region that the guest was given on request."""
 
@@ -139,3 +144,4 @@ class DaemonStatistics:
     device: DeviceStatistics
     gpus: tuple[GpuStatistics, ...]
     vgpus: tuple[VGpuStatistics, ...]
+    debts: tuple[DebtStatistics, ...] = ()

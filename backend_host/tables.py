@@ -20,7 +20,14 @@ def status(message: Message) -> RenderableType:
         for gpu in message["gpus"]
     ]
     entries = message["vgpus"]
-    return Group(*heads, vgpus(entries), clients(entries), *large_launches(entries), *late_work(entries))
+    return Group(
+        *heads,
+        vgpus(entries),
+        clients(entries),
+        *large_launches(entries),
+        *late_work(entries),
+        *debts(message["debts"]),
+    )
 
 
 def gpus(entries: Sequence[Message]) -> RenderableType:
@@ -121,12 +128,23 @@ def large_launches(entries: Sequence[Message]) -> Iterator[Text]:
 
 
 def late_work(entries: Sequence[Message]) -> Iterator[Text]:
-    """What the watchdog has to say."""
+    """What the watchdog and the auditor have to say."""
     for entry in entries:
         if entry["late_ns"]:
             yield Text(f"{entry['name']}: its work has kept others from the GPU for {format_time(entry['late_ns'])}")
         if entry["nr_timed_out"]:
             yield Text(f"{entry['name']}: {entry['nr_timed_out']} of its programs were ended for that")
+        if entry["nr_expelled"]:
+            yield Text(
+                f"{entry['name']}: its programs were ended {entry['nr_expelled']} times, as {entry['expelled_for']}"
+            )
+
+
+def debts(entries: Sequence[Message]) -> Iterator[Text]:
+    """A line for each user or domain whose kernels did not end."""
+    for entry in entries:
+        fate = "banned until fairgv-host unban" if entry["is_banned"] else f"owes {format_time(entry['debt_ns'])}"
+        yield Text(f"{entry['debtor']}: work of it was ended {entry['nr_timed_out']} times; {fate}")
 
 
 def _add_row(table: Table, *cells: str) -> None:

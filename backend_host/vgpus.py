@@ -7,51 +7,32 @@ libvirt domain and stays until it is detached.
 import contextlib
 import logging
 import os
+import pwd
 import re
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backend_host.caretaker import Caretaker, Owner
+from backend_host.debts import Debts
 from backend_host.device.gpu import Gpu, check_quota, place
-from backend_host.device.readings import VgpuReading, WorkerState
 from backend_host.devices import with_quota
 from backend_host.entitlement import Changes, Entitlement
 from backend_host.errors import RefusedError
 from backend_host.limits import ORDINARY, Limits
 from backend_host.region_memory import open_shared_memory, sealed_memory
-from backend_host.statistics import ClientStatistics, GpuStatistics, Totals, VGpuStatistics
+from backend_host.statistics import GpuStatistics, VGpuStatistics
+from backend_host.vgpu import VGpu
 from backend_host.vm.vcpus import QemuThreads
 from backend_host.window import Window, WindowPeer
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
-from ivshmem.region import PAGE_BYTES, Region, Wake
+from ivshmem.region import Region, Wake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SERVED = (WorkerState.SERVING, WorkerState.ENDED)
 
 log = logging.getLogger("fairgv.vgpus")
-
-
-@dataclass(eq=False)
-class VGpu:
-    """One vGPU with its region and caretaker; `index` is its number on its Gpu. Changed only under the registry's lock."""
-
-    gpu: Gpu
-    index: int
-    name: str
-    kind: str
-    entitlement: Entitlement
-    region: Region
-    uid: int
-    caretaker: Caretaker
-    window: Window
-    peer: WindowPeer | None = None
-    nr_users: int = 0
-    nr_timed_out: int = 0
-    totals: Totals = field(default_factory=Totals)
 
 
 class VGpuRegistry:
@@ -62,6 +43,7 @@ class VGpuRegistry:
         self._table_hash = table_hash
         self._limits = limits
         self._vgpus: dict[str, VGpu] = {}
+        self.debts = Debts()
         self._lock = threading.Lock()
 
     def open_session(self, name: str | None, entitlement: Entitlement, region_bytes: int, uid: int) -> VGpu:
@@ -233,13 +215,42 @@ class VGpuRegistry:
         if vgpu is not None:
             vgpu.caretaker.renew()
 
-    def time_out(self, gpu: Gpu, slot: int) -> None:
-        """Ends the worker in this slot of the Gpu, whose work does not end; its program gets CUDA_ERROR_LAUNCH_TIMEOUT."""
+    def expel(self, gpu: Gpu, index: int, why: str) -> None:
+        """Ends all workers of this vGPU of the Gpu: one of them was taken over."""
+        with self._lock:
+            for vgpu in self._on(gpu):
+                if vgpu.index == index:
+                    vgpu.nr_expelled += 1
+                    vgpu.expelled_for = why
+                    log.error("vGPU %s: its workers are ended: %s", vgpu.name, why)
+                    for worker in vgpu.caretaker.workers():
+                        worker.stop()
+
+    def time_out(self, gpu: Gpu, slot: int, took_ns: int) -> None:
+        """Ends the worker in this slot of the Gpu, whose work does not end and kept others waiting for so long; its program gets
+        CUDA_ERROR_LAUNCH_TIMEOUT."""
         with self._lock:
             for vgpu in self._on(gpu):
                 if any(worker.slot == slot for worker in vgpu.caretaker.workers()):
                     vgpu.nr_timed_out += 1
+                    gpu.keeper.charge(vgpu.index, self.debts.add(vgpu.debtor, took_ns, self._all_used_ns()))
+                    if self.debts.is_banned(vgpu.debtor):
+                        log.error("%s is banned: see fairgv-host unban --help", vgpu.debtor)
                     vgpu.caretaker.time_out(slot)
+
+    def _all_used_ns(self) -> int:
+        return sum(gpu.charged_ns() for gpu in self._gpus)
+
+    def unban(self, name: str) -> str:
+        """Forgives the user or the domain of this name, or who is behind the vGPU of this name; says whom. RefusedError: there is no debt."""
+        with self._lock:
+            vgpu = self._vgpus.get(name)
+        candidates = [*([vgpu.debtor] if vgpu is not None else []), f"domain {name}", f"user {_uid(name)}"]
+        for debtor in candidates:
+            if self.debts.lift(debtor):
+                log.info("%s is forgiven", debtor)
+                return debtor
+        raise RefusedError(f"no vGPU, domain or user called {name} has a debt or a ban; see: fairgv-host status")
 
     def remove_all(self) -> None:
         """For a daemon that stops."""
@@ -258,7 +269,7 @@ class VGpuRegistry:
         with self._lock:
             charged_ns = {gpu.number: gpu.charged_ns() for gpu in self._gpus}
             return tuple(
-                self._entry(vgpu, account, charged_ns[vgpu.gpu.number])
+                vgpu.statistics(account, charged_ns[vgpu.gpu.number], self._limits)
                 for vgpu in self._vgpus.values()
                 if (account := vgpu.gpu.page.vgpu(vgpu.index)) is not None
             )
@@ -271,43 +282,6 @@ class VGpuRegistry:
     def _on(self, gpu: Gpu) -> list[VGpu]:
         """Those on this Gpu, with the lock held."""
         return [vgpu for vgpu in self._vgpus.values() if vgpu.gpu is gpu]
-
-    def _entry(self, vgpu: VGpu, account: VgpuReading, all_ns: int) -> VGpuStatistics:
-        clients = self._clients(vgpu)
-        totals = vgpu.totals
-        for client in clients:
-            totals = totals.plus(client)
-        return VGpuStatistics(
-            name=vgpu.name,
-            kind=vgpu.kind,
-            **asdict(vgpu.entitlement),
-            gpu_number=vgpu.gpu.number,
-            gpu_uuid=vgpu.gpu.device.uuid,
-            region_bytes=vgpu.region.region_bytes,
-            region_free_bytes=vgpu.region.statistics().nr_free_pages * PAGE_BYTES,
-            memory_bytes=account.memory_bytes,
-            used_ns=account.used_ns,
-            held_ns=account.held_ns,
-            share=account.used_ns / all_ns if all_ns else 0.0,
-            nr_grants=account.nr_grants,
-            late_ns=self._late_ns(vgpu),
-            nr_timed_out=vgpu.nr_timed_out,
-            limits=self._limits,
-            window_bytes=vgpu.window.mapped_bytes,
-            coscheduling=vgpu.gpu.coscheduler.statistics(vgpu.index),
-            totals=totals,
-            clients=clients,
-        )
-
-    def _late_ns(self, vgpu: VGpu) -> int:
-        """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
-        slots = {worker.slot for worker in vgpu.caretaker.workers()}
-        return max((late.late_ns for late in vgpu.gpu.late() if late.slot in slots), default=0)
-
-    def _clients(self, vgpu: VGpu) -> tuple[ClientStatistics, ...]:
-        workers = [worker for worker in vgpu.caretaker.workers() if not worker.is_counted]
-        readings = (vgpu.gpu.page.worker(worker.slot) for worker in workers)
-        return tuple(ClientStatistics.of(reading) for reading in readings if reading and reading.state in _SERVED)
 
     def _new_name(self) -> str:
         while True:
@@ -327,6 +301,7 @@ class VGpuRegistry:
         bells: Bells | None = None,
     ) -> VGpu:
         """With the lock held; takes over the descriptor `memory`. Leaves nothing behind when it fails."""
+        debtor = f"domain {name}" if kind == "domain" else f"user {uid}"
         try:
             gpu, index = place(self._gpus, entitlement, self._weight_on)
         except RefusedError:
@@ -339,10 +314,12 @@ class VGpuRegistry:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
                 window = Window(name, region)
-                caretaker = self._caretaker(name, gpu, index, region, wake, is_paused, bells, window)
+                caretaker = self._caretaker(name, gpu, index, region, wake, is_paused, bells, window, debtor)
                 gpu.keeper.join(index, entitlement)
+                if debt_ns := self.debts.left_ns(debtor, self._all_used_ns()):
+                    gpu.keeper.charge(index, debt_ns)
                 undo.callback(gpu.keeper.leave, index)
-                vgpu = VGpu(gpu, index, name, kind, entitlement, region, uid, caretaker, window)
+                vgpu = VGpu(gpu, index, name, kind, entitlement, region, uid, caretaker, window, debtor=debtor)
                 caretaker.start()
             except (OSError, ValueError, RuntimeError) as error:
                 raise RefusedError(f"no region for {name}: {error}") from error
@@ -367,6 +344,7 @@ class VGpuRegistry:
         is_paused: Callable[[], bool],
         bells: Bells | None,
         window: Window,
+        debtor: str,
     ) -> Caretaker:
         def lay_out() -> None:
             account = gpu.page.vgpu(index)
@@ -390,6 +368,7 @@ class VGpuRegistry:
             bells=bells,
             window=window,
             nr_clients=self._limits.clients,
+            is_banned=lambda: self.debts.is_banned(debtor),
         )
 
     def _collect(self, gpu: Gpu, index: int, worker: WorkerProcess) -> None:
@@ -398,8 +377,16 @@ class VGpuRegistry:
         with self._lock:
             worker.is_counted = True
             vgpu = next((each for each in self._on(gpu) if each.index == index), None)
-            if vgpu is not None and reading is not None and reading.state in _SERVED:
-                vgpu.totals = vgpu.totals.plus(ClientStatistics.of(reading))
+            if vgpu is not None:
+                vgpu.count(reading)
+
+
+def _uid(name: str) -> int | str:
+    """Of a user of this host; a number is one already."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return name
 
 
 def _unknown(name: str) -> str:

@@ -50,9 +50,10 @@ class _Suspect:
 
 
 class Watchdog:
-    """One thread over one control page. `end` is called with the slot of a worker that is to be ended."""
+    """One thread over one control page. `end` is called with the slot of a worker that is to be ended, and for how long it kept
+    others waiting."""
 
-    def __init__(self, page: ControlPage, limit_ns: int, end: Callable[[int], None]) -> None:
+    def __init__(self, page: ControlPage, limit_ns: int, end: Callable[[int, int], None]) -> None:
         self._page = page
         self._limit_ns = limit_ns
         self._end = end
@@ -109,7 +110,7 @@ class Watchdog:
                     hand_overs.lines(self._page, _HAND_OVERS_TOLD),
                 ),
             )
-            self._end(worker.slot)
+            self._end(worker.slot, late_ns)
         elif late_ns >= self._limit_ns // 2 and not suspect.is_warned:
             suspect.is_warned = True
             log.warning(

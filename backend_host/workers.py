@@ -243,7 +243,7 @@ class Workers:
                 return False
             try:
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
-                with self._page.for_worker(assignment.vgpu) as page:
+                with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
                     socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
             except OSError as error:

@@ -18,6 +18,7 @@ from dataclasses import fields
 from types import TracebackType
 from typing import Any
 
+from backend_host.device.audit import Audit
 from backend_host.device.readings import Grant, HandOver, VgpuReading, Waiting, Why, WorkerReading, WorkerState
 from backend_host.generated.counters import EACH, WorkerCounters
 from backend_host.worker._worker import ffi, lib
@@ -25,8 +26,8 @@ from backend_host.worker._worker import ffi, lib
 MAX_VGPUS: int = lib.FGW_MAX_VGPUS
 MAX_WORKERS: int = lib.FGW_MAX_WORKERS
 NR_OBJECTS: int = lib.FGW_CONTROL_OBJECTS
-"""Shared memory objects of a page, in this order: what is decided, the grant, and each vGPU's own."""
-_DECIDED, _GRANT, _OWN = range(3)
+"""Shared memory objects of a page, in this order: what is decided, the grant, lives, and each vGPU's own."""
+_DECIDED, _GRANT, _LIVES, _OWN = range(4)
 
 
 _WORDS = {name: {int(value): value.text for value in kind if value} for name, (_, kind) in EACH.items()}
@@ -82,12 +83,19 @@ class ControlPage:
         return cls(page)
 
     @contextlib.contextmanager
-    def for_worker(self, vgpu: int) -> Iterator[tuple[int, ...]]:
-        """Descriptors for a worker of the vGPU: what it may write is open for writing, all else for reading alone."""
+    def for_worker(self, vgpu: int, slot: int) -> Iterator[tuple[int, ...]]:
+        """Descriptors for the worker of the vGPU in this slot: what it may write is open for writing, all else for reading alone.
+
+        Its life is among them (worker/page/lives.h): it is told dead once nobody has that descriptor any more. OSError when there is none left.
+        """
         writable = {_GRANT, _OWN + _bounded(vgpu, MAX_VGPUS)}
         with contextlib.ExitStack() as opened:
             lent = list(self.objects)
-            for number in set(range(NR_OBJECTS)) - writable:
+            lent[_LIVES] = lib.fgw_control_worker_begin(self.page, _bounded(slot, MAX_WORKERS))
+            if lent[_LIVES] < 0:
+                raise OSError(ffi.errno, _errno_text())
+            opened.callback(os.close, lent[_LIVES])
+            for number in set(range(NR_OBJECTS)) - writable - {_LIVES}:
                 lent[number] = os.open(f"/proc/self/fd/{lent[number]}", os.O_RDONLY | os.O_CLOEXEC)
                 opened.callback(os.close, lent[number])
             yield tuple(lent)
@@ -172,7 +180,7 @@ class ControlPage:
         return slot
 
     def worker_assign(self, slot: int, pid: int, vgpu: int, client: int) -> None:
-        """Makes the worker, this process, one of the vGPU's, for this client of its region. Once, before it is given the page."""
+        """Makes the worker in this slot one of the vGPU's, for this client of its region. Once, before it is given the page."""
         lib.fgw_control_worker_assign(self.page, _bounded(slot, MAX_WORKERS), pid, _bounded(vgpu, MAX_VGPUS), client)
 
     def worker_free(self, slot: int) -> None:
@@ -297,6 +305,21 @@ class ControlPage:
         """
         return bool(lib.fgw_control_evict(self.page))
 
+    def audit(self) -> Audit:
+        """What workers say of themselves, beside what the grant says of them."""
+        seen = ffi.new("struct fgw_audit *")
+        lib.fgw_audit_look(self.page, seen)
+        return Audit(seen)
+
+    def mend(self, before: Audit, now: Audit) -> int:
+        """Mends of the grant what both looks found wrong and is so still; how many words that changed."""
+        nr_words: int = lib.fgw_audit_mend(self.page, before.seen, now.seen)
+        return nr_words
+
+    def take_grant(self, word: int) -> bool:
+        """`evict`, if the grant is still as this word says."""
+        return bool(lib.fgw_audit_take(self.page, word))
+
     @property
     def slice_ns(self) -> int:
         """How long a holder may keep the GPU while others wait."""
@@ -323,7 +346,8 @@ def _phase(number: int) -> str:
 
 def _object(number: int) -> int:
     """A shared memory object of a page, empty."""
-    name = {_DECIDED: "fairgv-decided", _GRANT: "fairgv-grant"}.get(number, f"fairgv-vgpu-{number - _OWN}")
+    shared = {_DECIDED: "fairgv-decided", _GRANT: "fairgv-grant", _LIVES: "fairgv-lives"}
+    name = shared.get(number, f"fairgv-vgpu-{number - _OWN}")
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.fchmod(fd, 0o600)
     return fd

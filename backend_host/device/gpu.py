@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
 from backend_host.devices import Device
 from backend_host.entitlement import Entitlement
@@ -43,17 +44,24 @@ class Gpu:
         return self.retired_ns + sum(account.used_ns for account in self.page.vgpus())
 
     @contextlib.contextmanager
-    def watched(self, limit_s: int, end: Callable[["Gpu", int], None]) -> Iterator[None]:
-        """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long; 0: never."""
-        if not limit_s:
+    def watched(
+        self, limit_s: int, end: Callable[["Gpu", int, int], None], expel: Callable[["Gpu", int, str], None]
+    ) -> Iterator[None]:
+        """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long (0: never) and for
+        how long it did, and `expel` with the number of a vGPU whose workers write what cannot be true, and what that is."""
+        with contextlib.ExitStack() as stack:
+            auditor = Auditor(
+                self.page, lambda vgpu, why: expel(self, vgpu, why), self.keeper.owe, self.device.preempts
+            )
+            auditor.start()
+            stack.callback(auditor.stop)
+            if limit_s:
+                self._watchdog = Watchdog(
+                    self.page, limit_s * 1_000_000_000, lambda slot, took_ns: end(self, slot, took_ns)
+                )
+                self._watchdog.start()
+                stack.callback(self._watchdog.stop)
             yield
-            return
-        self._watchdog = Watchdog(self.page, limit_s * 1_000_000_000, lambda slot: end(self, slot))
-        self._watchdog.start()
-        try:
-            yield
-        finally:
-            self._watchdog.stop()
 
     def late(self) -> Sequence[Late]:
         """Workers that the watchdog has warned of."""

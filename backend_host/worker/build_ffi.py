@@ -38,6 +38,7 @@ HEADERS = (
     "page/outlook.h",
     "page/grant.h",
     "page/hand_over.h",
+    "page/lives.h",
     "generated/counters.h",
     "page/control.h",
     "turn/phase.h",
@@ -51,6 +52,7 @@ HEADERS = (
     "parts/state.h",
     "parts/variant.h",
     "device/boost.h",
+    "device/audit.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -67,6 +69,8 @@ struct fgw_account;
 struct fgw_seat;
 struct fgw_worker_slot;
 extern "Python+C" uint64_t fgv_image_needs(const uint8_t *image, uint64_t image_bytes, uint32_t capability, bool is_exact);
+struct fgw_grantee;
+void fgw_grant_show_phase(const struct fgw_grantee *grantee, uint32_t phase);
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
 struct fgw_variant_wish;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);

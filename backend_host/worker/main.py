@@ -105,7 +105,8 @@ def serve(socket_fd: int, library: str, device: int) -> int:
         raise WorkerError(ffi.string(error).decode(errors="replace"))
     with socket.socket(fileno=socket_fd) as daemon:
         try:
-            message, descriptors, _, _ = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS)
+            received = socket.recv_fds(daemon, MESSAGE_BYTES, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            message, descriptors, _, _ = received
         except OSError:
             message, descriptors = b"", []
         if not message:

@@ -119,7 +119,7 @@ static void write_down(FILE *file, uint32_t index, uint32_t nr)
 {
     const struct seat *seat = &seats[index];
     const uint64_t word = atomic_load(&control->grant->word);
-    fprintf(file, "%" PRIu64 " %u:%u %u%s#%u %x %x %x", clock_ns / 1000, index, nr, FGW_GRANT_HOLDER(word),
+    fprintf(file, "%" PRIu64 " %u:%u %u%s#%u %x %x %x", clock_ns / 1000, index, nr, fgw_grant_holder(word),
             word & FGW_GRANT_CLOSED ? "c" : "", FGW_GRANT_SEQUENCE(word), (unsigned)control->grant->users.words[0],
             (unsigned)control->grant->waiting.words[0], (unsigned)control->grant->running.words[0]);
     for (uint32_t i = 0; i < NR_VGPUS; i++) {

@@ -1,7 +1,8 @@
 """A process that plays a worker in the tests of grants: it enters, looks whether a worker of another vGPU is inside, and leaves.
 
 Arguments: board fd, vGPU, slot, rounds, seed, descriptors of the page. The board holds a byte per slot, 1 + vGPU while inside, then a
-counter of rounds per slot (4 bytes), then one of violations and one of lost wake-ups (4 bytes each).
+counter of rounds per slot (4 bytes), then one of violations and one of lost wake-ups (4 bytes each). As a worker does, it says in which phase
+it is.
 """
 
 import mmap
@@ -17,6 +18,8 @@ ROUNDS = MAX_WORKERS
 VIOLATIONS = ROUNDS + 4 * MAX_WORKERS
 LOST = VIOLATIONS + 4
 BOARD_BYTES = 4096
+OUT, WAITING, READY = range(3)
+"""Phases."""
 PATIENCE_NS = 20_000_000_000
 
 
@@ -29,7 +32,9 @@ def enter(grantee: ffi.CData, board: mmap.mmap) -> None:
     while True:
         bell = lib.fgw_grant_bell(grantee)
         if lib.fgw_grant_enter(grantee, lib.fgw_clock_ns()):
+            lib.fgw_grant_show_phase(grantee, READY)
             return
+        lib.fgw_grant_show_phase(grantee, WAITING)
         before_ns = lib.fgw_clock_ns()
         lib.fgw_grant_sleep(grantee, bell, ffi.NULL, PATIENCE_NS)
         if lib.fgw_clock_ns() - before_ns >= PATIENCE_NS:
@@ -55,7 +60,9 @@ def main() -> None:
         board[slot] = 0
         if choice.random() < 0.5:
             lib.fgw_grant_close(grantee)
-        lib.fgw_grant_leave(grantee, choice.random() < 0.5, lib.fgw_clock_ns())
+        wants_more = choice.random() < 0.5
+        lib.fgw_grant_leave(grantee, wants_more, lib.fgw_clock_ns())
+        lib.fgw_grant_show_phase(grantee, WAITING if wants_more else OUT)
         add(board, ROUNDS + 4 * slot)
     lib.fgw_grantee_detach(grantee)
 

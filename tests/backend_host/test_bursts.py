@@ -14,6 +14,7 @@ PARTS = (
     "grant",
     "outlook",
     "hand_over",
+    "lives",
     "nudge",
     "account",
     "control",

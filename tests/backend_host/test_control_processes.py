@@ -36,7 +36,7 @@ class Play:
         vgpu = self.vgpu_of[slot]
         player = ROOT / "tests" / "backend_host" / "grant_player.py"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with self.control.for_worker(vgpu) as page:
+        with self.control.for_worker(vgpu, slot) as page:
             numbers = (self.board_fd, vgpu, slot, self.nr_rounds, seed, *page)
             command = [sys.executable, str(player), *map(str, numbers)]
             process = subprocess.Popen(command, env=environment, pass_fds=[self.board_fd, *page])

@@ -92,10 +92,10 @@ def test_a_page_of_another_layout_is_refused(control: ControlPage) -> None:
     decided = control.objects[0]
     offset = os.pread(decided, 64, 0).index(layout)
     os.pwrite(decided, bytes(8), offset)
-    with control.for_worker(0) as objects, pytest.raises(ControlPageError):
+    with control.for_worker(0, 0) as objects, pytest.raises(ControlPageError):
         ControlPage.open(objects, 0)
     os.pwrite(decided, layout, offset)
-    with control.for_worker(0) as objects:
+    with control.for_worker(0, 0) as objects:
         ControlPage.open(objects, 0).close()
 
 

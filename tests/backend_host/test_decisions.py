@@ -17,7 +17,20 @@ import pytest
 from backend_host.device.control import NR_OBJECTS
 from tests.backend_host.parts import TURN, load_parts
 
-PARTS = (*TURN, "beside", "grant", "outlook", "hand_over", "nudge", "account", "control", "due", "running", "latency")
+PARTS = (
+    *TURN,
+    "beside",
+    "grant",
+    "outlook",
+    "hand_over",
+    "lives",
+    "nudge",
+    "account",
+    "control",
+    "due",
+    "running",
+    "latency",
+)
 Objects = ctypes.c_int * NR_OBJECTS
 DIGESTS = Path(__file__).with_name("decisions.txt")
 NR_STEPS = 10_000

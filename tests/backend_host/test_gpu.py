@@ -16,7 +16,8 @@ from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device, probe
 from backend_host.entitlement import PLAIN, Entitlement
 from backend_host.errors import RefusedError
-from backend_host.vgpus import VGpu, VGpuRegistry
+from backend_host.vgpu import VGpu
+from backend_host.vgpus import VGpuRegistry
 from tests.backend_host.grantees import attach
 
 NR_GPUS = 3

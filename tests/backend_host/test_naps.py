@@ -10,7 +10,20 @@ from tests.backend_host.parts import TURN, load_parts
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = ("rest", *TURN, "grant", "outlook", "hand_over", "nudge", "account", "control", "due", "running", "latency")
+PARTS = (
+    "rest",
+    *TURN,
+    "grant",
+    "outlook",
+    "hand_over",
+    "lives",
+    "nudge",
+    "account",
+    "control",
+    "due",
+    "running",
+    "latency",
+)
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 

@@ -48,7 +48,7 @@ def worker(slot: int, vgpu: int, stalled_since_ns: int = 0, *, is_waiting: bool 
 class Scene:
     def __init__(self, page: ControlPage) -> None:
         self.ended: list[int] = []
-        self.watchdog = Watchdog(page, LIMIT_NS, self.ended.append)
+        self.watchdog = Watchdog(page, LIMIT_NS, lambda slot, _: self.ended.append(slot))
 
     def look(self, now_s: float, *workers: WorkerReading) -> None:
         self.watchdog.look(workers, int(now_s * S))

@@ -346,7 +346,7 @@ class Host:
             **changes,
         }
         self.control.worker_assign(slot, process.pid, vgpu, client)
-        with self.control.for_worker(vgpu) as page:
+        with self.control.for_worker(vgpu, slot) as page:
             descriptors = array.array("i", [region.fileno(), *page, *bells])
             mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
         self.workers.append(Worker(process, mine, slot))

@@ -1,9 +1,12 @@
 """A kernel that never ends costs its program its worker, and nobody else anything."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from backend_host.cli import host_command
+from backend_host.debts import BAN_AFTER
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until
 
 FOR_EVER_MS = "100000000"
@@ -38,3 +41,26 @@ def test_a_kernel_that_never_ends(strict_host: Host) -> None:
     assert again.returncode == 0, again.stdout + again.stderr
     keeper.terminate()
     keeper.communicate()
+
+
+def test_who_does_it_again_and_again_is_banned(strict_host: Host) -> None:
+    """The user is, as a vGPU of fairgv-run goes with its program. Its next program is refused."""
+    for nr in range(BAN_AFTER):
+        guilty = strict_host.start("spin", FOR_EVER_MS)
+        assert guilty.stdout is not None
+        assert guilty.stdout.readline() == "running\n"
+        waiting = strict_host.start("vector_add")
+        guilty.communicate(timeout=60)
+        waiting.communicate(timeout=120)
+        [debt] = strict_host.status()["debts"]
+        assert (debt["debtor"], debt["nr_timed_out"]) == (f"user {os.geteuid()}", nr + 1)
+    refused = strict_host.guest("vector_add")
+    assert refused.returncode != 0
+    shown = host_command(strict_host.state_dir, "status").stdout
+    assert "banned until fairgv-host unban" in shown
+    lifted = host_command(strict_host.state_dir, "unban", str(os.geteuid()))
+    assert (lifted.returncode, lifted.stdout) == (0, f"user {os.geteuid()} is forgiven\n")
+    assert strict_host.guest("vector_add").returncode == 0
+    again = host_command(strict_host.state_dir, "unban", str(os.geteuid()))
+    assert again.returncode == 1
+    assert "has a debt or a ban" in again.stderr

@@ -24,7 +24,7 @@ from tests.model.programs import FUNCTIONS, Function
 
 SLICE_NS = 6_000_000
 OLD_NS = 10_000_000
-NR_SHARED = 2
+NR_SHARED = 3
 """Objects of a page that all workers share; then come those of each vGPU."""
 SAVED_BYTES = 32 << 10
 """Of each: all of what is shared, an account, and slots of a few workers."""

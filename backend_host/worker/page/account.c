@@ -77,7 +77,7 @@ void fgw_grant_spare_holder(struct fgw_grantee *grantee, uint64_t until_ns)
 {
     struct fgw_grant *grant = grantee->control->grant;
     const uint64_t word = atomic_load_explicit(&grant->word, memory_order_relaxed);
-    const uint32_t number = FGW_GRANT_HOLDER(word);
+    const uint32_t number = fgw_grant_holder(word);
     if (fgw_is_vgpu(number) && number != grantee->number) {
         _Atomic uint64_t *spared_until_ns = &grant->seats[number - 1].spared_until_ns;
         uint64_t before_ns = atomic_load_explicit(spared_until_ns, memory_order_relaxed);

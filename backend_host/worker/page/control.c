@@ -8,6 +8,7 @@
 #include "page/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #include "page/account.h"
 #include "page/bell.h"
+#include "page/lives.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 
@@ -29,7 +31,7 @@
 #define FGW_STEADY_NS UINT64_C(30000000)
 
 /* Shared memory objects of a page, by their places among the descriptors. */
-enum { DECIDED, GRANT, OWN, NR_OBJECTS = OWN + FGW_MAX_VGPUS };
+enum { DECIDED, GRANT, LIVES, OWN, NR_OBJECTS = OWN + FGW_MAX_VGPUS };
 _Static_assert(NR_OBJECTS == FGW_CONTROL_OBJECTS, "objects");
 
 static void *map_object(int fd, size_t bytes, int protection)
@@ -65,10 +67,12 @@ static struct fgw_control *map_page(const int *fds, uint32_t vgpu, bool is_daemo
     if (!control) {
         return NULL;
     }
+    control->life = -1;
+    control->lives = fcntl(fds[LIVES], F_DUPFD_CLOEXEC, 0);
     const int of_decided = is_daemon ? PROT_READ | PROT_WRITE : PROT_READ;
     control->decided = map_object(fds[DECIDED], sizeof(struct fgw_decided), of_decided);
     control->grant = control->decided ? map_object(fds[GRANT], sizeof(struct fgw_grant), PROT_READ | PROT_WRITE) : NULL;
-    bool is_mapped = control->grant != NULL;
+    bool is_mapped = control->lives >= 0 && control->grant != NULL;
     for (uint32_t index = 0; is_mapped && index < FGW_MAX_VGPUS; index++) {
         is_mapped = map_own(control, index, fds[OWN + index], is_daemon || index == vgpu);
     }
@@ -93,13 +97,18 @@ struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool i
         }
     }
     struct fgw_control *control = map_page(fds, 0, true);
+    if (control && (control->life = fgw_life_begin(control->lives, FGW_LIFE_OF_DAEMON)) < 0) {
+        const int error = errno;
+        fgw_control_close(control);
+        errno = error;
+        return NULL;
+    }
     if (control) {
         struct fgw_decided *decided = control->decided;
         decided->version = FGW_CONTROL_VERSION;
         decided->counters_layout = FGW_COUNTERS_LAYOUT;
         decided->is_preemptive = is_preemptive;
         atomic_store(&decided->slice_ns, slice_ns);
-        atomic_store(&decided->daemon_pid, (uint32_t)getpid());
         decided->magic = FGW_CONTROL_MAGIC;
     }
     return control;
@@ -122,6 +131,13 @@ struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu)
     return control;
 }
 
+static void close_descriptor(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 static void unmap_object(void *mapped, size_t bytes)
 {
     if (mapped) {
@@ -131,6 +147,8 @@ static void unmap_object(void *mapped, size_t bytes)
 
 void fgw_control_close(struct fgw_control *control)
 {
+    close_descriptor(control->life);
+    close_descriptor(control->lives);
     unmap_object(control->decided, sizeof(struct fgw_decided));
     unmap_object(control->grant, sizeof(struct fgw_grant));
     for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
@@ -163,6 +181,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             }
             atomic_store(&vgpu->standing, INFINITY); /* behind all others, until the policy has spoken */
             atomic_store(&vgpu->standing_per_ns, 0);
+            atomic_fetch_add(&vgpu->generation, 1);
             atomic_store(&vgpu->is_used, 1);
             return (int)index;
         }
@@ -249,6 +268,11 @@ void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint3
     atomic_store(&worker->client, client);
     atomic_store(&worker->state, FGW_WORKER_SERVING);
     fgw_set_add(&control->decided->vgpus[vgpu].members, slot);
+}
+
+int fgw_control_worker_begin(const struct fgw_control *control, uint32_t slot)
+{
+    return fgw_life_begin(control->lives, slot);
 }
 
 void fgw_control_repair(struct fgw_control *control, uint32_t slot)

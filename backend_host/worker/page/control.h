@@ -5,8 +5,8 @@
 
 #include "page/grant.h"
 
-/* So many shared memory objects a page has: what is decided, the grant, and each vGPU's own. */
-#define FGW_CONTROL_OBJECTS (2u + FGW_MAX_VGPUS)
+/* So many shared memory objects a page has: what is decided, the grant, lives, and each vGPU's own. */
+#define FGW_CONTROL_OBJECTS (3u + FGW_MAX_VGPUS)
 
 /* cffi: begin */
 struct fgw_vgpu_reading {
@@ -39,7 +39,7 @@ struct fgw_worker_reading {
 uint32_t fgw_control_wait_news(struct fgw_control *control, uint32_t seen, uint64_t active, uint64_t timeout_ns);
 /* A mapped page of FGW_CONTROL_OBJECTS objects, or NULL with errno set (EPROTO: no control page of this version).
  * `format` lays out empty ones, and may write all. `open` is for a worker of one vGPU, whose own object is open for
- * writing, and the grant. */
+ * writing, and the grant; instead of the lives it is given its life. */
 struct fgw_control *fgw_control_format(const int *fds, uint64_t slice_ns, bool is_preemptive);
 struct fgw_control *fgw_control_open(const int *fds, uint32_t vgpu);
 void fgw_control_close(struct fgw_control *control);
@@ -54,6 +54,8 @@ int fgw_control_worker_take(struct fgw_control *control);
 /* Makes the worker a member of the vGPU. Only once for a slot, before the worker opens the page. */
 void fgw_control_worker_assign(struct fgw_control *control, uint32_t slot, uint32_t pid, uint32_t vgpu,
                                uint32_t client);
+/* Begins the life of the worker in this slot: a descriptor to be given to it and closed here, or -1 with errno set. */
+int fgw_control_worker_begin(const struct fgw_control *control, uint32_t slot);
 /* Takes back everything that a dead worker had. */
 void fgw_control_repair(struct fgw_control *control, uint32_t slot);
 void fgw_control_worker_free(struct fgw_control *control, uint32_t slot);

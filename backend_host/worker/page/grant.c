@@ -24,7 +24,7 @@
 /* Does what goes with a hand-over that has just succeeded. */
 static void announce(struct fgw_control *control, uint64_t word, uint64_t passed, uint32_t why)
 {
-    const uint32_t next = FGW_GRANT_HOLDER(passed);
+    const uint32_t next = fgw_grant_holder(passed);
     fgw_grant_elapsed_ns(control, passed, fgw_clock_ns());
     fgw_hand_over_note(control, word, passed, why);
     if (!fgw_is_vgpu(next)) {
@@ -58,7 +58,7 @@ bool fgw_grant_pass(struct fgw_control *control)
 {
     for (bool is_given = false;;) {
         uint64_t word = atomic_load(&control->grant->word);
-        uint32_t holder = FGW_GRANT_HOLDER(word);
+        uint32_t holder = fgw_grant_holder(word);
         if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder))) {
             return is_given;
         }
@@ -82,7 +82,7 @@ static uint64_t closed_for(const struct fgw_grantee *grantee, enum fgw_why why)
 static void drop(struct fgw_control *control, uint32_t number, uint64_t closed)
 {
     uint64_t word = atomic_load(&control->grant->word);
-    if (FGW_GRANT_HOLDER(word) == number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, number) &&
+    if (fgw_grant_holder(word) == number && !(word & FGW_GRANT_CLOSED) && !fgw_vgpu_has_users(control, number) &&
         !fgw_vgpu_waits(control, number)) {
         atomic_compare_exchange_strong(&control->grant->word, &word, word | closed);
     }
@@ -214,7 +214,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant->word);
-    if (FGW_GRANT_HOLDER(word) == FGW_NOBODY && !fgw_control_anybody_waits(control)) {
+    if (fgw_grant_holder(word) == FGW_NOBODY && !fgw_control_anybody_waits(control)) {
         uint64_t taken = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, grantee->number);
         fgw_set_add(&control->grant->users, grantee->slot_index); /* before the grant: nobody may find it unused */
         if (atomic_compare_exchange_strong(&control->grant->word, &word, taken)) {
@@ -226,7 +226,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
     }
     fgw_set_add(&control->grant->users, grantee->slot_index);
     word = atomic_load(&control->grant->word);
-    if (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
+    if (fgw_grant_holder(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
         return true;
     }
     fgw_set_remove(&control->grant->users, grantee->slot_index);
@@ -253,7 +253,7 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
         }
         fgw_grant_pass(control); /* it may have become free before we were seen waiting */
         uint64_t word = atomic_load(&control->grant->word);
-        is_in = FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED) && try_enter(grantee, now_ns);
+        is_in = fgw_grant_holder(word) == grantee->number && !(word & FGW_GRANT_CLOSED) && try_enter(grantee, now_ns);
     }
     if (is_in) {
         grantee->is_user = true;
@@ -268,7 +268,7 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
 
 bool fgw_grant_pass_over(struct fgw_control *control, uint64_t word, uint32_t why)
 {
-    uint32_t holder = FGW_GRANT_HOLDER(word);
+    uint32_t holder = fgw_grant_holder(word);
     uint32_t next = fgw_grant_choose(control, holder);
     return holder != FGW_NOBODY && next != FGW_NOBODY && hand_on(control, word, next, why);
 }
@@ -298,7 +298,7 @@ void fgw_grant_alert_next(struct fgw_grantee *grantee)
 void fgw_grant_close(struct fgw_grantee *grantee)
 {
     uint64_t word = atomic_load(&grantee->control->grant->word);
-    while (FGW_GRANT_HOLDER(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
+    while (fgw_grant_holder(word) == grantee->number && !(word & FGW_GRANT_CLOSED)) {
         if (atomic_compare_exchange_weak(&grantee->control->grant->word, &word,
                                          word | closed_for(grantee, FGW_WHY_SLICE))) {
             fgw_grant_alert_next(grantee);

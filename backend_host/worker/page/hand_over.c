@@ -13,8 +13,8 @@ void fgw_hand_over_note(struct fgw_control *control, uint64_t word, uint64_t nex
     const uint32_t sequence = FGW_GRANT_SEQUENCE(next);
     struct fgw_hand_over *entry = entry_of(control, sequence);
     atomic_store(&entry->sequence, sequence - 1); /* of another entry: whoever reads meanwhile finds none here */
-    atomic_store_explicit(&entry->giver, FGW_GRANT_HOLDER(word), memory_order_relaxed);
-    atomic_store_explicit(&entry->taker, FGW_GRANT_HOLDER(next), memory_order_relaxed);
+    atomic_store_explicit(&entry->giver, fgw_grant_holder(word), memory_order_relaxed);
+    atomic_store_explicit(&entry->taker, fgw_grant_holder(next), memory_order_relaxed);
     atomic_store_explicit(&entry->why, (uint16_t)why, memory_order_relaxed);
     atomic_store_explicit(&entry->phase, (uint16_t)FGW_GRANT_PHASE(word), memory_order_relaxed);
     atomic_store_explicit(&entry->at_ns, fgw_clock_ns(), memory_order_relaxed);

@@ -30,6 +30,7 @@
  *             guest took over can keep the GPU until it is evicted, hand it on wrongly, and wake others for nothing.
  *   account   one for each vGPU, and in the pages behind it what its workers tell of themselves. Its own workers map it
  *             writable, all others read the account alone. It says what the vGPU is charged, and nobody else's.
+ *   lives     nothing but locks, by which the kernel tells who is alive (lives.h).
  *
  * So a worker that was taken over changes no standing, no quota and no account but its vGPU's. It learns nothing of
  * others' data: there is no pointer in it, and the daemon reads it as it reads a region: once, bounded.
@@ -53,13 +54,20 @@
 
 /* The grant word: holder in bits 0..15, closed flag in bit 16, why it was closed in bits 17..19 and in which phase the
  * worker was that closed it in bits 20..23, a sequence number in the upper half that changes with every hand-over. */
-#define FGW_GRANT_HOLDER(word)           ((uint32_t)(word) & 0xffffu)
 #define FGW_GRANT_CLOSED                 (UINT64_C(1) << 16)
 #define FGW_GRANT_WHY(word)              ((uint32_t)((word) >> 17) & 7u)
 #define FGW_GRANT_PHASE(word)            ((uint32_t)((word) >> 20) & 15u)
 #define FGW_GRANT_CLOSED_FOR(why, phase) (FGW_GRANT_CLOSED | (uint64_t)(why) << 17 | (uint64_t)((phase) & 15u) << 20)
 #define FGW_GRANT_SEQUENCE(word)         ((uint32_t)((word) >> 32))
 #define FGW_GRANT_WORD(sequence, holder) (((uint64_t)(uint32_t)(sequence) << 32) | (uint64_t)(holder))
+
+/* Gives the number of the vGPU that holds the grant. Any worker may have written any number: that of no vGPU is nobody,
+ * so the grant is free for whoever asks next. */
+static inline uint32_t fgw_grant_holder(uint64_t word)
+{
+    const uint32_t number = (uint32_t)word & 0xffffu;
+    return number <= FGW_MAX_VGPUS ? number : FGW_NOBODY;
+}
 
 /* It has a bit for each worker slot. */
 struct fgw_worker_set {
@@ -79,7 +87,7 @@ enum fgw_limited {
 
 struct fgw_decided_vgpu {
     _Atomic uint32_t is_used;
-    uint32_t reserved;
+    _Atomic uint32_t generation;   /* another one for each vGPU that has had this place, from 1 on */
     _Atomic uint64_t quota_bytes;  /* of the memory that its workers allocate together; 0: none */
     struct fgw_worker_set members; /* its workers */
     /* standing + standing_per_ns * what it was charged: the least goes first. Of equals, who has waited longest. */
@@ -98,7 +106,7 @@ enum fgw_worker_command { FGW_WORKER_RUN = 0, FGW_WORKER_PATIENT = 1 };
 
 struct fgw_decided_worker {
     _Atomic uint32_t state;   /* enum fgw_worker_state: SERVING once it has a vGPU and a client */
-    _Atomic uint32_t pid;     /* 0: not known yet */
+    _Atomic uint32_t pid;     /* as the daemon sees it, for people; 0: not known yet */
     _Atomic uint32_t vgpu;    /* index */
     _Atomic uint32_t client;  /* index in the region */
     _Atomic uint32_t command; /* enum fgw_worker_command */
@@ -111,8 +119,7 @@ struct fgw_decided {
     uint32_t is_preemptive;   /* the device */
     uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
     _Atomic uint64_t slice_ns;
-    _Atomic uint32_t daemon_pid;
-    uint8_t pad[28];
+    uint8_t pad[32];
     struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
     struct fgw_decided_worker workers[FGW_MAX_WORKERS];
 };
@@ -212,6 +219,8 @@ struct fgw_control {
     struct fgw_grant *grant;
     struct fgw_account *accounts[FGW_MAX_VGPUS]; /* a worker may write its own vGPU's alone */
     struct fgw_own *own[FGW_MAX_VGPUS];          /* NULL: not this process's to see */
+    int lives;                                   /* the file by which the kernel tells who is alive (lives.h) */
+    int life;                                    /* this process's own */
 };
 
 #endif

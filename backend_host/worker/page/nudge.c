@@ -5,32 +5,10 @@
  * Wrong when: a worker is not run within 2 ms of its grant, on a busy host. It loses a turn that it had waited for, and
  * pays for it.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "page/grant.h"
+#include "page/lives.h"
 #include "page/outlook.h"
 #include "page/sets.h"
-
-/* Tells whether the process has ended, reaped or not. A worker's walls let it send no signal, not even none. Wrong
- * when: the number has been given to another process since. */
-static bool has_ended(uint32_t pid)
-{
-    if (pid == 0 || pid > INT_MAX) {
-        return false;
-    }
-    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u), .events = POLLIN};
-    if (process.fd < 0) {
-        return errno == ESRCH;
-    }
-    const bool is_readable = poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
-    close(process.fd);
-    return is_readable;
-}
 
 /* Nobody else is left to learn of deaths. */
 static void clear_dead(struct fgw_control *control, uint32_t number)
@@ -38,7 +16,7 @@ static void clear_dead(struct fgw_control *control, uint32_t number)
     const struct fgw_worker_set *members = &control->decided->vgpus[number - 1].members;
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
         const bool is_used = fgw_set_has(&control->grant->users, slot) && fgw_set_has(members, slot);
-        if (is_used && has_ended(atomic_load(&control->decided->workers[slot].pid))) {
+        if (is_used && fgw_life_has_ended(control->lives, slot)) {
             fgw_grant_clear(control, slot);
         }
     }
@@ -48,12 +26,12 @@ void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant->word);
-    uint32_t holder = FGW_GRANT_HOLDER(word);
+    uint32_t holder = fgw_grant_holder(word);
     if (!fgw_is_vgpu(holder) || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {
         fgw_grant_pass(control);
         return;
     }
-    if (has_ended(atomic_load(&control->decided->daemon_pid))) {
+    if (fgw_life_has_ended(control->lives, FGW_LIFE_OF_DAEMON)) {
         clear_dead(control, holder);
     }
     const uint64_t closed = word | FGW_GRANT_CLOSED_FOR(FGW_WHY_UNUSED, 0);

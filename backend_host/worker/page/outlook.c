@@ -105,7 +105,7 @@ bool fgw_grant_others_wait(const struct fgw_grantee *grantee)
 bool fgw_grant_is_anothers(const struct fgw_grantee *grantee)
 {
     const uint32_t holder =
-        FGW_GRANT_HOLDER(atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed));
+        fgw_grant_holder(atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed));
     return holder != FGW_NOBODY && holder != grantee->number;
 }
 
@@ -197,14 +197,14 @@ bool fgw_outlook_has_newcomer(struct fgw_outlook *outlook, uint64_t late_ns, uin
 bool fgw_grant_holder_stays(const struct fgw_grantee *grantee)
 {
     const uint64_t word = atomic_load_explicit(&grantee->control->grant->word, memory_order_relaxed);
-    return has_long_turns(grantee->control, FGW_GRANT_HOLDER(word));
+    return has_long_turns(grantee->control, fgw_grant_holder(word));
 }
 
 uint64_t fgw_grant_beside_ns(const struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load_explicit(&control->grant->word, memory_order_relaxed);
-    const uint32_t holder = FGW_GRANT_HOLDER(word);
+    const uint32_t holder = fgw_grant_holder(word);
     const bool is_beside = fgw_is_vgpu(holder) && holder != grantee->number &&
                            fgw_vgpu_is_among(control, holder, &control->grant->running);
     return is_beside ? fgw_grant_elapsed_ns(control, word, now_ns) : 0;
@@ -225,7 +225,7 @@ void fgw_control_grant_read(struct fgw_control *control, struct fgw_grant_readin
 {
     uint64_t word = atomic_load(&control->grant->word);
     uint64_t now_ns = fgw_clock_ns();
-    uint32_t holder = FGW_GRANT_HOLDER(word);
+    uint32_t holder = fgw_grant_holder(word);
     const bool is_vgpu = fgw_is_vgpu(holder);
     *reading = (struct fgw_grant_reading){
         .holder = is_vgpu ? holder : FGW_NOBODY,
@@ -252,7 +252,7 @@ uint64_t fgw_control_backlogged(struct fgw_control *control, uint64_t *since_ns)
 uint64_t fgw_control_active(struct fgw_control *control)
 {
     uint64_t since_ns[FGW_MAX_VGPUS];
-    const uint32_t holder = FGW_GRANT_HOLDER(atomic_load(&control->grant->word));
+    const uint32_t holder = fgw_grant_holder(atomic_load(&control->grant->word));
     const uint64_t backlogged = fgw_control_backlogged(control, since_ns);
     return fgw_is_vgpu(holder) ? backlogged | UINT64_C(1) << (holder - 1) : backlogged;
 }

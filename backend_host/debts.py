@@ -1,0 +1,81 @@
+"""What becomes of those whose kernels do not end: debts that double, then a ban, which an operator lifts.
+
+Whose worker the watchdog ends kept others from the GPU. It is charged for that like any use, but then it comes again. So each time its vGPU
+is charged for what it took once more, twice as much the next time, and so on; and after BAN_AFTER times its programs are refused. So it takes
+from a neighbour no more than BAN_AFTER times the watchdog's time, ever.
+
+A debtor is whoever is behind a vGPU: of a domain's the domain, of a command's (fairgv-run) the user, as such a vGPU goes with its last
+command and the next one would start without debt. What has been used of the Gpus since is worked off.
+
+Wrong when: the daemon is started anew. It knows of no debts.
+"""
+
+import threading
+from dataclasses import dataclass
+
+BAN_AFTER = 5
+"""Times that a debtor's work was ended. The debts until then are 31 times what each took: a mistake in a program is found before."""
+
+
+@dataclass(frozen=True)
+class DebtStatistics:
+    """A debtor, "domain NAME" or "user UID": how often its work was ended, and what of its debt was left when that was looked up."""
+
+    debtor: str
+    nr_timed_out: int
+    debt_ns: int
+    is_banned: bool
+
+
+@dataclass
+class _Debt:
+    nr: int = 0
+    left_ns: int = 0
+    at_used_ns: int = 0
+    """What all had used when `left_ns` was right."""
+
+    def left(self, used_ns: int) -> int:
+        return max(0, self.left_ns - max(0, used_ns - self.at_used_ns))
+
+
+class Debts:
+    """All debtors of one daemon. Thread-safe. `used_ns`: what all have used of the Gpus by now."""
+
+    def __init__(self) -> None:
+        self._debts: dict[str, _Debt] = {}
+        self._lock = threading.Lock()
+
+    def add(self, debtor: str, took_ns: int, used_ns: int) -> int:
+        """Its work was ended, which took so long of others. Gives what it is to be charged for that."""
+        with self._lock:
+            debt = self._debts.setdefault(debtor, _Debt())
+            more_ns = took_ns << debt.nr
+            debt.left_ns = debt.left(used_ns) + more_ns
+            debt.at_used_ns = used_ns
+            debt.nr += 1
+            return more_ns
+
+    def left_ns(self, debtor: str, used_ns: int) -> int:
+        """What a new vGPU of this debtor starts with."""
+        with self._lock:
+            debt = self._debts.get(debtor)
+            return debt.left(used_ns) if debt is not None else 0
+
+    def is_banned(self, debtor: str) -> bool:
+        """Whether its programs are refused."""
+        with self._lock:
+            debt = self._debts.get(debtor)
+            return debt is not None and debt.nr >= BAN_AFTER
+
+    def lift(self, debtor: str) -> bool:
+        """All is forgiven; False: there was nothing."""
+        with self._lock:
+            return self._debts.pop(debtor, None) is not None
+
+    def statistics(self, used_ns: int) -> tuple[DebtStatistics, ...]:
+        """One entry for each debtor."""
+        with self._lock:
+            return tuple(
+                DebtStatistics(debtor, debt.nr, debt.left(used_ns), debt.nr >= BAN_AFTER)
+                for debtor, debt in sorted(self._debts.items())
+            )

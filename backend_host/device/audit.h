@@ -1,0 +1,47 @@
+/*
+ * What workers say of themselves beside what the grant says of them, for the daemon's auditor (auditor.py).
+ *
+ * The grant is writable by all workers, so nothing in it tells who wrote it. What lies in a vGPU's own object only its
+ * own workers can have written: its charges, and each worker's phase. So a claim is evidence against its vGPU, and
+ * where the grant differs from what the owner of a bit says, the owner is right.
+ *
+ * A worker changes its bit a moment before or after its phase. So a difference is one that two looks have seen, and is
+ * looked at once more before it is mended.
+ *
+ * Wrong when: a worker loses its CPU for longer than two looks between the two stores. Its bit is then put back to what
+ * its phase says, and put right by the next two looks.
+ */
+#ifndef BACKEND_HOST_AUDIT_H
+#define BACKEND_HOST_AUDIT_H
+
+#include "page/layout.h"
+
+/* cffi: begin */
+/* What a vGPU says of itself; `generation` is the daemon's: another vGPU has another. */
+struct fgw_claim {
+    uint64_t used_ns;
+    uint64_t held_ns; /* as it charged itself, without what others count of unused grants */
+    uint64_t charged_until_ns;
+    uint32_t generation; /* 0: there is none */
+    uint32_t nr_workers;
+    bool uses, waits, works; /* one of its workers says that it has its turn, that it waits, that it has work there */
+};
+
+struct fgw_audit {
+    uint64_t at_ns;
+    uint64_t word;
+    uint32_t holder;     /* vGPU index + 1, or 0 */
+    bool is_start_ahead; /* the turn is said to begin in the future */
+    uint64_t users[4];   /* bits that differ from what their owners say */
+    uint64_t waiting[4];
+    struct fgw_claim claims[64];
+};
+
+void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit);
+/* Mends what both looks found wrong and is so still. Gives how many words were changed. */
+uint32_t fgw_audit_mend(struct fgw_control *control, const struct fgw_audit *before, const struct fgw_audit *now);
+/* Hands the grant on to the next one that waits, if the word is still that. */
+bool fgw_audit_take(struct fgw_control *control, uint64_t word);
+/* cffi: end */
+
+#endif

@@ -1,0 +1,170 @@
+"""Sees to it that the grant goes by what workers themselves stand for, whatever a worker that its guest took over writes into it.
+
+All workers write the grant, so nothing in it tells who wrote it: what is wrong there is mended, and nobody is blamed. Blame needs evidence that
+only the culprit can have made: its vGPU's own object, which no other vGPU can write (worker/page/layout.h). So there are two kinds of things
+to be seen, in a look every 20 ms while anybody wants the GPU.
+
+Mended, seen by two looks in a row, without blame:
+  a bit in `users` or `waiting` that is not what its owner's phase says
+  a turn that began in the future
+  a holder that by its own word does not use the grant, or that has it beyond its slice and charges itself nothing: the next one gets it
+
+Evidence, which ends the vGPU's workers, with the reason:
+  figures that cannot be true: charges that became less, that are more than there was time, or that reach into the future
+  turns that are not paid for: for UNPAID_NS of time more than twice what it charged itself, it said that it has its turn, held the grant, and
+  others said that they wait
+
+Until there is evidence, time that was held and not charged is charged by the daemon, as far as it is more than twice what was charged: `owe` is
+called with how much that is by now. It shrinks when charges come late, as they do behind a long call of the driver.
+
+Wrong when: a taken-over worker submits without a turn. The page tells of no work that its worker keeps silent about.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from backend_host.device.audit import Audit, Claim
+from backend_host.device.control import MAX_VGPUS, ControlPage
+
+LOOK_S = 0.02
+"""Two looks are within 50 ms, also where a look comes late by half of its time."""
+_ALONE_S = 0.2
+"""While no two vGPUs have programs nobody can take anything from another."""
+PAID_DIVISOR = 2
+"""An honest turn charges more than half of itself: of a slice of 6 ms at least 3, after 2 ms for another's work in the way and the switch."""
+GRACE_NS = 100_000_000
+"""So much unpaid time is nobody's affair: charges come late, by 0.5 ms as a rule, by as long as a call of the driver takes else."""
+UNPAID_NS = 8_000_000_000
+"""Beyond what a worker can honestly be late with: the grant is taken from whoever keeps others waiting for 5 s beyond its slice (grants.py)."""
+_AHEAD_NS = 1_000_000_000
+"""What a figure may be ahead of the clock: tails are charged in advance, 50 us each, by each worker."""
+
+
+@dataclass
+class _Kept:
+    """What is known of one vGPU since it came."""
+
+    generation: int
+    first: Claim
+    first_ns: int
+    last: Claim
+    most_workers: int = 1
+    unpaid_ns: int = 0
+    is_blamed: bool = False
+
+
+class Auditor:
+    """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended; `owe` with what it is to be
+    charged beside its own charges, each time that this has changed."""
+
+    def __init__(
+        self, page: ControlPage, end: Callable[[int, str], None], owe: Callable[[int, int], None], is_preemptive: bool
+    ) -> None:
+        self._page = page
+        self._end = end
+        self._owe = owe
+        self._is_preemptive = is_preemptive
+        self._kept: dict[int, _Kept] = {}
+        self._before: Audit | None = None
+        self._since: tuple[int, int] = (0, 0)
+        self.nr_mended = 0
+        """Times that the grant was mended."""
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="auditor", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        period_s = _ALONE_S
+        while not self._is_stopping.wait(period_s):
+            period_s = LOOK_S if self.look() > 1 else _ALONE_S
+
+    def look(self) -> int:
+        """One look, which is what the thread does again and again; how many vGPUs have programs."""
+        audit = self._page.audit()
+        before, self._before = self._before, audit
+        for vgpu in range(MAX_VGPUS):
+            self._look_at(vgpu, audit.claim(vgpu), audit.at_ns)
+        if before is None:
+            return audit.nr_served
+        self._collect(before, audit)
+        if audit.is_wrong and before.is_wrong and (nr := self._page.mend(before, audit)):
+            self.nr_mended += nr
+        self._take_back(before, audit)
+        return audit.nr_served
+
+    def _look_at(self, vgpu: int, claim: Claim | None, now_ns: int) -> None:
+        if claim is None:
+            self._kept.pop(vgpu, None)
+            return
+        kept = self._kept.get(vgpu)
+        if kept is None or kept.generation != claim.generation:
+            self._kept[vgpu] = _Kept(claim.generation, claim, now_ns, claim)
+            return
+        kept.most_workers = max(kept.most_workers, claim.nr_workers)
+        if not kept.is_blamed and (why := _untrue(kept, claim, now_ns)):
+            self._blame(vgpu, kept, why)
+        charged_ns = max(0, claim.charged_ns - kept.last.charged_ns)
+        self._pay(vgpu, kept, charged_ns)
+        kept.last = claim
+
+    def _pay(self, vgpu: int, kept: _Kept, paid_ns: int) -> None:
+        owed_ns = max(0, kept.unpaid_ns - GRACE_NS)
+        kept.unpaid_ns = max(0, kept.unpaid_ns - paid_ns)
+        if owed_ns != (now_owed_ns := max(0, kept.unpaid_ns - GRACE_NS)):
+            self._owe(vgpu, now_owed_ns)
+
+    def _collect(self, before: Audit, audit: Audit) -> None:
+        """The holder owes a part of the time between two looks in which it said that it has its turn, and others said that they wait."""
+        vgpu = audit.holder
+        if vgpu is None or before.word != audit.word or not self._keeps_others_waiting(audit, vgpu):
+            return
+        if not self._keeps_others_waiting(before, vgpu) or (kept := self._kept.get(vgpu)) is None:
+            return
+        nr_sharing = max(1, audit.nr_working) if self._is_preemptive else 1
+        self._pay(vgpu, kept, -((audit.at_ns - before.at_ns) // PAID_DIVISOR // nr_sharing))
+        if kept.unpaid_ns > UNPAID_NS // PAID_DIVISOR and not kept.is_blamed:
+            self._blame(vgpu, kept, "it has the GPU while others wait, and does not charge itself for it")
+
+    @staticmethod
+    def _keeps_others_waiting(audit: Audit, vgpu: int) -> bool:
+        claim = audit.claim(vgpu)
+        return claim is not None and claim.uses and audit.others_wait(vgpu)
+
+    def _take_back(self, before: Audit, audit: Audit) -> None:
+        """From a holder that does not use the grant: by its own word, or by its charges, beyond its slice."""
+        vgpu, (word, since_ns) = audit.holder, self._since
+        if word != audit.word or vgpu is None or not audit.others_wait(vgpu):
+            self._since = (audit.word, audit.at_ns)
+            return
+        claims = [claim for look in (before, audit) if (claim := look.claim(vgpu)) is not None]
+        is_used = any(claim.uses for claim in claims)
+        is_over = audit.at_ns - since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
+        is_idle = len({(claim.charged_ns, claim.charged_until_ns) for claim in claims}) == 1
+        if (not is_used or (is_over and is_idle)) and self._page.take_grant(audit.word):
+            self.nr_mended += 1
+
+    def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
+        kept.is_blamed = True
+        self._end(vgpu, why)
+
+
+def _untrue(kept: _Kept, claim: Claim, now_ns: int) -> str | None:
+    """Why its figures cannot be true."""
+    time_ns = now_ns - kept.first_ns + _AHEAD_NS
+    used_ns, held_ns = claim.used_ns - kept.first.used_ns, claim.held_ns - kept.first.held_ns
+    if claim.used_ns < kept.last.used_ns or claim.held_ns < kept.last.held_ns:
+        return "its charges became less"
+    if used_ns > time_ns or held_ns > time_ns * kept.most_workers:
+        return "it was charged for more time than there was"
+    if claim.charged_until_ns > now_ns + _AHEAD_NS:
+        return "it is charged up to a time that is to come"
+    return None

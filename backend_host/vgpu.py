@@ -1,0 +1,83 @@
+"""One vGPU: what it has, and what it did."""
+
+from dataclasses import asdict, dataclass, field
+
+from backend_host.caretaker import Caretaker
+from backend_host.device.gpu import Gpu
+from backend_host.device.readings import VgpuReading, WorkerReading, WorkerState
+from backend_host.entitlement import Entitlement
+from backend_host.limits import Limits
+from backend_host.statistics import ClientStatistics, Totals, VGpuStatistics
+from backend_host.window import Window, WindowPeer
+from ivshmem.region import PAGE_BYTES, Region
+
+SERVED = (WorkerState.SERVING, WorkerState.ENDED)
+
+
+@dataclass(eq=False)
+class VGpu:
+    """One vGPU with its region and caretaker; `index` is its number on its Gpu. Changed only under the registry's lock."""
+
+    gpu: Gpu
+    index: int
+    name: str
+    kind: str
+    entitlement: Entitlement
+    region: Region
+    uid: int
+    caretaker: Caretaker
+    window: Window
+    peer: WindowPeer | None = None
+    nr_users: int = 0
+    nr_timed_out: int = 0
+    nr_expelled: int = 0
+    expelled_for: str = ""
+    debtor: str = ""
+    """Who is behind it, for `Debts`."""
+    totals: Totals = field(default_factory=Totals)
+
+    def statistics(self, account: VgpuReading, all_ns: int, limits: Limits) -> VGpuStatistics:
+        """What it is and did. `all_ns`: charged on its Gpu to all. `limits`: what it may have of what all share."""
+        clients = self.clients()
+        totals = self.totals
+        for client in clients:
+            totals = totals.plus(client)
+        return VGpuStatistics(
+            name=self.name,
+            kind=self.kind,
+            **asdict(self.entitlement),
+            gpu_number=self.gpu.number,
+            gpu_uuid=self.gpu.device.uuid,
+            region_bytes=self.region.region_bytes,
+            region_free_bytes=self.region.statistics().nr_free_pages * PAGE_BYTES,
+            memory_bytes=account.memory_bytes,
+            used_ns=account.used_ns,
+            held_ns=account.held_ns,
+            share=account.used_ns / all_ns if all_ns else 0.0,
+            nr_grants=account.nr_grants,
+            late_ns=self._late_ns(),
+            nr_timed_out=self.nr_timed_out,
+            nr_expelled=self.nr_expelled,
+            expelled_for=self.expelled_for,
+            limits=limits,
+            window_bytes=self.window.mapped_bytes,
+            coscheduling=self.gpu.coscheduler.statistics(self.index),
+            totals=totals,
+            clients=clients,
+        )
+
+    def clients(self) -> tuple[ClientStatistics, ...]:
+        """Of its programs that are served now."""
+        workers = [worker for worker in self.caretaker.workers() if not worker.is_counted]
+        readings = (self.gpu.page.worker(worker.slot) for worker in workers)
+        return tuple(ClientStatistics.of(reading) for reading in readings if reading and reading.state in SERVED)
+
+    def count(self, reading: WorkerReading | None) -> None:
+        """Keeps what an ended worker counted."""
+        if reading is not None and reading.state in SERVED:
+            self.totals = self.totals.plus(ClientStatistics.of(reading))
+
+    def _late_ns(self) -> int:
+        """How long the watchdog has waited for the vGPU's work to end, once that is worth a warning."""
+        slots = {worker.slot for worker in self.caretaker.workers()}
+        return max((late.late_ns for late in self.gpu.late() if late.slot in slots), default=0)

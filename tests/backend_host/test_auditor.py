@@ -1,0 +1,212 @@
+"""What a worker that its guest took over writes into all that it may write, and what becomes of it: in the grant it is mended, in its own
+account it is evidence. Looks are made by hand; see test_taken_over.py for real ones."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Iterator
+
+import pytest
+from backend_host.worker._worker import lib
+
+from backend_host.device import auditor
+from backend_host.device.auditor import Auditor
+from backend_host.device.control import ControlPage
+from tests.backend_host.claims import HELD, UNTIL, USED, Claimant
+
+GRANT = 1
+WORD, START, USERS, WAITING = 0, 8, 16, 64
+"""Places in the grant."""
+CLOSED = 1 << 16
+MS = 1_000_000
+
+
+class Scene:
+    """A page with three vGPUs and an auditor."""
+
+    def __init__(self, control: ControlPage, *, is_preemptive: bool = False) -> None:
+        self.control = control
+        self.one, self.two, self.three = (Claimant(control) for _ in range(3))
+        self.ended: dict[int, str] = {}
+        self.owed: dict[int, int] = {}
+        self.auditor = Auditor(control, self.ended.__setitem__, self.owed.__setitem__, is_preemptive)
+        self.grant = mmap.mmap(control.objects[GRANT], 0)
+        self.auditor.look()
+
+    def write(self, place: int, value: int) -> None:
+        self.grant[place : place + 8] = value.to_bytes(8, "little")
+
+    def read(self, place: int) -> int:
+        return int.from_bytes(self.grant[place : place + 8], "little")
+
+    def look(self, nr: int = 1) -> None:
+        for _ in range(nr):
+            self.auditor.look()
+
+    def close(self) -> None:
+        self.grant.close()
+        for claimant in (self.one, self.two, self.three):
+            claimant.close()
+
+
+@pytest.fixture
+def scene(control: ControlPage) -> Iterator[Scene]:
+    scene = Scene(control)
+    yield scene
+    scene.close()
+
+
+def contended(scene: Scene) -> None:
+    """One has its turn, the others wait."""
+    assert scene.one.enter()
+    assert not scene.two.enter()
+    assert not scene.three.enter()
+    scene.look()
+
+
+def test_an_honest_turn_is_left_alone(scene: Scene) -> None:
+    contended(scene)
+    scene.look(2)
+    scene.one.leave()
+    assert scene.two.enter()
+    scene.look(2)
+    assert (scene.ended, scene.owed, scene.auditor.nr_mended) == ({}, {}, 0)
+
+
+@pytest.mark.parametrize("place", [USERS, WAITING], ids=["users", "waiting"])
+def test_bits_that_another_one_cleared_or_set_are_as_their_owners_say(scene: Scene, place: int) -> None:
+    contended(scene)
+    true = scene.read(place)
+    for forged in (0, 0xFFFF_FFFF_FFFF_FFFF & ~(1 << 63), 1 << scene.three.slot):
+        scene.write(place, forged & 0b111)
+        scene.look(2)
+        assert scene.read(place) == true
+    assert scene.ended == {}
+
+
+def test_a_waiting_one_whose_bit_was_cleared_gets_its_turn(scene: Scene) -> None:
+    """It believes that its bit is set, and never sets it again."""
+    contended(scene)
+    scene.write(WAITING, 0)
+    scene.one.leave()
+    assert scene.control.holder().vgpu is None
+    scene.look(2)
+    assert scene.control.holder().vgpu == scene.two.vgpu
+
+
+@pytest.mark.parametrize("number", [65, 40_000, 0xFFFF])
+def test_a_grant_of_no_vgpu_is_free_for_whoever_asks(scene: Scene, number: int) -> None:
+    contended(scene)
+    scene.one.leave()
+    scene.write(WORD, 7 << 32 | number)
+    lib.fgw_grant_nudge(scene.two.grantee, time.monotonic_ns())
+    assert scene.control.holder().vgpu == scene.two.vgpu
+    assert scene.two.enter()
+
+
+def test_a_grant_that_was_written_to_one_that_does_not_want_it_goes_on(scene: Scene) -> None:
+    contended(scene)
+    scene.one.leave()
+    scene.write(WORD, 7 << 32 | scene.one.vgpu + 1)
+    scene.write(USERS, 1 << scene.one.slot)
+    scene.look(2)
+    assert scene.control.holder().vgpu == scene.two.vgpu
+    assert scene.ended == {}, "whoever wrote that is not known"
+
+
+@pytest.mark.parametrize("phase", ["ready", "running"])
+def test_a_grant_that_is_kept_and_not_charged_for_goes_on(scene: Scene, phase: str) -> None:
+    contended(scene)
+    scene.one.says(phase)
+    end_ns = time.monotonic_ns() + 30_000 * MS
+    while time.monotonic_ns() < end_ns and scene.control.holder().vgpu == scene.one.vgpu:
+        scene.look()
+    assert scene.control.holder().vgpu == scene.two.vgpu
+    assert scene.ended == {}, "it may be inside a long call of the driver"
+
+
+def test_a_turn_that_begins_in_the_future_begins_now(scene: Scene) -> None:
+    contended(scene)
+    start = scene.read(START)
+    scene.write(START, start + 3_600_000 * MS)
+    scene.look(2)
+    assert abs(scene.control.holder().since_ns - time.monotonic_ns()) < 1000 * MS
+    assert scene.ended == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (USED, 0, "less"),
+        (HELD, 0, "less"),
+        (USED, (1 << 64) - 1, "more time than there was"),
+        (HELD, 1 << 62, "more time than there was"),
+        (UNTIL, 1 << 63, "to come"),
+    ],
+)
+def test_figures_that_cannot_be_true_cost_their_vgpu_its_workers(
+    scene: Scene, place: int, value: int, why: str
+) -> None:
+    scene.one.write(USED, 5 * MS)
+    scene.one.write(HELD, 5 * MS)
+    scene.look()
+    assert scene.ended == {}
+    scene.one.write(place, value)
+    scene.look(3)
+    assert list(scene.ended) == [scene.one.vgpu]
+    assert why in scene.ended[scene.one.vgpu]
+
+
+def test_another_vgpu_in_the_same_place_starts_anew(scene: Scene) -> None:
+    scene.one.write(USED, 5 * MS)
+    scene.look()
+    scene.control.worker_free(scene.one.slot)
+    scene.control.vgpu_free(scene.one.vgpu)
+    assert scene.control.vgpu_take() == scene.one.vgpu
+    scene.look(2)
+    assert scene.ended == {}
+
+
+def unpaid(scene: Scene, monkeypatch: pytest.MonkeyPatch, **shorter: int) -> None:
+    """Looks until half a slice was kept, with others waiting, and something on the device."""
+    for name, value in shorter.items():
+        monkeypatch.setattr(auditor, name, value)
+    contended(scene)
+    scene.control.set_slice_ns(1000 * MS)
+    end_ns = time.monotonic_ns() + 40 * MS
+    while time.monotonic_ns() < end_ns:
+        scene.look()
+
+
+def test_a_turn_that_is_not_paid_for_is_owed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpaid(scene, monkeypatch, GRACE_NS=0)
+    assert list(scene.owed) == [scene.one.vgpu]
+    assert scene.owed[scene.one.vgpu] > 0
+    assert scene.ended == {}, "charges may come late"
+    scene.one.leave()
+    scene.one.add(USED, 1000 * MS)
+    scene.look()
+    assert scene.owed == {scene.one.vgpu: 0}
+
+
+def test_turns_that_are_never_paid_for_cost_their_vgpu_its_workers(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpaid(scene, monkeypatch, GRACE_NS=0, UNPAID_NS=20 * MS)
+    assert list(scene.ended) == [scene.one.vgpu]
+    assert "does not charge itself" in scene.ended[scene.one.vgpu]
+
+
+def test_a_turn_that_others_say_is_somebody_s_is_not(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forged word and a forged bit make nobody owe anything: it is asked what it says itself."""
+    monkeypatch.setattr(auditor, "GRACE_NS", 0)
+    monkeypatch.setattr(auditor, "UNPAID_NS", 20 * MS)
+    contended(scene)
+    scene.one.leave()
+    end_ns = time.monotonic_ns() + 40 * MS
+    while time.monotonic_ns() < end_ns:
+        scene.write(WORD, 7 << 32 | scene.one.vgpu + 1)
+        scene.write(USERS, 1 << scene.one.slot)
+        scene.look()
+    assert (scene.owed, scene.ended) == ({}, {})
