@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test stress test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress faults soak test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -39,6 +39,16 @@ test: setup
 TIMES ?= 20
 stress: setup
 	@$(BIN)/python -m tests.stress --times $(TIMES) $(TESTS)
+
+# Kills, stops and shortages, alone and in pairs; SEED repeats a run, PAIRS=200 kills the daemon with its busiest worker so often.
+MINUTES ?= 5
+faults: setup
+	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS))
+
+# Clients and vGPUs come and go; whether anything grows: build/soak.png and soak.json.
+HOURS ?= 1
+soak: setup
+	@$(BIN)/python -m tests.endurance.soak --hours $(HOURS)
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build

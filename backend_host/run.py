@@ -4,14 +4,18 @@ It opens a vGPU at the daemon, points the program's loader at our library, and s
 daemon runs it starts a private one for the time of the program.
 
 Signals: what a person sends to this process goes to the program; what the terminal sends (Ctrl-C) the program has had from it already.
-They are taken one by one, blocked, so that none is lost while the program starts or ends.
+They are taken one by one, blocked, so that none is lost while the program starts or ends. SIGKILL cannot be passed on: the kernel kills the
+program when this process ends, and what else the program has started loses its vGPU, whose calls fail from then on.
+Wrong when: the program is set-user-ID or changes its user (sudo), which makes the kernel forget this; it loses its vGPU all the same.
 """
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +32,7 @@ EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 _FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+_PR_SET_PDEATHSIG = 1
 _SI_KERNEL = 0x80
 """si_code of what the terminal sends, to the whole foreground process group (sigaction(2))."""
 
@@ -161,25 +166,33 @@ def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Pa
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> int:
+def _spawn(command: Sequence[str], environment: Mapping[str, str], mask: Iterable[int]) -> subprocess.Popen[bytes]:
+    """From the main thread: the kernel takes the death of the thread that forked for that of the parent."""
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        """In the child. A parent that ended before the request is no more the parent after it."""
+        prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     try:
-        return os.posix_spawnp(
-            command[0], list(command), environment, setsigmask=mask, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
-        )  # the last two Python ignores, programs do not expect it
+        return subprocess.Popen(command, env=environment, close_fds=False, preexec_fn=prepare)  # noqa: PLW1509 - one thread
     except OSError as error:
         raise ProgramError(command[0], error) from error
 
 
-def _wait(pid: int, taken: set[signal.Signals]) -> int:
+def _wait(program: subprocess.Popen[bytes], taken: set[signal.Signals]) -> int:
     while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            code = os.waitstatus_to_exitcode(status)
+        code = program.poll()
+        if code is not None:
             return 128 - code if code < 0 else code
         info = signal.sigwaitinfo(taken)
         if info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
             with contextlib.suppress(PermissionError):  # a program that runs as somebody else
-                os.kill(pid, info.si_signo)
+                os.kill(program.pid, info.si_signo)
 
 
 if __name__ == "__main__":

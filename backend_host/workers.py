@@ -210,10 +210,11 @@ class Workers:
                 worker = self._warm.pop() if is_warm else self._spawn()
                 worker.on_end = on_end
             is_told = self._tell(worker, assignment)
-            if is_told or not is_warm:  # a new one that could not be told has ended: `on_end` is called with its status
+            if not is_told:
+                worker.stop()  # it has ended, or we lack descriptors: nobody would ever tell it
+            if is_told or not is_warm:
                 self._wake()
                 return worker
-            worker.stop()
 
     def _check_room(self, vgpu: int) -> None:
         """With the lock held. Raises ControlPageFullError when what is left is for vGPUs that have no worker, those to come included: so each
@@ -247,7 +248,7 @@ class Workers:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
                     socket.send_fds(worker.socket, [json.dumps(message).encode()], descriptors)
             except OSError as error:
-                log.warning("worker %d ended before it was given a client: %s", worker.process.pid, error)
+                log.warning("worker %d could not be given a client: %s", worker.process.pid, error)
                 return False
         return True
 

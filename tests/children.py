@@ -17,3 +17,11 @@ def running(command: Sequence[str | Path], **options: Any) -> Iterator[subproces
         except BaseException:
             child.kill()
             raise
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process lives: one that waits to be reaped does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import running
+from tests.children import is_there, running
 from tests.end_to_end.host import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,13 +66,6 @@ def row(output: str, test: str) -> str | None:
 
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_there(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def test_who_fails_how_often(stressed: Stressed) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.ipc import Connection
-from tests.children import running
+from tests.children import is_there, running
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 
 COUNTER = """
@@ -157,6 +157,27 @@ def test_ctrl_c_reaches_the_program_once(host: Host, is_input_terminal: bool) ->
     os.close(ours)
 
 
+def test_a_command_that_is_killed_takes_its_program_with_it(host: Host) -> None:
+    child = host.start("/bin/sh", "-c", "trap '' TERM INT HUP; echo $$; while :; do sleep 1; done")
+    assert child.stdout is not None
+    program = int(child.stdout.readline())
+    child.kill()
+    child.wait()
+    wait_until(lambda: not is_there(program), "the program ended")
+    child.communicate()
+
+
+def test_what_a_killed_program_had_started_loses_its_gpu(host: Host, tmp_path: Path) -> None:
+    """The kernel kills the program alone; the vGPU ends with the command, and with it every call of whoever is left."""
+    said = tmp_path / "said"
+    child = host.start("/bin/sh", "-c", f"{PROGRAMS}/spin 600000 >{said} 2>&1; :")
+    wait_until(lambda: said.exists() and said.read_text() == "running\n", "the kernel runs")
+    child.kill()
+    child.communicate()
+    wait_until(lambda: "cudaErrorDevicesUnavailable" in said.read_text(), "the call has failed")
+    wait_until(lambda: not host.status()["vgpus"], "the vGPU is gone")
+
+
 class Private:
     """Commands with a daemon of their own, whose directories are all below `place`."""
 
@@ -210,7 +231,7 @@ def test_a_private_daemon_goes_when_its_command_was_killed(private: Private) -> 
     child.kill()
     child.wait()
     private.assert_nothing_is_left()
-    os.kill(program, signal.SIGTERM)
+    wait_until(lambda: not is_there(program), "the program ended")
     child.communicate()
 
 

@@ -5,6 +5,7 @@ The cases without a worker (no region, another version, no daemon, a full region
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -145,6 +146,25 @@ def test_a_worker_that_dies_with_the_grant_after_the_daemon_stops_nobody(tmp_pat
     output, errors = other.communicate(timeout=60)
     assert other.returncode == 0, output + errors
     holder.communicate(timeout=60)
+
+
+def test_a_daemon_short_of_descriptors_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Whichever step finds none: the program is refused, or served. A worker that nobody could tell of its client left it waiting for ever."""
+    host = start_host(tmp_path, nr_warm_workers=0)
+    daemon = host.status()["pid"]
+    keeper = host.start("/bin/sleep", "600", options=("--vgpu", "kept"))
+    wait_until(lambda: bool(host.status()["vgpus"]), "the vGPU is there")
+    before = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+    for nr_free in range(1, 20):
+        nr_open = 1 + max(int(path.name) for path in Path(f"/proc/{daemon}/fd").iterdir())
+        resource.prlimit(daemon, resource.RLIMIT_NOFILE, (nr_open + nr_free, before[1]))
+        result = host.guest("vector_add", options=("--vgpu", "kept"))
+        assert result.returncode == 0 or "fairgv" in result.stderr, result.stdout + result.stderr
+    resource.prlimit(daemon, resource.RLIMIT_NOFILE, before)
+    assert_nothing_is_left(host, "kept")
+    keeper.terminate()
+    keeper.communicate()
+    stop_host(host)
 
 
 def test_commands_without_a_daemon_say_what_to_do(tmp_path: Path) -> None:

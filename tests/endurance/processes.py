@@ -1,0 +1,82 @@
+"""Processes of a long run, and what they hold. Only those that the run started are found, so that only they are ever touched.
+
+The run is a subreaper (prctl(2)): whoever loses its parent becomes its child, and so every process that came of it stays below it, whatever was
+killed on the way. Linux alone.
+"""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from tests.children import is_there
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """From now on no process below this one gets lost."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+
+
+def children(pid: int) -> Iterator[int]:
+    """Those that are there now; none when `pid` has ended."""
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                yield from (int(child) for child in path.read_text().split())
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """All below `pid` that live."""
+    for child in children(pid):
+        if is_there(child):
+            yield child
+        yield from descendants(child)
+
+
+def reap(kept: Collection[int]) -> None:
+    """Takes the status of orphans that have ended, but not of those in `kept`, which somebody else waits for."""
+    for child in set(children(os.getpid())) - set(kept):
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+
+
+def name(pid: int) -> str:
+    """For people."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:120] or str(pid)
+    except OSError:
+        return str(pid)
+
+
+def descriptors(pid: int) -> list[str]:
+    """What each open one leads to."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(path.readlink()))
+    return found
+
+
+def where(pid: int) -> str:
+    """What each thread waits for, for the report of a hang."""
+    lines = [f"{pid} {name(pid)}"]
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            lines.append(
+                f"    {task.name} {state} {(task / 'wchan').read_text()} {(task / 'syscall').read_text().strip()}"
+            )
+    return "\n".join(lines)
+
+
+def memory_bytes(pid: int) -> tuple[int, int]:
+    """Resident, and as its share of what several map (PSS)."""
+    found = {"Rss": 0, "Pss": 0}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        key, _, value = line.partition(":")
+        if key in found:
+            found[key] = int(value.split()[0]) << 10
+    return found["Rss"], found["Pss"]

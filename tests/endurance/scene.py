@@ -1,0 +1,117 @@
+"""The house of a long run: a daemon in a folder of its own, on a small disk where that can be had, and what is left behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.children import is_there
+from tests.end_to_end.host import Host, start_host, stop_host
+from tests.endurance import processes
+from tests.endurance.conditions import DISK_BYTES
+from tests.endurance.programs import ask
+
+LIMIT_S = 60
+"""What has not ended by then hangs. Rounds take seconds, on a loaded machine ten."""
+
+
+def within(is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
+    """Whether it comes about in time."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class House:
+    """One daemon after another, over one state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.host = self._start()
+        self.nr_idle_descriptors = 0
+        self.await_idle()
+
+    def _start(self) -> Host:
+        host = start_host(self.state_dir, nr_warm_workers=1)
+        self.daemon = int(ask(host, "status")["pid"])
+        return host
+
+    def await_idle(self) -> bool:
+        """No vGPU is left, and the one worker that is kept warm waits; then as many descriptors are open as ever will be without a guest."""
+        if not within(self._is_idle):
+            return False
+        self.nr_idle_descriptors = self.nr_idle_descriptors or len(processes.descriptors(self.daemon))
+        return True
+
+    def _is_idle(self) -> bool:
+        return len(list(processes.children(self.daemon))) == 1 and not ask(self.host, "status")["vgpus"]
+
+    def again(self) -> None:
+        """Another daemon where one was killed."""
+        within(lambda: not is_there(self.daemon))
+        processes.reap(())
+        self.nr_idle_descriptors = 0
+        self.host = self._start()
+        self.await_idle()
+
+    def left_behind(self) -> list[str]:
+        """Without guests: processes, vGPUs, and descriptors of the daemon that are too many, once they had the time to go."""
+        found: list[str] = []
+        if not self.await_idle():
+            found.append(f"vGPUs or workers: {[vgpu['name'] for vgpu in ask(self.host, 'status')['vgpus']]}")
+        if not within(lambda: not self._strangers()):
+            found += [f"process {pid}: {processes.name(pid)}" for pid in self._strangers()]
+        if not within(lambda: self._nr_too_many() <= 0, LIMIT_S / 4):
+            found.append(f"{self._nr_too_many()} descriptors: {sorted(processes.descriptors(self.daemon))}")
+        return found
+
+    def _strangers(self) -> set[int]:
+        processes.reap({self.daemon})
+        return set(processes.descendants(os.getpid())) - {self.daemon, *processes.children(self.daemon)}
+
+    def _nr_too_many(self) -> int:
+        return len(processes.descriptors(self.daemon)) - self.nr_idle_descriptors
+
+    def log(self) -> str:
+        return self.host.log()
+
+    def end(self) -> None:
+        """Stops the daemon and ends whatever is left of the run."""
+        with contextlib.suppress(Exception):
+            os.kill(self.daemon, signal.SIGCONT)
+            stop_host(self.host)
+        end_all()
+
+
+def end_all() -> None:
+    """Whatever this run has started and is still there."""
+    while rest := list(processes.descendants(os.getpid())):
+        for pid in rest:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        processes.reap(())
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def small_disk() -> Iterator[tuple[Path, bool]]:
+    """A folder that is gone afterwards, and whether it is a file system of its own (`DISK_BYTES`), which takes root."""
+    with tempfile.TemporaryDirectory(prefix="fairgv-run-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        place.chmod(0o711)
+        options = f"size={DISK_BYTES},mode=711"
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "fairgv", folder], capture_output=True, check=False
+        )
+        try:
+            yield place, mounted.returncode == 0
+        finally:
+            if mounted.returncode == 0:
+                subprocess.run(["umount", "--lazy", folder], capture_output=True, check=False)
