@@ -169,7 +169,7 @@ class Auditor:
         is_over = audit.at_ns - turn.since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
         is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
-        if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word):
+        if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word, is_used=is_used):
             self.nr_mended += 1
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
