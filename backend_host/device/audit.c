@@ -97,7 +97,7 @@ uint32_t fgw_audit_mend(struct fgw_control *control, const struct fgw_audit *bef
     return nr;
 }
 
-bool fgw_audit_take(struct fgw_control *control, uint64_t word)
+bool fgw_audit_take(struct fgw_control *control, uint64_t word, bool is_used)
 {
-    return fgw_grant_pass_over(control, word, FGW_WHY_EVICTED);
+    return fgw_grant_pass_over(control, word, is_used ? FGW_WHY_EVICTED : FGW_WHY_UNUSED);
 }

@@ -40,8 +40,8 @@ struct fgw_audit {
 void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit);
 /* Mends what both looks found wrong and is so still. Gives how many words were changed. */
 uint32_t fgw_audit_mend(struct fgw_control *control, const struct fgw_audit *before, const struct fgw_audit *now);
-/* Hands the grant on to the next one that waits, if the word is still that. */
-bool fgw_audit_take(struct fgw_control *control, uint64_t word);
+/* Hands the grant on to the next one that waits, if the word is still that. `is_used`: the holder came for it. */
+bool fgw_audit_take(struct fgw_control *control, uint64_t word, bool is_used);
 /* cffi: end */
 
 #endif

@@ -35,6 +35,8 @@ PAID_DIVISOR = 2
 """An honest turn charges more than half of itself: of a slice of 6 ms at least 3, after 2 ms for another's work in the way and the switch."""
 GRACE_NS = 100_000_000
 """So much unpaid time is nobody's affair: charges come late, by 0.5 ms as a rule, by as long as a call of the driver takes else."""
+STILL_NS = 200_000_000
+"""A holder with work on the device charges itself each 0.5 ms. On a host of two cores with a load of 18 its worker got none for 40 ms."""
 UNPAID_NS = 8_000_000_000
 """Beyond what a worker can honestly be late with: the grant is taken from whoever keeps others waiting for 5 s beyond its slice (grants.py)."""
 _AHEAD_NS = 1_000_000_000
@@ -54,6 +56,16 @@ class _Kept:
     is_blamed: bool = False
 
 
+@dataclass
+class _Turn:
+    """A grant that keeps others waiting: since when, and since when its holder's figures stand still."""
+
+    word: int
+    since_ns: int
+    figures: tuple[int, int]
+    figures_ns: int
+
+
 class Auditor:
     """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended; `owe` with what it is to be
     charged beside its own charges, each time that this has changed."""
@@ -67,7 +79,7 @@ class Auditor:
         self._is_preemptive = is_preemptive
         self._kept: dict[int, _Kept] = {}
         self._before: Audit | None = None
-        self._since: tuple[int, int] = (0, 0)
+        self._turn: _Turn | None = None
         self.nr_mended = 0
         """Times that the grant was mended."""
         self._is_stopping = threading.Event()
@@ -141,15 +153,23 @@ class Auditor:
 
     def _take_back(self, before: Audit, audit: Audit) -> None:
         """From a holder that does not use the grant: by its own word, or by its charges, beyond its slice."""
-        vgpu, (word, since_ns) = audit.holder, self._since
-        if word != audit.word or vgpu is None or not audit.others_wait(vgpu):
-            self._since = (audit.word, audit.at_ns)
+        vgpu = audit.holder
+        if vgpu is None or not audit.others_wait(vgpu):
+            self._turn = None
             return
         claims = [claim for look in (before, audit) if (claim := look.claim(vgpu)) is not None]
+        figures = (claims[-1].charged_ns, claims[-1].charged_until_ns) if claims else (0, 0)
+        turn = self._turn
+        if turn is None or turn.word != audit.word:
+            self._turn = _Turn(audit.word, audit.at_ns, figures, audit.at_ns)
+            return
+        if turn.figures != figures:
+            turn.figures, turn.figures_ns = figures, audit.at_ns
+        still_ns = STILL_NS if any(claim.works for claim in claims) else 1
+        is_over = audit.at_ns - turn.since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
+        is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
-        is_over = audit.at_ns - since_ns > self._page.slice_ns + int(LOOK_S * 1e9)
-        is_idle = len({(claim.charged_ns, claim.charged_until_ns) for claim in claims}) == 1
-        if (not is_used or (is_over and is_idle)) and self._page.take_grant(audit.word):
+        if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word, is_used=is_used):
             self.nr_mended += 1
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:

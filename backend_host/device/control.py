@@ -316,9 +316,9 @@ class ControlPage:
         nr_words: int = lib.fgw_audit_mend(self.page, before.seen, now.seen)
         return nr_words
 
-    def take_grant(self, word: int) -> bool:
-        """`evict`, if the grant is still as this word says."""
-        return bool(lib.fgw_audit_take(self.page, word))
+    def take_grant(self, word: int, *, is_used: bool) -> bool:
+        """`evict`, if the grant is still as this word says. `is_used`: its holder came for it."""
+        return bool(lib.fgw_audit_take(self.page, word, is_used))
 
     @property
     def slice_ns(self) -> int:

@@ -38,6 +38,7 @@ class Gpu:
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
     _watchdog: Watchdog | None = None
+    _auditor: Auditor | None = None
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
@@ -50,7 +51,7 @@ class Gpu:
         """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long (0: never) and for
         how long it did, and `expel` with the number of a vGPU whose workers write what cannot be true, and what that is."""
         with contextlib.ExitStack() as stack:
-            auditor = Auditor(
+            self._auditor = auditor = Auditor(
                 self.page, lambda vgpu, why: expel(self, vgpu, why), self.keeper.owe, self.device.preempts
             )
             auditor.start()
@@ -91,6 +92,7 @@ class Gpu:
             slice_ns=self.page.slice_ns,
             used_ns=self.charged_ns(),
             vgpus=tuple(vgpus),
+            nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
         )
 
 

@@ -93,6 +93,14 @@ def test_the_gpu_goes_on_while_the_daemon_stands_still(host: Host) -> None:
     assert {each["to"] for each in told} >= set(NAMES)
 
 
+def test_honest_workers_are_not_blamed(host: Host) -> None:
+    """Nor is anything mended that they write, but where one lost its CPU between two words."""
+    wait_until(lambda: hand_overs(host)[-1]["sequence"] > 50, "the GPU went to and fro")
+    status = host.status()
+    assert [vgpu["nr_expelled"] for vgpu in status["vgpus"]] == [0, 0]
+    assert status["gpus"][0]["nr_mended"] * SLICES_IN_STILL < hand_overs(host)[-1]["sequence"]
+
+
 def test_who_follows_sees_each_one_as_it_comes(host: Host) -> None:
     command = [
         sys.executable,
