@@ -28,8 +28,8 @@
 #define MAX_WORDS          32
 #define MAX_OPTIONS        10
 #define FIRST_INHERITED_FD 3u
-/* Of one compiler process: text that was written to take more (one line took 8.4 GiB) ends here. Programs of the tests
- * compile in a fifth of the memory. */
+/* Of one compiler process: text that was written to take more (one line took 8.4 GiB) ends here. Four
+ * programs of the tests (textures, surfaces, matrix_mul, linked) compile in a fifth of the memory. */
 #define MAX_MEMORY_BYTES (UINT64_C(6) << 30)
 #define MAX_CPU_S        600u
 #define TEXT_OF(number)  #number
