@@ -2,13 +2,15 @@
 Integer constant expressions, folded while they are parsed: C's operators, precedence and grouping on 64-bit integers.
 
 PTX computes them signed unless an operand is unsigned; the two differ only in the top bit, which division, shifts to the right and
-comparisons see. Here everything is computed without a limit on size, so `0xffffffffffffffff / 2` is the unsigned answer.
+comparisons see. Here everything is computed in more bits than that, so `0xffffffffffffffff / 2` is the unsigned answer; in no more than
+a product of two numbers takes, as a text may go on multiplying.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 _LEVELS: tuple[tuple[str, ...], ...] = (
@@ -32,6 +34,7 @@ class Source(Protocol):
     def accept(self, text: str) -> bool: ...
     def expect(self, text: str) -> None: ...
     def take_integer_token(self) -> int | None: ...
+    def nested(self) -> AbstractContextManager[None]: ...
     def error(self, message: str) -> Exception: ...
 
 
@@ -40,6 +43,7 @@ def _quotient(left: int, right: int) -> int:
     return sign * (abs(left) // abs(right))
 
 
+_LIMIT = 1 << 128
 _OPERATORS = frozenset(text for level in _LEVELS for text in level) | {"?"}
 
 
@@ -73,9 +77,10 @@ def constant_expression(source: Source) -> int:
     condition = _binary(source, 0, alone)
     if not source.accept("?"):
         return condition
-    chosen = constant_expression(source)
-    source.expect(":")
-    other = constant_expression(source)
+    with source.nested():
+        chosen = constant_expression(source)
+        source.expect(":")
+        other = constant_expression(source)
     return chosen if condition else other
 
 
@@ -90,6 +95,8 @@ def _binary(source: Source, level: int, first: int | None = None) -> int:
         if text in ("/", "%") and right == 0:
             raise source.error("division by zero")
         left = _OPERATIONS[text](left, right)
+        if abs(left) > _LIMIT:
+            raise source.error("a constant of too many bits")
     return left
 
 
@@ -97,6 +104,11 @@ def _unary(source: Source) -> int:
     value = source.take_integer_token()
     if value is not None:
         return value
+    with source.nested():
+        return _composed(source)
+
+
+def _composed(source: Source) -> int:
     if source.accept("-"):
         return -_unary(source)
     if source.accept("+"):

@@ -89,10 +89,11 @@ class InstructionReader(Reader):
     def _list(self, opening: str, closing: str) -> tuple[Operand, ...]:
         self.expect(opening)
         elements: list[Operand] = []
-        while not self.accept(closing):
-            if elements:
-                self.expect(",")
-            elements.append(self._operand())
+        with self.nested():
+            while not self.accept(closing):
+                if elements:
+                    self.expect(",")
+                elements.append(self._operand())
         return tuple(elements)
 
     def _address(self) -> Operand:
@@ -105,12 +106,14 @@ class InstructionReader(Reader):
                 return Address(base, offset)
             first: Operand = Offset(base, offset) if offset else base
         else:
-            first = self._operand()
+            with self.nested():
+                first = self._operand()
             if self.accept("]"):
                 return Address(first) if isinstance(first, Integer) else Bracket((first,))
         elements = [first]
-        while self.accept(","):
-            elements.append(self._operand())
+        with self.nested():
+            while self.accept(","):
+                elements.append(self._operand())
         self.expect("]")
         return Bracket(tuple(elements))
 

@@ -15,6 +15,7 @@ from itertools import accumulate, compress
 _TOKEN = re.compile(
     r"""
       (?:\s+|//[^\n]*|/\*.*?\*/)+                                                                             # skip
+    | /\*.*                                                                                                  # no end
     | (?:[A-Za-z][\w$]*|[_%$][\w$]*)(?:(?:\.|::)[A-Za-z_0-9]+)*                                               # name
     | \.[A-Za-z_]\w*(?:::\w+)*                                                                               # dot
     | 0[fF][0-9a-fA-F]{8}(?![0-9a-fA-F])|0[dD][0-9a-fA-F]{16}(?![0-9a-fA-F])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+  # float
@@ -22,7 +23,7 @@ _TOKEN = re.compile(
     | "(?:[^"\\\n]|\\.)*"                                                                                    # string
     | <<|>>|==|!=|<=|>=|&&|\|\||[{}()\[\]<>,;:@!|+\-*/%&^~=?]                                                # mark
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
@@ -69,6 +70,8 @@ class Tokens:
         ends = list(accumulate(map(len, found)))
         if (ends[-1] if ends else 0) != len(text):
             raise self._no_token(text)
+        if found and found[-1].startswith("/*") and "*/" not in found[-1][2:]:
+            raise PtxSyntaxError("a comment without an end", self.line_at(ends[-1] - len(found[-1])), "/*")
         kind_of = _Kinds()
         kinds = [kind_of[token] for token in found]
         is_kept = [kind != "skip" for kind in kinds]

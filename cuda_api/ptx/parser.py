@@ -178,10 +178,11 @@ class _Parser(InstructionReader):
     def _block(self) -> Block:
         self.expect("{")
         statements: list[Statement] = []
-        while not self.accept("}"):
-            statement = self._statement(statements)
-            if statement is not None:
-                statements.append(statement)
+        with self.nested():
+            while not self.accept("}"):
+                statement = self._statement(statements)
+                if statement is not None:
+                    statements.append(statement)
         return Block(tuple(statements))
 
     def _statement(self, before: list[Statement]) -> Statement | None:
@@ -315,16 +316,19 @@ class _Parser(InstructionReader):
         dimensions: list[int] = []
         while self.accept("["):
             dimensions.append(0 if self.peek() == "]" else self.integer())
+            if dimensions[-1] < 0:
+                raise self.error("an array of less than nothing")
             self.expect("]")
         return name, count, tuple(dimensions)
 
     def _initialiser(self) -> Initialiser:
         if self.accept("{"):
             values: list[Initialiser] = []
-            while not self.accept("}"):
-                if values:
-                    self.expect(",")
-                values.append(self._initialiser())
+            with self.nested():
+                while not self.accept("}"):
+                    if values:
+                        self.expect(",")
+                    values.append(self._initialiser())
             return tuple(values)
         literal = self.float_literal()
         if literal is not None:

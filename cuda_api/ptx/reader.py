@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from cuda_api.ptx.expressions import constant_expression
 from cuda_api.ptx.lexer import PtxSyntaxError, Tokens
 from cuda_api.ptx.syntax import Name
+
+_MOST_NESTED = 64
+"""Blocks, lists and expressions inside each other. Compilers nest a handful; a text of braces alone would be as deep as it is long."""
+_MOST_DIGITS = 66
+"""Of an integer: 64 bits as 0b... A longer one fits no register, and takes time that grows with its square."""
 
 
 class Reader:
@@ -16,6 +24,7 @@ class Reader:
         self.texts = tokens.texts
         self.at = 0
         self.names: dict[str, Name] = {}
+        self._nr_open = 0
 
     def error(self, message: str) -> PtxSyntaxError:
         return PtxSyntaxError(message, self.line(), self.texts[self.at])
@@ -43,6 +52,15 @@ class Reader:
         self.at += 1
         return text
 
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Around what may hold itself. Raises PtxSyntaxError where that is too deep."""
+        if self._nr_open == _MOST_NESTED:
+            raise self.error("nested too deep")
+        self._nr_open += 1
+        yield
+        self._nr_open -= 1
+
     def integer(self) -> int:
         return constant_expression(self)
 
@@ -50,6 +68,8 @@ class Reader:
         if self.kinds[self.at] != "int":
             return None
         text = self.texts[self.at].rstrip("U")
+        if len(text) > _MOST_DIGITS:
+            raise self.error("a number of too many digits")
         self.at += 1
         if text[0] == "0" and len(text) > 1 and text[1].isdigit():
             try:

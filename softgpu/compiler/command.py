@@ -216,6 +216,11 @@ def run(arguments: list[str]) -> int:
     except CompileError as error:
         print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
+    except MemoryError:  # the driver's limit for this process
+        print(
+            "softgpu: CUDA_ERROR_OUT_OF_MEMORY: the image takes more memory than a compiler may have", file=sys.stderr
+        )
+        return 1
     except OSError as error:
         print(f"softgpu: CUDA_ERROR_FILE_NOT_FOUND: {error}", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   6u
+#define SGP_ABI_VERSION   7u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 /* Addresses that kernels may use lie in this range, their reach: its size is a power of two, its address a multiple of
@@ -177,7 +177,8 @@ struct sgp_module {
     const struct sgp_kernel *kernels;
     const struct sgp_global *globals;
     const struct sgp_relocation *relocations;
-    const uint8_t *globals_image;
+    const uint8_t *globals_image; /* how they begin; the rest is zeros */
+    uint64_t image_bytes;
     uint64_t globals_bytes;
     uint32_t nr_globals;
     uint32_t nr_relocations;

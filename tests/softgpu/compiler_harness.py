@@ -87,6 +87,7 @@ class ModuleTable(ctypes.Structure):
         ("globals", ctypes.POINTER(GlobalTable)),
         ("relocations", ctypes.POINTER(Relocation)),
         ("globals_image", ctypes.c_void_p),
+        ("image_bytes", ctypes.c_uint64),
         ("globals_bytes", ctypes.c_uint64),
         ("nr_globals", ctypes.c_uint32),
         ("nr_relocations", ctypes.c_uint32),
@@ -113,8 +114,8 @@ class LoadedModule:
         }
         self._storage = ctypes.create_string_buffer(int(self.table.globals_bytes) + 256)
         self.base = -(-ctypes.addressof(self._storage) // 256) * 256
-        if self.table.globals_bytes:
-            ctypes.memmove(self.base, self.table.globals_image, int(self.table.globals_bytes))
+        if self.table.image_bytes:
+            ctypes.memmove(self.base, self.table.globals_image, int(self.table.image_bytes))
         for index in range(self.table.nr_relocations):
             relocation = self.table.relocations[index]
             ctypes.c_uint64.from_address(self.base + relocation.at_bytes).value = self.base + relocation.target_bytes

@@ -37,6 +37,12 @@ class DuplicateSymbolError(CompileError):
     code = "CUDA_ERROR_INVALID_SOURCE"
 
 
+class TooLargeError(CompileError):
+    """No device has so much memory."""
+
+    code = "CUDA_ERROR_OUT_OF_MEMORY"
+
+
 class UnsupportedPtxVersionError(CompileError):
     code = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 

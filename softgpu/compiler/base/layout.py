@@ -7,12 +7,13 @@ for all kernels, before the kernel's own; the launch's dynamic bytes follow the 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable
 
 from cuda_api.ptx.syntax import Float, Initialiser, Integer, Name, Offset, Variable
 from cuda_api.record import field, mutable_record, record
-from softgpu.compiler.base.errors import InvalidPtxError
+from softgpu.compiler.base.errors import InvalidPtxError, TooLargeError
 from softgpu.compiler.base.scalars import TYPES
 
 DYNAMIC_SHARED_ALIGNMENT_BYTES = 16
@@ -22,6 +23,18 @@ FUNCTION_TOKEN_STEP = 16
 
 RESERVED_SHARED = Variable("shared", "b8", "%reserved_smem", alignment=128, dimensions=(1024,))
 """What the system keeps for itself in a block's shared memory: cooperative groups have their barriers there from sm_80 on."""
+
+
+_MOST_BYTES = 1 << 44
+"""Of a variable, and of all: as much as the largest device has (start.c). An array's bounds multiply to any number."""
+_SINGLE_LIMIT = 2.0**128 - 2.0**103
+"""From here on a number rounds to infinity."""
+
+
+def single_of_double(bits: int) -> bytes:
+    """An f32 of the bits of an f64, rounded to nearest."""
+    [value] = struct.unpack("<d", struct.pack("<Q", bits))
+    return struct.pack("<f", math.copysign(math.inf, value) if abs(value) >= _SINGLE_LIMIT else value)
 
 
 def align(offset: int, alignment: int) -> int:
@@ -39,6 +52,8 @@ def size_bytes(variable: Variable) -> int:
     size = element_bytes(variable)
     for count in variable.dimensions:
         size *= count
+    if size > _MOST_BYTES:
+        raise TooLargeError(f"line {variable.line}: '{variable.name}' is larger than any device's memory")
     return size
 
 
@@ -69,16 +84,24 @@ class Stack:
         whole = size_bytes(variable) if size is None else size
         placed = Placed(variable.name, variable.space, offset, whole, ".managed" in variable.attributes)
         self.end_bytes = offset + placed.size_bytes
+        if self.end_bytes > _MOST_BYTES:
+            raise TooLargeError(
+                f"line {variable.line}: variables up to '{variable.name}' are larger than any device's memory"
+            )
         self.places[variable.name] = placed
         return placed
 
 
 @mutable_record
 class GlobalImage:
-    """`relocations` are (at, target) pairs of offsets in the image."""
+    """
+    `image` begins as the variables do, and ends with the last initial value: what has none takes no room. `relocations` are (at, target) pairs
+    of offsets.
+    """
 
     places: dict[str, Placed]
     constants_bytes: int
+    end_bytes: int
     image: bytearray
     relocations: list[tuple[int, int]]
 
@@ -98,10 +121,10 @@ def place_globals(variables: Iterable[Variable], functions: dict[str, int]) -> G
         if variable.space == "const":
             stack.place(variable, _full_size(variable))
     constants = stack.end_bytes = align(stack.end_bytes, 256)
-    for variable in chosen.values():
+    for variable in sorted(chosen.values(), key=lambda variable: variable.initialiser is None):
         if variable.space == "global":
             stack.place(variable, _full_size(variable))
-    image = GlobalImage(stack.places, constants, bytearray(align(stack.end_bytes, 16)), [])
+    image = GlobalImage(stack.places, constants, align(stack.end_bytes, 16), bytearray(), [])
     for variable in chosen.values():
         if variable.initialiser is not None:
             _Initialiser(image, variable, functions).write()
@@ -148,7 +171,9 @@ class _Initialiser:
         end = self._place.offset_bytes + self._place.size_bytes
         if at + len(data) > end:
             raise InvalidPtxError(f"line {self._variable.line}: too many initial values for '{self._variable.name}'")
-        self._image.image[at : at + len(data)] = data
+        image = self._image.image
+        image.extend(bytes(max(0, at + len(data) - len(image))))
+        image[at : at + len(data)] = data
         return at + len(data)
 
     def _bytes(self, value: Integer | Float | Name | Offset, at: int) -> bytes:
@@ -158,7 +183,7 @@ class _Initialiser:
                 return (number % (1 << (8 * size))).to_bytes(size, "little")
             case Float(bits, width):
                 if 8 * size == 32 and width == 64:
-                    return struct.pack("<f", struct.unpack("<d", struct.pack("<Q", bits))[0])
+                    return single_of_double(bits)
                 return bits.to_bytes(max(size, width // 8), "little")[:size]
             case Name(text):
                 return self._address(text, 0, at, None)
@@ -169,11 +194,12 @@ class _Initialiser:
         if symbol in self._functions:
             number = self._functions[symbol] + offset
         elif symbol in self._image.places and mask is None and self._element_bytes == 8:
-            self._image.relocations.append((at, self._image.places[symbol].offset_bytes + offset))
+            target = (self._image.places[symbol].offset_bytes + offset) % (1 << 64)
+            self._image.relocations.append((at, target))
             return bytes(8)
         else:
             raise InvalidPtxError(f"line {self._variable.line}: '{symbol}' cannot initialise '{self._variable.name}'")
         if mask is not None:
-            shift = (mask & -mask).bit_length() - 1
-            return ((number & mask) >> shift).to_bytes(self._element_bytes, "little")
-        return number.to_bytes(self._element_bytes, "little")
+            shift = max(0, (mask & -mask).bit_length() - 1)
+            number = (number & mask) >> shift
+        return (number % (1 << 8 * self._element_bytes)).to_bytes(self._element_bytes, "little")

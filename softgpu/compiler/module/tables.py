@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cuda_api.ptx.syntax import Module
+from softgpu.compiler.base.errors import InvalidPtxError
 from softgpu.compiler.base.layout import GlobalImage
 from softgpu.compiler.module.kernel import Kernel
 
-ABI_VERSION = 6
+ABI_VERSION = 7
+_MOST_DIGITS = 4  # of a target's number
 _KERNEL = "{ ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }"
 _GLOBAL = "{ ptr, i64, i64, i32, i32 }"
-_MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i32, i32 }"
+_MODULE = "{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i64, i64, i32, i32 }"
 
 
 def _bytes(data: bytes) -> str:
@@ -92,6 +94,7 @@ def module_tables(module: Module, image: GlobalImage, kernels: list[Kernel]) -> 
         _reference("relocations", relocations),
         _reference("image", data),
         f"i64 {len(data)}",
+        f"i64 {image.end_bytes}",
         f"i32 {len(places)}",
         f"i32 {len(relocations)}",
     ]
@@ -99,8 +102,11 @@ def module_tables(module: Module, image: GlobalImage, kernels: list[Kernel]) -> 
 
 
 def target_of(targets: tuple[str, ...]) -> int:
-    """75 of ('sm_75', 'debug'); an 'a' or 'f' at the end says nothing about us."""
+    """75 of ('sm_75', 'debug'); an 'a' or 'f' at the end says nothing about us. Raises InvalidPtxError."""
     for target in targets:
         if target.startswith("sm_"):
-            return int(target[3:].rstrip("af") or 0)
+            number = target[3:].rstrip("af")
+            if not number.isdecimal() or len(number) > _MOST_DIGITS:
+                raise InvalidPtxError(f"'{target[:16]}' is no target")
+            return int(number)
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 
 from cuda_api.ptx.syntax import Address, Float, Instruction, Integer, Label, Name, Negated, Not, Offset, Operand, Vector
+from softgpu.compiler.base.layout import single_of_double
 from softgpu.compiler.base.scalars import BITS_OF_LLVM, TYPES, Type
 from softgpu.compiler.text.frame import Frame
 from softgpu.compiler.text.writer import Writer
@@ -190,8 +191,7 @@ class Builder(Writer):
 
     def _float(self, bits: int, width: int, llvm: str) -> str:
         if BITS_OF_LLVM[llvm] == 32 and width == 64:
-            number = struct.unpack("<d", struct.pack("<Q", bits))[0]
-            bits = struct.unpack("<I", struct.pack("<f", number))[0]
+            bits = int.from_bytes(single_of_double(bits), "little")
         elif BITS_OF_LLVM[llvm] == 64 and width == 32:
             number = struct.unpack("<f", struct.pack("<I", bits))[0]
             bits = struct.unpack("<Q", struct.pack("<d", number))[0]

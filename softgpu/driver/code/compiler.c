@@ -1,7 +1,7 @@
 /*
- * The compiler as a child process: no shell, no signals and no files of the program's, an environment without what
- * would make the child load the program's libraries or modules. One line of its error output is kept: it names the CUDA
- * error and the reason.
+ * The compiler as a child process, with limits: no shell, no signals and no files of the program's, an environment
+ * without what would make the child load the program's libraries or modules. One line of its error output is kept: it
+ * names the CUDA error and the reason.
  *
  * FAIRGV_SOFTGPU_COMPILER is a command, its words separated by spaces; without it the command that this library was
  * built with.
@@ -13,11 +13,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +27,22 @@
 
 #define MAX_WORDS          32
 #define MAX_OPTIONS        10
-#define FIRST_INHERITED_FD 3
-#define TEXT_OF(number)    #number
-#define TEXT_OF_VALUE(x)   TEXT_OF(x)
+#define FIRST_INHERITED_FD 3u
+/* Of one compiler process: text that was written to take more (one line took 8.4 GiB) ends here. Four
+ * programs of the tests (textures, surfaces, matrix_mul, linked) compile in a fifth of the memory. */
+#define MAX_MEMORY_BYTES (UINT64_C(6) << 30)
+#define MAX_CPU_S        600u
+#define TEXT_OF(number)  #number
+#define TEXT_OF_VALUE(x) TEXT_OF(x)
+
+/* At once, for one program: each takes every core already. */
+#define MAX_COMPILERS 2u
 
 extern char **environ;
+
+static pthread_mutex_t compilers_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t compiler_ended = PTHREAD_COND_INITIALIZER;
+static uint32_t nr_compilers;
 
 static const char *command_text(void)
 {
@@ -85,31 +98,47 @@ static char **environment_new(void)
     return variables;
 }
 
+/* In the forked child, of a program with threads: system calls alone. Returns only if there is no such command. */
+static void compiler_become(char *const words[], char **variables, int error_fd, pid_t parent)
+{
+    const struct rlimit memory = {MAX_MEMORY_BYTES, MAX_MEMORY_BYTES}, time = {MAX_CPU_S, MAX_CPU_S}, none = {0, 0};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    sigset_t no_signals;
+
+    /* It ends with the thread that waits for it. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent || setrlimit(RLIMIT_AS, &memory) ||
+        setrlimit(RLIMIT_CPU, &time) || setrlimit(RLIMIT_CORE, &none)) {
+        return;
+    }
+    for (int signal = 1; signal < NSIG; signal++) {
+        sigaction(signal, &standard, NULL); /* refused for some */
+    }
+    sigemptyset(&no_signals);
+    if (sigprocmask(SIG_SETMASK, &no_signals, NULL) || dup2(nothing, STDIN_FILENO) < 0 ||
+        dup2(error_fd, STDOUT_FILENO) < 0 || dup2(error_fd, STDERR_FILENO) < 0 ||
+        syscall(SYS_close_range, FIRST_INHERITED_FD, ~0u, 0u)) {
+        return;
+    }
+    execvpe(words[0], words, variables);
+}
+
+/* 0, or why there is none. What goes wrong in the child looks as a command that is not found does to a shell. */
 static int spawn(pid_t *child, char *const words[], int error_fd)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
     char **variables = environment_new();
-    sigset_t none, all;
+    pid_t parent = getpid();
     int failed;
 
     if (!variables) {
         return ENOMEM;
     }
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, error_fd, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, error_fd, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&actions, FIRST_INHERITED_FD);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    failed = posix_spawnp(child, words[0], &actions, &attributes, words, variables);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    *child = fork();
+    if (!*child) {
+        compiler_become(words, variables, error_fd, parent);
+        _exit(127);
+    }
+    failed = *child < 0 ? errno : 0;
     free(variables);
     return failed;
 }
@@ -200,7 +229,7 @@ static bool is_made(const struct sgp_compiler_task *task)
            (task->quick && stat(task->quick, &made) == 0);
 }
 
-CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
+static CUresult run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
 {
     char text[2048] = "", command[PATH_MAX];
     char *words[MAX_WORDS] = {NULL};
@@ -231,11 +260,29 @@ CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text
         return CUDA_SUCCESS;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text) {
-        snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: %s", words[0]);
+        snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: cannot start the compiler %s", words[0]);
     }
     snprintf(error_text, error_text_bytes, "%s", text);
     sgp_log("compile", "%s", text);
     return result_named_in(text);
+}
+
+CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
+{
+    CUresult result;
+
+    pthread_mutex_lock(&compilers_lock);
+    while (nr_compilers == MAX_COMPILERS) {
+        pthread_cond_wait(&compiler_ended, &compilers_lock);
+    }
+    nr_compilers++;
+    pthread_mutex_unlock(&compilers_lock);
+    result = run(task, error_text, error_text_bytes);
+    pthread_mutex_lock(&compilers_lock);
+    nr_compilers--;
+    pthread_cond_signal(&compiler_ended);
+    pthread_mutex_unlock(&compilers_lock);
+    return result;
 }
 
 /* Names, sizes and times of the Python files of a directory, in whatever order they come: so a sum. */

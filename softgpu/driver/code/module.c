@@ -24,7 +24,9 @@ static CUresult globals_new(struct CUmod_st *module)
         return result;
     }
     module->globals = globals;
-    memcpy(module->globals, code->globals_image, code->globals_bytes);
+    if (code->image_bytes) {
+        memcpy(module->globals, code->globals_image, code->image_bytes);
+    }
     for (uint32_t i = 0; i < code->nr_relocations; i++) {
         uint64_t address = (uintptr_t)module->globals + code->relocations[i].target_bytes;
 

@@ -58,8 +58,8 @@ static bool kernels_agree(const struct sgp_kernel *quick, const struct sgp_kerne
 
 static bool globals_agree(const struct sgp_module *quick, const struct sgp_module *optimised)
 {
-    return quick->globals_bytes == optimised->globals_bytes &&
-           (!quick->globals_bytes || !memcmp(quick->globals_image, optimised->globals_image, quick->globals_bytes));
+    return quick->globals_bytes == optimised->globals_bytes && quick->image_bytes == optimised->image_bytes &&
+           (!quick->image_bytes || !memcmp(quick->globals_image, optimised->globals_image, quick->image_bytes));
 }
 
 static bool modules_agree(const struct sgp_module *quick, const struct sgp_module *optimised)
