@@ -241,6 +241,8 @@ class Caretaker:
             vgpu=self._owner.vgpu,
             region_fd=self._region.fileno(),
             bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
+            vgpu_name=self._owner.name,
+            program=client.program,
         )
         try:
             entry.worker = self._workers.assign(assignment, self._worker_ended)

@@ -1,4 +1,7 @@
-"""What is said of one guest in the daemon's log: so many lines within a minute and no more, since most of them are the guest's doing."""
+"""What is said of one guest in the daemon's log: so many lines within a minute and no more, since most of them are the guest's doing.
+
+How many were dropped is told with the first line after that minute.
+"""
 
 import logging
 import time
@@ -19,11 +22,26 @@ class GuestLog:
 
     def say(self, level: int, message: str, *arguments: object) -> None:
         """As `logging.Logger.log`, or nothing."""
-        now_ns = time.monotonic_ns()
-        if now_ns - self._since_ns > _LINES_NS:
-            self._nr_lines, self._since_ns = 0, now_ns
+        self._begin_minute()
         self._nr_lines += 1
         if self._nr_lines <= NR_LINES:
             self._log.log(level, f"%s: {message}", self.name, *arguments)
         elif self._nr_lines == NR_LINES + 1:
-            self._log.warning("%s: too much to say of this region; no more within this minute", self.name)
+            self._log.warning("%s: too much to say of this guest; no more within this minute", self.name)
+
+    def may_say(self) -> bool:
+        """Whether a line would be told now: spares who has thousands to make them."""
+        self._begin_minute()
+        return self._nr_lines <= NR_LINES
+
+    def drop(self) -> None:
+        """A line that was not made, after `may_say` said no."""
+        self._nr_lines += 1
+
+    def _begin_minute(self) -> None:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._since_ns <= _LINES_NS:
+            return
+        if self._nr_lines > NR_LINES:
+            self._log.warning("%s: %d lines more were dropped", self.name, self._nr_lines - NR_LINES)
+        self._nr_lines, self._since_ns = 0, now_ns

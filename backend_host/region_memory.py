@@ -18,7 +18,10 @@ _BEAT_WAIT_S = 1.0
 
 def sealed_memory(name: str, region_bytes: int) -> int:
     """A descriptor of new shared memory that nobody can shrink: a program that has it could otherwise end the daemon with SIGBUS."""
-    fd = os.memfd_create(f"fairgv-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        fd = os.memfd_create(f"fairgv-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        raise RefusedError(f"no region for {name}: {error.strerror}") from error
     try:
         os.ftruncate(fd, region_bytes)
         os.posix_fallocate(fd, 0, _front_bytes(region_bytes))

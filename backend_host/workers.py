@@ -30,6 +30,7 @@ from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
 from backend_host.errors import ConfigError, WorkerFailedError
+from backend_host.worker_log import WorkerLog
 
 MAX_FAILURES = 3
 """Workers that end in a row, before they had a client, until none is kept warm any more."""
@@ -50,6 +51,9 @@ class Assignment:
     region_fd: int
     bell_fds: tuple[int, ...] = ()
     """Where the virtual machine has bells: the one that the guest rings for this client, then those of the guest."""
+    vgpu_name: str = ""
+    """For people, as the program's."""
+    program: str = ""
 
 
 @dataclass(eq=False)
@@ -188,6 +192,7 @@ class Workers:
         self._all: set[WorkerProcess] = set()
         self._nr_failures = 0
         self._is_stopping = False
+        self._said = WorkerLog()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
@@ -195,6 +200,7 @@ class Workers:
 
     def start(self) -> None:
         """Starts the reaper and the first warm workers."""
+        self._said.start()
         self._thread.start()
 
     def assign(self, assignment: Assignment, on_end: Callable[[WorkerProcess, int], None]) -> WorkerProcess:
@@ -243,6 +249,7 @@ class Workers:
             if not is_there:
                 return False
             try:
+                self._said.name(worker.slot, assignment.vgpu_name, assignment.program)
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
@@ -269,6 +276,7 @@ class Workers:
         self._thread.join(_END_S)
         if self._thread.is_alive():
             return  # the thread still needs what is closed here
+        self._said.stop()
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -286,8 +294,9 @@ class Workers:
             undo.callback(self._page.worker_free, slot)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
-            with theirs:
-                process = self._start_process(theirs.fileno(), slot)
+            with theirs, self._said.pipe(slot) as said:
+                process = self._start_process(theirs.fileno(), slot, said)
+            undo.callback(self._said.close, slot)
             undo.callback(process.wait)
             undo.callback(process.kill)
             worker = WorkerProcess(slot, process, ours, os.pidfd_open(process.pid))
@@ -297,7 +306,7 @@ class Workers:
             undo.pop_all()
         return worker
 
-    def _start_process(self, socket_fd: int, slot: int) -> subprocess.Popen[bytes]:
+    def _start_process(self, socket_fd: int, slot: int, said: int) -> subprocess.Popen[bytes]:
         command: list[Any] = [sys.executable, "-m", "backend_host.worker.main"]
         command += ["--socket", str(socket_fd), "--library", self._library]
         command += ["--device", str(self._ordinal), "--slot", str(slot)]
@@ -306,6 +315,7 @@ class Workers:
             pass_fds=[socket_fd],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=said,
             cwd=PACKAGE_ROOT,
             env=self._environment,
             start_new_session=True,  # what the terminal sends is for the daemon
@@ -340,6 +350,7 @@ class Workers:
         self._selector.unregister(worker.pidfd)
         status = worker.process.wait()
         worker.close()
+        self._said.close(worker.slot)
         reading = self._page.worker(worker.slot)
         has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
         self._page.repair(worker.slot)

@@ -126,6 +126,10 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     failed = lib.fgw_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))
     if failed:
         raise WorkerError(f"cannot give up privileges: {os.strerror(failed)}")
+    own_words = lib.fgw_printing_open_errors(worker)
+    if own_words < 0:
+        raise WorkerError(f"no file for what kernels say: {os.strerror(ffi.errno)}")
+    sys.stderr = os.fdopen(own_words, "w", buffering=1, errors="backslashreplace")
     assignment = ffi.new(
         "struct fgw_assignment *",
         {

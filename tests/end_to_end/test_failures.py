@@ -160,6 +160,9 @@ def test_a_daemon_short_of_descriptors_keeps_nobody_waiting(tmp_path: Path) -> N
         resource.prlimit(daemon, resource.RLIMIT_NOFILE, (nr_open + nr_free, before[1]))
         result = host.guest("vector_add", options=("--vgpu", "kept"))
         assert result.returncode == 0 or "fairgv" in result.stderr, result.stdout + result.stderr
+        fresh = host.guest("vector_add")
+        assert fresh.returncode == 0 or "fairgv" in fresh.stderr, fresh.stdout + fresh.stderr
+    assert "Traceback" not in host.log()
     resource.prlimit(daemon, resource.RLIMIT_NOFILE, before)
     assert_nothing_is_left(host, "kept")
     keeper.terminate()

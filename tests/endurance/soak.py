@@ -39,7 +39,7 @@ CHURN = (
     ("threads",),
 )
 NR_SAMPLES = 240
-LEAST_GROWTH = 0.03
+LEAST_GROWTH = 0.02
 """Part of the mean: what memory or a ratio may drift in a run. One descriptor is never a drift."""
 MIB = 1 << 20
 

@@ -1,10 +1,4 @@
-/*
- * What kernels print. The driver writes it to this process's standard output, so descriptor 1 of a worker is an
- * anonymous file: the driver never blocks on it, whatever the guest does. After each synchronisation the worker looks
- * whether the file has grown and tells the guest, whose library fetches the text and prints it there.
- *
- * Wrong when: a guest prints without ever fetching. What is beyond the limit is then dropped.
- */
+/* A guest fetches what kernels printed: see printing.c. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,24 +19,24 @@ CUresult fgw_serve_output_fetch(struct fgw_worker *worker, const struct fgw_requ
     struct fgv_reply_output_fetch *answer = reply;
     struct stat status;
     uint8_t *to = fgw_arena_chunk(worker, fixed->chunk);
-    if (!to) {
+    if (!to || fixed->stream >= 2) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    const struct fgw_printed *printed = &worker->printing.printed[fixed->stream];
     fflush(stdout);
-    if (worker->printing.file < 0 || fstat(worker->printing.file, &status) != 0) {
+    if (printed->fd == 0 || fstat(printed->fd, &status) != 0) {
         return CUDA_SUCCESS;
     }
     uint64_t size_bytes = (uint64_t)status.st_size;
-    uint64_t left_bytes = size_bytes > worker->printing.read_bytes ? size_bytes - worker->printing.read_bytes : 0;
+    uint64_t left_bytes = size_bytes > printed->read_bytes ? size_bytes - printed->read_bytes : 0;
     uint64_t room_bytes = fixed->capacity < worker->layout.chunk_bytes ? fixed->capacity : worker->layout.chunk_bytes;
-    ssize_t got = pread(worker->printing.file, to, left_bytes < room_bytes ? left_bytes : room_bytes,
-                        (off_t)worker->printing.read_bytes);
+    ssize_t got = pread(printed->fd, to, left_bytes < room_bytes ? left_bytes : room_bytes, (off_t)printed->read_bytes);
     if (got > 0) {
         left_bytes -= (uint64_t)got;
         answer->bytes = (uint32_t)got;
     }
     answer->more = left_bytes < UINT32_MAX ? (uint32_t)left_bytes : UINT32_MAX;
-    fgw_printing_fetched(worker, got > 0 ? (uint64_t)got : 0, left_bytes == 0);
+    fgw_printing_fetched(worker, fixed->stream, got > 0 ? (uint64_t)got : 0, left_bytes == 0);
     return CUDA_SUCCESS;
 }

@@ -1,9 +1,12 @@
 /*
- * What kernels print. The driver writes it to this process's standard output, so descriptor 1 of a worker is an
- * anonymous file: the driver never blocks on it, whatever the guest does. After each synchronisation the worker looks
- * whether the file has grown and tells the guest, whose library fetches the text (output.c) and prints it there.
+ * What kernels print. The driver writes it to this process's standard output, and what a failed assertion says to its
+ * standard error, so descriptors 1 and 2 of a worker are anonymous files: the driver never blocks on them, whatever the
+ * guest does, and no guest writes the host's log. After each synchronisation the worker looks whether a file has grown
+ * and tells the guest, whose library fetches the text (output.c) and prints it there. What the worker itself has to say
+ * goes past descriptor 2 (log.h).
  *
- * Wrong when: a guest prints without ever fetching. What is beyond the limit is then dropped.
+ * Wrong when: a guest prints without ever fetching. What is beyond the limit is then dropped. What libc says of a crash
+ * of this process is lost with it: the daemon tells the status.
  */
 #define _GNU_SOURCE
 #include "client/printing.h"
@@ -15,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
+#include "base/log.h"
 #include "client/state.h"
 #include "page/layout.h"
 
@@ -43,43 +47,59 @@ void fgw_image_is_silent(void)
     atomic_fetch_sub_explicit(&fgw_nr_printing, 1, memory_order_relaxed);
 }
 
-bool fgw_printing_open(struct fgw_worker *worker)
+static bool catch_up(struct fgw_printed *printed, int fd)
 {
-    fflush(stdout);
     int file = memfd_create("kernel-output", MFD_CLOEXEC);
     if (file < 0) {
         return false;
     }
-    bool is_open = fcntl(file, F_SETFL, O_APPEND) == 0 && dup2(file, STDOUT_FILENO) == STDOUT_FILENO;
+    bool is_open = fcntl(file, F_SETFL, O_APPEND) == 0 && dup2(file, fd) == fd;
     close(file);
-    worker->printing.file = is_open ? STDOUT_FILENO : -1;
+    printed->fd = is_open ? fd : 0;
     return is_open;
+}
+
+bool fgw_printing_open(struct fgw_worker *worker)
+{
+    fflush(stdout);
+    return catch_up(&worker->printing.printed[0], STDOUT_FILENO);
+}
+
+int fgw_printing_open_errors(struct fgw_worker *worker)
+{
+    fflush(stderr);
+    int own = fgw_log_apart();
+    return own >= 0 && catch_up(&worker->printing.printed[1], STDERR_FILENO) ? own : -1;
+}
+
+static void check(struct fgw_worker *worker, uint32_t stream)
+{
+    const struct fgw_printed *printed = &worker->printing.printed[stream];
+    struct stat status;
+    if (printed->fd == 0 || fstat(printed->fd, &status) != 0 || (uint64_t)status.st_size <= printed->read_bytes) {
+        return;
+    }
+    if (status.st_size > FGW_OUTPUT_MAX_BYTES && ftruncate(printed->fd, FGW_OUTPUT_MAX_BYTES) == 0) {
+        fgw_count(&worker->slot->nr_refused, 1);
+    }
+    atomic_fetch_or_explicit(&worker->client->output_pending, 1u << stream, memory_order_release);
 }
 
 void fgw_printing_check(struct fgw_worker *worker)
 {
-    struct stat status;
-    if (worker->printing.file < 0) {
-        return;
-    }
     fflush(stdout);
-    if (fstat(worker->printing.file, &status) != 0 || (uint64_t)status.st_size <= worker->printing.read_bytes) {
-        return;
-    }
-    if (status.st_size > FGW_OUTPUT_MAX_BYTES && ftruncate(worker->printing.file, FGW_OUTPUT_MAX_BYTES) == 0) {
-        fgw_count(&worker->slot->nr_refused, 1);
-    }
-    atomic_store_explicit(&worker->client->output_pending, 1, memory_order_release);
+    check(worker, 0);
+    check(worker, 1);
 }
 
-void fgw_printing_fetched(struct fgw_worker *worker, uint64_t bytes, bool is_all)
+void fgw_printing_fetched(struct fgw_worker *worker, uint32_t stream, uint64_t bytes, bool is_all)
 {
-    struct fgw_printing *printing = &worker->printing;
-    printing->read_bytes += bytes;
+    struct fgw_printed *printed = &worker->printing.printed[stream];
+    printed->read_bytes += bytes;
     if (is_all) {
-        atomic_store_explicit(&worker->client->output_pending, 0, memory_order_release);
-        if (printing->read_bytes != 0 && ftruncate(printing->file, 0) == 0) {
-            printing->read_bytes = 0;
+        atomic_fetch_and_explicit(&worker->client->output_pending, ~(1u << stream), memory_order_release);
+        if (printed->read_bytes != 0 && ftruncate(printed->fd, 0) == 0) {
+            printed->read_bytes = 0;
         }
     }
 }

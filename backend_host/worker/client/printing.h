@@ -6,6 +6,8 @@
 
 /* cffi: begin */
 void fgw_worker_set_inspector(struct fgw_worker *worker, fgw_inspector_fn inspector);
+/* From now on descriptor 2 is for the client. Returns another for the worker's own words, -1: as errno has it. */
+int fgw_printing_open_errors(struct fgw_worker *worker);
 /* Any thread may call it, once for an image that was FGW_PRINTS_UNKNOWN. */
 void fgw_image_is_silent(void);
 /* cffi: end */
@@ -13,8 +15,8 @@ void fgw_image_is_silent(void);
 bool fgw_printing_open(struct fgw_worker *worker);
 /* It is for after a synchronisation: it tells the guest when kernels have printed. */
 void fgw_printing_check(struct fgw_worker *worker);
-/* The guest has got so many bytes more; `is_all`: and nothing is left. */
-void fgw_printing_fetched(struct fgw_worker *worker, uint64_t bytes, bool is_all);
+/* The guest has got so many bytes more of a stream; `is_all`: and nothing is left. */
+void fgw_printing_fetched(struct fgw_worker *worker, uint32_t stream, uint64_t bytes, bool is_all);
 /* Says, before an image is loaded, whether its kernels may print. */
 void fgw_printing_note_image(struct fgw_worker *worker, const uint8_t *image, size_t bytes);
 /* Images of which it is not known that their kernels do not print. */

@@ -142,8 +142,10 @@ struct fgw_handles {
 struct fgw_printing {
     fgw_inspector_fn inspector;
     bool is_certain; /* an image of which it is known that it may print: others need not be looked into */
-    int file;        /* memfd that stands for fd 1, -1: none */
-    uint64_t read_bytes;
+    struct fgw_printed {
+        int fd; /* 1 or 2, which is a memfd; 0: none */
+        uint64_t read_bytes;
+    } printed[2]; /* for the program's standard output, and for its standard error */
 };
 
 struct fgw_worker {

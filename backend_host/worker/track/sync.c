@@ -270,7 +270,7 @@ void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUre
         return;
     }
     context->fault = result;
-    if (fgw_may_print()) {
+    if (fgw_may_print() || result == CUDA_ERROR_ASSERT) {
         output_of_the_failed(worker, context);
     }
     if (fgw_is_sticky(result)) {

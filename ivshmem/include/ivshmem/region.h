@@ -120,8 +120,9 @@ struct fgv_client {
     _Atomic uint32_t refusal; /* CUresult with which HELLO was refused */
     _Atomic uint32_t
         deferred_error; /* CUresult of an async call that failed, for the next call; the guest exchanges it for 0 */
-    _Atomic uint32_t sticky_error;   /* CUresult that every further call gives */
-    _Atomic uint32_t output_pending; /* kernels printed something: fetch it after the next synchronisation */
+    _Atomic uint32_t sticky_error; /* CUresult that every further call gives */
+    _Atomic uint32_t
+        output_pending; /* a bit for each stream that kernels printed to: fetch it after the next synchronisation */
     /* For the guest's questions about itself; nobody on the host reads them. */
     _Atomic uint64_t memory_bytes; /* of the device, that the client holds */
     _Atomic uint32_t gpu_permille; /* of the last second that its work was on the device */

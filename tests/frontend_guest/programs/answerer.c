@@ -169,6 +169,9 @@ static void print_fetch(const struct fgv_consumed *record, const void *fixed)
 {
     const struct fgv_request_output_fetch *request = fixed;
     static const char words[] = "a kernel's words\n";
+    if (request->stream != 0) {
+        abort(); /* nothing was pending there */
+    }
     struct fgv_reply_output_fetch reply = {.bytes = sizeof(words) - 1};
     memcpy(arena((uint64_t)request->chunk * layout.chunk_bytes), words, sizeof(words) - 1);
     answer(record, CUDA_SUCCESS, &reply, sizeof(reply));

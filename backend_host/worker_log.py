@@ -1,0 +1,147 @@
+"""What workers say on their standard error, on its way into the daemon's log.
+
+A worker may be a guest's by then, and what it writes may be anything, without an end. So each worker writes into a pipe. One thread reads all
+pipes, cuts long lines, shows what is not printable escaped, puts the names of vGPU and program before each line, and lets a vGPU have so many
+lines a minute and no more (guest_log.py), through all its workers. What kernels say goes to the guest, not here (printing.c).
+
+A worker never waits for us: its end does not block, and what finds no room is lost. When the daemon has died nobody reads, and a write
+fails with EPIPE: SIGPIPE is ignored in workers, as Python leaves it.
+Wrong when: a line comes in pieces, more slowly than it is read: it is told when it is whole, or when the worker has ended.
+"""
+
+import contextlib
+import logging
+import os
+import selectors
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backend_host.guest_log import GuestLog
+
+LINE_BYTES = 400
+"""Longer lines are cut: a library's words fit, and twenty lines a minute are 12 MB a day."""
+_READ_BYTES = 1 << 16
+NR_KEPT_LOGS = 256
+"""vGPUs that are remembered with what they have said in this minute; older ones are forgotten first. A guest cannot choose its vGPU."""
+
+log = logging.getLogger("fairgv.worker")
+
+
+@dataclass
+class _Pipe:
+    """Of one worker."""
+
+    fd: int
+    vgpu: str = ""
+    who: str = "a worker without a client"
+    line: bytes = b""
+    is_cut: bool = False
+
+
+def shown(line: bytes) -> str:
+    """A line of a stranger's, for a terminal: what is not printable is escaped."""
+    text = line.decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+class WorkerLog:
+    """All workers of a Gpu, by slot. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pipes: dict[int, _Pipe] = {}
+        self._logs: dict[str, GuestLog] = {}
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._read_all, name="worker-log", daemon=True)
+
+    def start(self) -> None:
+        """Reads from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After all workers have ended."""
+        os.eventfd_write(self._wake, 1)
+        if self._thread.ident is not None:
+            self._thread.join()
+        for slot in list(self._pipes):
+            self.close(slot)
+        self._selector.close()
+        os.close(self._wake)
+
+    @contextlib.contextmanager
+    def pipe(self, slot: int) -> Iterator[int]:
+        """The end for a new worker, which inherits it within the block. When the block fails nothing is left; else `close` follows one day."""
+        ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            with self._lock:
+                self._pipes[slot] = _Pipe(ours)
+                self._selector.register(ours, selectors.EVENT_READ, slot)
+            yield theirs
+        except BaseException:
+            self.close(slot)
+            raise
+        finally:
+            os.close(theirs)
+
+    def name(self, slot: int, vgpu: str, program: str) -> None:
+        """Whom the worker serves from now on. The program's name is the guest's word."""
+        with self._lock:
+            if pipe := self._pipes.get(slot):
+                pipe.vgpu, pipe.who = vgpu, f"a worker of {shown(program.encode(errors='replace'))}"
+
+    def close(self, slot: int) -> None:
+        """Its worker has ended: takes what is left in the pipe. Whoever else still has the other end, a child say, writes in vain."""
+        with self._lock:
+            if (pipe := self._pipes.pop(slot, None)) is None:
+                return
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(pipe.fd)
+            self._take(pipe)
+            if pipe.line:
+                self._say(pipe)
+            os.close(pipe.fd)
+
+    def _read_all(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    return
+                with self._lock:
+                    pipe = self._pipes.get(key.data)
+                    if pipe is not None and not self._take(pipe):
+                        with contextlib.suppress(KeyError):
+                            self._selector.unregister(pipe.fd)
+
+    def _take(self, pipe: _Pipe) -> bool:
+        """What is there, as much as a pipe holds. False: there is never more."""
+        try:
+            data = os.read(pipe.fd, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._add(pipe, line)
+            self._say(pipe)
+        self._add(pipe, rest)
+        return bool(data)
+
+    @staticmethod
+    def _add(pipe: _Pipe, data: bytes) -> None:
+        room = LINE_BYTES - len(pipe.line)
+        pipe.is_cut |= len(data) > room
+        pipe.line += data[:room]
+
+    def _say(self, pipe: _Pipe) -> None:
+        line, is_cut = pipe.line, pipe.is_cut
+        pipe.line, pipe.is_cut = b"", False
+        said = self._logs.pop(pipe.vgpu, None) or GuestLog(log, pipe.vgpu)
+        self._logs[pipe.vgpu] = said  # the last one is the newest
+        if len(self._logs) > NR_KEPT_LOGS:
+            del self._logs[next(iter(self._logs))]
+        if said.may_say():
+            said.say(logging.WARNING, "%s: %s%s", pipe.who, shown(line), "..." if is_cut else "")
+        else:
+            said.drop()
