@@ -48,8 +48,7 @@ while True:
         place = choice.randrange(192 - 8)
         grant[place : place + 8] = choice.randbytes(8)
     elif how == "charges":
-        if control.holder().vgpu == vgpu:
-            own[0:16] = bytes(16) if own[0:16] != bytes(16) else bytes([1]) * 6 + bytes(10)
+        own[0:16] = choice.choice((bytes(16), bytes([1]) * 6 + bytes(10)))  # in or out of its turn
         if not lib.fgw_grant_enter(grantee, lib.fgw_clock_ns()):
             lib.fgw_grant_leave(grantee, True, lib.fgw_clock_ns())
         lib.fgw_grant_show_phase(grantee, RUNNING if control.holder().vgpu == vgpu else WAITING)
