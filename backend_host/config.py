@@ -14,6 +14,8 @@ from typing import Self
 from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError, read_changes
 from backend_host.errors import ConfigError
 from backend_host.sizes import parse_size
+from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
+from backend_host.walls.settings import WallSettings
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
@@ -64,8 +66,10 @@ class Config:
     cuda_library: str = "libcuda.so.1"
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
-    worker_user: str = "nobody"
-    """Whom workers run as when the daemon is root."""
+    walls: WallSettings = WALLS_BY_DEFAULT
+    """What is around workers; in a file a table, `[walls]` (docs/walls.md)."""
+    server_user: str = "nobody"
+    """Whom the ivshmem servers of doorbells run as when the daemon is root."""
     coscheduling: str = "best"
     """How who waits for the GPU is boosted when its vGPU gets it: `best`, `off`, or one of the ways in boost_ways.py by its name."""
     libvirt_uri: str = "qemu:///system"
@@ -82,7 +86,13 @@ class Config:
     def from_json(cls, text: str) -> Self:
         """The counterpart."""
         values = json.loads(text)
-        return cls(**{**values, "state_dir": Path(values["state_dir"]), "vgpu": Entitlement(**values["vgpu"])})
+        walls = {**values["walls"], "allow_missing": tuple(values["walls"]["allow_missing"])}
+        read = {
+            "state_dir": Path(values["state_dir"]),
+            "vgpu": Entitlement(**values["vgpu"]),
+            "walls": WallSettings(**walls),
+        }
+        return cls(**{**values, **read})
 
     @property
     def socket_path(self) -> Path:
@@ -105,6 +115,7 @@ _SIZES = {"region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
 _ENTITLEMENT = "vgpu"
+_WALLS = "walls"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
 
 
@@ -149,6 +160,11 @@ def _read_file(path: Path) -> dict[str, object]:
             values[key] = parse_size(str(value))
         elif key == _ENTITLEMENT and isinstance(value, dict):
             values[key] = _read_entitlement(path, value)
+        elif key == _WALLS and isinstance(value, dict):
+            try:
+                values[key] = WallSettings.from_table(value)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from error
         elif key in types and key not in _NOT_IN_FILES:
             values[key] = Path(str(value)) if types[key] is Path else value
         else:
@@ -159,7 +175,7 @@ def _read_file(path: Path) -> dict[str, object]:
         if isinstance(expected, type) and (
             not isinstance(found, expected) or isinstance(found, bool)
         ):  # no key is a bool
-            name = "a table" if expected is Entitlement else expected.__name__
+            name = "a table" if expected in (Entitlement, WallSettings) else expected.__name__
             raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values
 

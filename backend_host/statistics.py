@@ -122,6 +122,8 @@ class GpuStatistics(DeviceStatistics):
     slice_ns: int
     used_ns: int
     vgpus: tuple[str, ...]
+    walls: tuple[str, ...]
+    """What each worker here is behind (docs/walls.md)."""
 
 
 @dataclass(frozen=True)

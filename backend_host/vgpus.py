@@ -23,6 +23,7 @@ from backend_host.errors import RefusedError
 from backend_host.region_memory import open_shared_memory, sealed_memory
 from backend_host.statistics import ClientStatistics, GpuStatistics, Totals, VGpuStatistics
 from backend_host.vm.vcpus import QemuThreads
+from backend_host.walls.tenants import name_of
 from backend_host.window import Window, WindowPeer
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
@@ -333,7 +334,8 @@ class VGpuRegistry:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
                 window = Window(name, region)
-                caretaker = self._caretaker(name, gpu, index, region, wake, is_paused, bells, window)
+                owner = Owner(name, index, self._table_hash, name_of(kind, name, uid))
+                caretaker = self._caretaker(owner, gpu, region, wake, is_paused, bells, window)
                 gpu.keeper.join(index, entitlement)
                 undo.callback(gpu.keeper.leave, index)
                 vgpu = VGpu(gpu, index, name, kind, entitlement, region, uid, caretaker, window)
@@ -353,9 +355,8 @@ class VGpuRegistry:
 
     def _caretaker(
         self,
-        name: str,
+        owner: Owner,
         gpu: Gpu,
-        index: int,
         region: Region,
         wake: Wake,
         is_paused: Callable[[], bool],
@@ -363,7 +364,7 @@ class VGpuRegistry:
         window: Window,
     ) -> Caretaker:
         def lay_out() -> None:
-            account = gpu.page.vgpu(index)
+            account = gpu.page.vgpu(owner.vgpu)
             facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
@@ -376,9 +377,9 @@ class VGpuRegistry:
 
         return Caretaker(
             region,
-            Owner(name=name, vgpu=index, table_hash=self._table_hash),
+            owner,
             gpu.workers,
-            on_worker_end=lambda worker: self._collect(gpu, index, worker),
+            on_worker_end=lambda worker: self._collect(gpu, owner.vgpu, worker),
             format_region=lay_out,
             is_paused=is_paused,
             bells=bells,

@@ -75,7 +75,7 @@ class Scene:
     during_format: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        owner = Owner(name="vm", vgpu=3, table_hash=7)
+        owner = Owner(name="vm", vgpu=3, table_hash=7, tenant="domain-vm")
         self.caretaker = Caretaker(self.region, owner, self.played, self.ended.append, self._format, self._ask)
         self._format()
         self.region.set_host_state(HostState.UP)
