@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test stress test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress fuzz test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -39,6 +39,11 @@ test: setup
 TIMES ?= 20
 stress: setup
 	@$(BIN)/python -m tests.stress --times $(TIMES) $(TESTS)
+
+# Hostile inputs, found by coverage: what each target ran, reached and found comes last.
+MINUTES ?= 5
+fuzz: setup
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build
