@@ -126,26 +126,27 @@ def daemon(control: ControlPage, attack: Attack, blamed: dict[int, str]) -> Iter
     "how", ["random grant", "random bytes", "charges", "unpaid turns", "turns out of turn", "bits"]
 )
 def test_neighbours_go_on(control: ControlPage, how: str) -> None:
-    play = Play(control, 2, 2, 1_000_000)
-    blamed: dict[int, str] = {}
-    attack = Attack(control, how)
-    for slot in play.vgpu_of:
-        play.start(slot, slot)
-    with daemon(control, attack, blamed):
-        end = time.monotonic() + ATTACK_S
-        while time.monotonic() < end:
-            before = play.nr_done()
+    with contextlib.closing(Play(control, 2, 2, 1_000_000)) as play:
+        blamed: dict[int, str] = {}
+        attack = Attack(control, how)
+        for slot in play.vgpu_of:
+            play.start(slot, slot)
+        with daemon(control, attack, blamed):
+            end = time.monotonic() + ATTACK_S
+            while time.monotonic() < end:
+                before = play.nr_done()
+                deadline = time.monotonic() + 30
+                while play.nr_done() < before + 100 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                assert play.nr_done() >= before + 100, "nobody goes on"
+            attack.end()
+            rounds = {slot: play.number(ROUNDS + 4 * slot) for slot in play.vgpu_of}
             deadline = time.monotonic() + 30
-            while play.nr_done() < before + 100 and time.monotonic() < deadline:
+            while (
+                any(play.number(ROUNDS + 4 * slot) == rounds[slot] for slot in rounds) and time.monotonic() < deadline
+            ):
                 time.sleep(0.01)
-            assert play.nr_done() >= before + 100, "nobody goes on"
-        attack.end()
-        rounds = {slot: play.number(ROUNDS + 4 * slot) for slot in play.vgpu_of}
-        deadline = time.monotonic() + 30
-        while any(play.number(ROUNDS + 4 * slot) == rounds[slot] for slot in rounds) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert all(play.number(ROUNDS + 4 * slot) > rounds[slot] for slot in rounds), "one of them is left behind"
-    assert all(process.poll() is None for process in play.processes.values())
-    assert set(blamed) <= {attack.vgpu}, blamed
-    assert blamed or how not in SURE
-    play.close()
+            assert all(play.number(ROUNDS + 4 * slot) > rounds[slot] for slot in rounds), "one of them is left behind"
+        assert all(process.poll() is None for process in play.processes.values())
+        assert set(blamed) <= {attack.vgpu}, blamed
+        assert blamed or how not in SURE
