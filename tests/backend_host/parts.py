@@ -13,6 +13,11 @@ TURN = (
 )  # fmt: skip
 """What a worker's turn is made of, without copies beside it."""
 
+PAGE = ("grant", "outlook", "hand_over", "lives", "nudge", "account", "control")
+"""What the control page is made of, without bells."""
+TRACK = ("due", "running", "latency")
+"""What is known of work on the device."""
+
 
 def load_parts(around: str, parts: Iterable[str], folder: Path, flags: Iterable[str] = (DEBUG,)) -> ctypes.CDLL:
     """Builds `around` (NAME.c, beside this file) with these of the worker's files (names without .c) in `folder`, and loads them. Such

@@ -5,25 +5,11 @@ import ctypes
 import pytest
 
 from backend_host.device.control import NR_OBJECTS
-from tests.backend_host.parts import TURN, load_parts
+from tests.backend_host.parts import PAGE, TRACK, TURN, load_parts
 
 MS = 1_000_000
 LATENCY_NS, NR_BURSTS = 12_000, 40
-PARTS = (
-    *TURN,
-    "grant",
-    "outlook",
-    "hand_over",
-    "lives",
-    "nudge",
-    "account",
-    "control",
-    "due",
-    "gate",
-    "running",
-    "latency",
-    "bell",
-)
+PARTS = (*TURN, *PAGE, *TRACK, "gate", "bell")
 Objects = ctypes.c_int * NR_OBJECTS
 
 

@@ -15,22 +15,9 @@ from pathlib import Path
 import pytest
 
 from backend_host.device.control import NR_OBJECTS
-from tests.backend_host.parts import TURN, load_parts
+from tests.backend_host.parts import PAGE, TRACK, TURN, load_parts
 
-PARTS = (
-    *TURN,
-    "beside",
-    "grant",
-    "outlook",
-    "hand_over",
-    "lives",
-    "nudge",
-    "account",
-    "control",
-    "due",
-    "running",
-    "latency",
-)
+PARTS = (*TURN, "beside", *PAGE, *TRACK)
 Objects = ctypes.c_int * NR_OBJECTS
 DIGESTS = Path(__file__).with_name("decisions.txt")
 NR_STEPS = 10_000

@@ -1,10 +1,8 @@
-"""The keeper of grants: the policy's choice is published, and no policy can stop the GPU from changing hands."""
+"""The keeper of grants: the policy's choice is published and followed, and what each used is told to the policy."""
 
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import Any, cast
 
 import pytest
 from backend_host.worker._worker import lib
@@ -14,15 +12,11 @@ from backend_host.entitlement import Entitlement
 from backend_host.grants import GrantKeeper
 from scheduler.fair import OWED_NS, FairQueuing
 from scheduler.first_come import FirstCome
-from scheduler.policy import Policy, Standing
-from tests.backend_host.grantees import attach
-from tests.end_to_end.host import wait_until
+from scheduler.policy import Standing
+from tests.backend_host.keeping import SLICE_NS, Broken, LastCome, Player, next_of, three
 
-EVENTS = ("joined", "left", "backlogged", "blocked", "dispatched", "charged", "standing")
-SLICE_NS = 6_000_000
 SHORT_NS = 2_000_000
 MS = 1_000_000
-STEADY_S = 0.03
 
 
 @pytest.fixture
@@ -31,101 +25,11 @@ def page() -> Iterator[ControlPage]:
         yield page
 
 
-class Player:
-    """A worker's side of the grant; time is handed in."""
-
-    def __init__(self, page: ControlPage) -> None:
-        self.vgpu = page.vgpu_take()
-        self.slot, self.grantee = attach(page, self.vgpu)
-
-    def enter(self, now_ns: int) -> bool:
-        return bool(lib.fgw_grant_enter(self.grantee, now_ns))
-
-    def leave(self, now_ns: int) -> None:
-        lib.fgw_grant_leave(self.grantee, False, now_ns)
-
-    def give_way(self, now_ns: int) -> None:
-        """At the end of its slice; it wants another one."""
-        lib.fgw_grant_close(self.grantee)
-        lib.fgw_grant_leave(self.grantee, True, now_ns)
-
-    def charge(self, from_ns: int, to_ns: int) -> None:
-        lib.fgw_grant_charge(self.grantee, from_ns, to_ns)
-
-    def quit(self, page: ControlPage) -> None:
-        page.worker_free(self.slot)
-        page.vgpu_free(self.vgpu)
-
-
-class LastCome(FirstCome):
-    """Whoever came last is next; keeps what it was told."""
-
-    name = "last-come"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[tuple[object, ...]] = []
-
-    def charged(self, vgpu: int, used_ns: int, now_ns: int) -> None:
-        self.told.append(("charged", vgpu, used_ns))
-
-    def weight_changed(self, vgpu: int, weight: int, now_ns: int) -> None:
-        self.told.append(("weight_changed", vgpu, weight))
-
-    def dispatched(self, vgpu: int, now_ns: int) -> None:
-        super().dispatched(vgpu, now_ns)
-        self.told.append(("dispatched", vgpu))
-
-    def blocked(self, vgpu: int, now_ns: int) -> None:
-        super().blocked(vgpu, now_ns)
-        self.told.append(("blocked", vgpu))
-
-    def standing(self, vgpu: int, now_ns: int) -> Standing:
-        value, per_ns, _ = super().standing(vgpu, now_ns)
-        return Standing(value if math.isinf(value) else -value, per_ns)
-
-
 class Short(FirstCome):
     """The first vGPU's turns are short."""
 
     def standing(self, vgpu: int, now_ns: int) -> Standing:
         return super().standing(vgpu, now_ns)._replace(budget_ns=SHORT_NS if vgpu == 0 else None)
-
-
-class Broken(FirstCome):
-    """Raises at one event, or ranks by something that is no number."""
-
-    name = "broken"
-
-    def __init__(self, event: str = "", answer: object = None) -> None:
-        super().__init__()
-        self._event = event
-        self._answer = answer
-
-    def __getattribute__(self, name: str) -> object:
-        if name in EVENTS and name == object.__getattribute__(self, "_event"):
-            raise ZeroDivisionError(name)
-        return object.__getattribute__(self, name)
-
-    def standing(self, vgpu: int, now_ns: int) -> Standing:
-        return self._answer if self._answer is not None else super().standing(vgpu, now_ns)  # type: ignore[return-value]
-
-
-def next_of(page: ControlPage) -> int | None:
-    """Who would be handed the GPU now, of those that wait."""
-    waiting = [entry.vgpu for entry in page.backlogged() if entry.vgpu != page.holder().vgpu]
-    return min(waiting, key=page.standing, default=None)
-
-
-def three(page: ControlPage, keeper: GrantKeeper) -> tuple[Player, Player, Player]:
-    """One holds the GPU, two wait, the second of them came later."""
-    holder, early, late = Player(page), Player(page), Player(page)
-    for player in (holder, early, late):
-        keeper.join(player.vgpu, Entitlement(1))
-    assert holder.enter(1)
-    assert not early.enter(2)
-    assert not late.enter(3)
-    return holder, early, late
 
 
 def test_the_choice_of_the_policy_is_published_and_followed(page: ControlPage) -> None:
@@ -385,45 +289,6 @@ def test_those_who_waited_before_are_told_in_the_order_of_their_coming(page: Con
     assert next_of(page) == first.vgpu
 
 
-@pytest.mark.parametrize("event", EVENTS)
-def test_a_policy_that_raises_is_replaced(page: ControlPage, event: str, caplog: pytest.LogCaptureFixture) -> None:
-    keeper = GrantKeeper(page, Broken(event))
-    holder, early, late = three(page, keeper)
-    holder.charge(1, 2)
-    keeper.step(10)
-    lib.fgw_grant_wait_cancel(early.grantee)
-    keeper.step(11)
-    keeper.leave(early.vgpu)
-    assert keeper.policy_name == "first-come"
-    assert "the policy broken failed" in caplog.text
-    assert next_of(page) == late.vgpu
-    holder.leave(12)
-    assert page.holder().vgpu == late.vgpu
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        *(99, "next", (), (1.0,), (1.0, 2.0), (1.0, 2.0, 3.0), object()),
-        *(Standing(math.nan), Standing(0.0, -1.0), Standing(0.0, math.inf), Standing(0.0, 0.0, 0), ("a", 0, None)),
-    ],
-)
-def test_a_policy_that_answers_nonsense_is_replaced(page: ControlPage, answer: object) -> None:
-    keeper = GrantKeeper(page, Broken(answer=answer))
-    _, early, _ = three(page, keeper)
-    keeper.step(10)
-    assert keeper.policy_name == "first-come"
-    assert next_of(page) == early.vgpu
-
-
-def test_the_longest_waiting_is_next_where_the_policy_prefers_nobody(page: ControlPage) -> None:
-    keeper = GrantKeeper(page, Broken(answer=Standing(math.inf)))
-    holder, early, _ = three(page, keeper)
-    keeper.step(10)
-    holder.leave(11)
-    assert page.holder().vgpu == early.vgpu
-
-
 def test_what_is_used_after_the_last_look_counts(page: ControlPage) -> None:
     """The keeper sleeps; the one that it ranked first has used the GPU meanwhile."""
     keeper = GrantKeeper(page, Broken(answer=Standing(0.0, 1.0)))
@@ -451,71 +316,3 @@ def test_a_vgpu_that_left_is_not_chosen(page: ControlPage) -> None:
     keeper.leave(late.vgpu)
     keeper.step(11)
     assert next_of(page) == early.vgpu
-
-
-def test_the_thread_hears_the_bell_and_ends(page: ControlPage) -> None:
-    policy = LastCome()
-    keeper = GrantKeeper(page, policy)
-    keeper.start()
-    try:
-        player = Player(page)
-        keeper.join(player.vgpu, Entitlement(1))
-        assert player.enter(time.monotonic_ns())
-        page.ring_bell()
-        wait_until(lambda: ("dispatched", player.vgpu) in policy.told, "the thread has seen who holds the GPU")
-    finally:
-        keeper.stop()
-
-
-def test_the_thread_does_not_look_at_rings_that_change_nothing(page: ControlPage) -> None:
-    class Counting(LastCome):
-        nr_looks = 0
-
-        def standing(self, vgpu: int, now_ns: int) -> Standing:
-            self.nr_looks += 1
-            return super().standing(vgpu, now_ns)
-
-    policy = Counting()
-    keeper = GrantKeeper(page, policy)
-    keeper.join(Player(page).vgpu, Entitlement(1))
-    began_s = time.monotonic()
-    keeper.start()
-    try:
-        while policy.nr_looks < 5:
-            page.ring_bell()
-    finally:
-        keeper.stop()
-    assert policy.nr_looks <= (time.monotonic() - began_s) / STEADY_S + 3
-
-
-class Watched:
-    """A page that knows which of its waits were used."""
-
-    def __init__(self, page: ControlPage) -> None:
-        self._page = page
-        self.waits: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("wait_bell", "wait_news"):
-            self.waits.append(name)
-        return getattr(self._page, name)
-
-
-@pytest.mark.parametrize(("make", "wait"), [(FairQueuing, "wait_news"), (FirstCome, "wait_bell")])
-def test_the_thread_looks_at_each_ring_unless_ranks_change_by_charges_alone(
-    page: ControlPage, make: Callable[[], Policy], wait: str
-) -> None:
-    """By turns they change at each hand-over, of which else nothing would tell the workers."""
-    watched = Watched(page)
-    keeper = GrantKeeper(cast("ControlPage", watched), make())
-    players = [Player(page), Player(page)]
-    for player in players:
-        keeper.join(player.vgpu, Entitlement(1))
-        player.enter(time.monotonic_ns())
-    keeper.start()
-    try:
-        while len(watched.waits) < 3:
-            page.ring_bell()
-    finally:
-        keeper.stop()
-    assert set(watched.waits) == {wait}

@@ -5,25 +5,12 @@ import ctypes
 import pytest
 
 from backend_host.device.control import NR_OBJECTS
-from tests.backend_host.parts import TURN, load_parts
+from tests.backend_host.parts import PAGE, TRACK, TURN, load_parts
 
 US = 1000
 WORK_NS, LATE_NS = 500 * US, 10 * US
 LEAD_NS = 50 * US
-PARTS = (
-    "rest",
-    *TURN,
-    "grant",
-    "outlook",
-    "hand_over",
-    "lives",
-    "nudge",
-    "account",
-    "control",
-    "due",
-    "running",
-    "latency",
-)
+PARTS = ("rest", *TURN, *PAGE, *TRACK)
 MOMENTS = range(60 * US, WORK_NS - LEAD_NS, US)
 
 
