@@ -24,13 +24,15 @@ COVERED = 0.9
 Taken = dict[str, int | str]
 
 
-def natively() -> Taken:
+@pytest.fixture(scope="module")
+def taken() -> Taken:
+    """Natively. Asked for before there is a daemon: its warm workers come and go."""
     command = [sys.executable, memory_steps.__file__]
     environment = {**os.environ, "CUDA_MODULE_LOADING": "EAGER"}
     child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert child.returncode == 0, child.stderr
-    taken: Taken = json.loads(child.stdout)
-    return taken
+    natively: Taken = json.loads(child.stdout)
+    return natively
 
 
 def charged(host: Host) -> Taken:
@@ -38,16 +40,16 @@ def charged(host: Host) -> Taken:
     child = host.start(Path(sys.executable), memory_steps.__file__, options=options)
     output, errors = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 0, errors
-    taken: Taken = json.loads(output)
-    return taken
+    as_guest: Taken = json.loads(output)
+    return as_guest
 
 
 def in_mib(value: int | str) -> str:
     return value if isinstance(value, str) else f"{value / MIB:,.1f}"
 
 
-def test_charges_cover_what_the_driver_takes(gpu_host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    taken, charges = natively(), charged(gpu_host)
+def test_charges_cover_what_the_driver_takes(taken: Taken, gpu_host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    charges = charged(gpu_host)
     with capsys.disabled():
         print(f"\n{'MiB':28}{'native':>14}{'charged':>14}")
         for name in memory_steps.STEPS:
