@@ -84,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=PREEMPTIONS,
         help="kernels that outlive their turn: withdraw (off the GPU until the next one, the default), driver (time slices beside others)",
     )
+    start.add_argument(
+        "--trusted-guests",
+        action="store_true",
+        default=None,
+        help="serve also where kernels reach all memory of their worker (docs/security.md)",
+    )
     start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
     start.set_defaults(run=_start)
 
@@ -173,6 +179,7 @@ def _config(options: argparse.Namespace) -> Config:
         slice_ns=milliseconds(slice_ms) if slice_ms is not None else None,
         slicing=getattr(options, "slicing", None),
         preemption=getattr(options, "preemption", None),
+        trusted_guests=getattr(options, "trusted_guests", None),
     )
 
 

@@ -75,6 +75,8 @@ class Config:
     """Whom workers run as when the daemon is root."""
     coscheduling: str = "best"
     """How who waits for the GPU is boosted when its vGPU gets it: `best`, `off`, or one of the ways in boost_ways.py by its name."""
+    trusted_guests: bool = False
+    """Whether to serve on a device whose kernels reach all memory of their worker (docs/security.md): only where all guests are one's own."""
     libvirt_uri: str = "qemu:///system"
     adopt: str = "all"
     """Which domains are served: `all` whose definition has the device, or those `attached` by command only."""
@@ -174,8 +176,8 @@ def _read_file(path: Path) -> dict[str, object]:
         expected = types[_MILLISECONDS.get(key, key)]
         found = values[_MILLISECONDS.get(key, key)]
         if isinstance(expected, type) and (
-            not isinstance(found, expected) or isinstance(found, bool)
-        ):  # no key is a bool
+            not isinstance(found, expected) or isinstance(found, bool) != (expected is bool)
+        ):  # a bool is an int, too
             name = "a table" if expected in (Entitlement, Limits) else expected.__name__
             raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values

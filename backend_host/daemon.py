@@ -24,7 +24,7 @@ from pathlib import Path
 from backend_host import hand_overs
 from backend_host.config import BY_DEVICE, Config, check_region_bytes
 from backend_host.device.gpu import Gpu, find, serving
-from backend_host.devices import Device, choose
+from backend_host.devices import Device, check_walls, choose
 from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
@@ -91,6 +91,7 @@ class Daemon:
             stack.callback(server.stop)
             devices, sentence = choose(self._config)
             log.info("%s", sentence)
+            check_walls(devices, self._config)
             self._start_parts(devices, stack)
             stack.callback(server.stop)  # first of all: no command may come while its ground is taken away
             if self._stop.is_set():

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,19 @@ def choose(config: Config) -> tuple[list[Device], str]:
         devices = _probe_softgpu(config)
         return devices, _sentence(devices, f"no NVIDIA device here: {error}")
     return devices, _sentence(devices, "NVIDIA's driver reports it")
+
+
+def check_walls(devices: Sequence[Device], config: Config) -> None:
+    """Raises DeviceUnavailableError where a guest's kernels would reach all of its worker, and guests may be anybody's."""
+    if config.is_private or config.trusted_guests:
+        return
+    for device in devices:
+        if device.reaches_host:
+            raise DeviceUnavailableError(
+                f"kernels on {device.name} reach all memory of the worker that they run for (heterogeneous memory management). Load NVIDIA's "
+                "module without it (options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d), or start with --trusted-guests if all guests "
+                "are your own"
+            )
 
 
 def _probe_softgpu(config: Config) -> list[Device]:

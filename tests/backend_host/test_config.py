@@ -68,3 +68,13 @@ def test_refusals_name_the_culprit(tmp_path: Path, text: str, named: str) -> Non
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         load_config(tmp_path / "nowhere.toml")
+
+
+def test_a_yes_or_no_is_neither_a_number_nor_the_other_way_round(tmp_path: Path) -> None:
+    path = tmp_path / "fairgv.toml"
+    path.write_text("trusted_guests = true\n")
+    assert load_config(path).trusted_guests
+    for text, kind in (("trusted_guests = 1", "bool"), ("watchdog_s = true", "int")):
+        path.write_text(text + "\n")
+        with pytest.raises(ConfigError, match=f"must be {kind}"):
+            load_config(path)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from backend_host.config import Config
-from backend_host.devices import Device, choose, probe, with_quota
-from backend_host.errors import DeviceUnavailableError
+from backend_host.devices import Device, check_walls, choose, probe, with_quota
+from backend_host.errors import DeviceUnavailableError, FairGVError
+from tests.end_to_end.host import start_host, stop_host
 
 SOFTGPU = Config().softgpu_library
 MISSING = "/nowhere/libcuda.so.1"
@@ -146,8 +147,9 @@ def test_facts_that_make_no_sense(facts: bytes) -> None:
         with_quota(facts, 64 << 20)
 
 
-def test_a_device_that_reaches_the_host_is_told_of_and_no_guest_learns_of_it(tmp_path: Path, softgpu: Device) -> None:
-    """A guest that took it at its word would hand its kernels pointers that mean nothing, or the worker's."""
+@pytest.fixture
+def reaching(tmp_path: Path) -> Path:
+    """softgpu that says that its kernels reach all memory of their process."""
     library = tmp_path / "libreaching.so"
     source = """
         #include <dlfcn.h>
@@ -169,7 +171,22 @@ def test_a_device_that_reaches_the_host_is_told_of_and_no_guest_learns_of_it(tmp
         text=True,
         check=True,
     )
-    [device] = probe("soft", str(library))
+    return library
+
+
+def test_a_device_that_reaches_the_host_is_told_of_and_no_guest_learns_of_it(reaching: Path, softgpu: Device) -> None:
+    """A guest that took it at its word would hand its kernels pointers that mean nothing, or the worker's."""
+    [device] = probe("soft", str(reaching))
     assert device.reaches_host
     assert not softgpu.reaches_host
     assert device.facts == softgpu.facts
+
+
+def test_a_device_that_reaches_the_host_is_for_guests_of_ones_own(reaching: Path, tmp_path: Path) -> None:
+    with pytest.raises(FairGVError, match="uvm_disable_hmm=1") as caught:
+        start_host(tmp_path / "strangers", softgpu_library=str(reaching), nr_warm_workers=0)
+    assert "--trusted-guests" in str(caught.value)
+    host = start_host(tmp_path / "own", softgpu_library=str(reaching), nr_warm_workers=0, trusted_guests=True)
+    assert host.guest("vector_add").returncode == 0
+    stop_host(host)
+    check_walls(probe("soft", str(reaching)), Config(is_private=True))
