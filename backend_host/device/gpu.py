@@ -20,8 +20,11 @@ from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
+from backend_host.walls.cgroups import Cgroups, Groups
+from backend_host.walls.settings import WALLS
 from backend_host.watchdog import Late, Watchdog
-from backend_host.workers import Workers, preemption_environment, slicing_settings, worker_environment
+from backend_host.worker_start import worker_start
+from backend_host.workers import Workers, preemption_environment, slicing_settings
 from scheduler.registry import make_policy
 
 
@@ -35,6 +38,8 @@ class Gpu:
     keeper: GrantKeeper
     workers: Workers
     coscheduler: Coscheduler
+    walls: frozenset[str]
+    """What each of its workers is behind."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
     _watchdog: Watchdog | None = None
@@ -92,6 +97,7 @@ class Gpu:
             slice_ns=self.page.slice_ns,
             used_ns=self.charged_ns(),
             vgpus=tuple(vgpus),
+            walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
         )
 
@@ -128,19 +134,18 @@ def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gp
 
 
 @contextlib.contextmanager
-def serving(number: int, device: Device, config: Config, identity: tuple[int, int]) -> Iterator[Gpu]:
-    """A Gpu until the end of the block; `identity` is as whom its workers run."""
-    environment = worker_environment(identity, config.state_dir)
-    if device.preempts:
-        environment |= preemption_environment(config)
+def serving(
+    number: int, device: Device, config: Config, walls: frozenset[str], cgroups: Cgroups | None
+) -> Iterator[Gpu]:
+    """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put."""
+    groups = None if cgroups is None else Groups(cgroups, number)
+    more = preemption_environment(config) if device.preempts else {}
+    start = worker_start(device, config, walls, groups, more)
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns
         page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
         keeper = GrantKeeper(page, make_policy(config.policy))
-        slicing = slicing_settings(config)
-        workers = Workers(
-            page, device.path, device.ordinal, identity, config.nr_warm_workers, environment, slicing, device.costs
-        )
+        workers = Workers(page, start, config.nr_warm_workers, slicing_settings(config), device.costs)
         workers.start()
         stack.callback(workers.stop)
         keeper.start()
@@ -148,4 +153,4 @@ def serving(number: int, device: Device, config: Config, identity: tuple[int, in
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        yield Gpu(number, device, page, keeper, workers, coscheduler)
+        yield Gpu(number, device, page, keeper, workers, coscheduler, walls)

@@ -53,6 +53,8 @@ HEADERS = (
     "parts/variant.h",
     "device/boost.h",
     "device/audit.h",
+    "walls/start.h",
+    "walls/enter.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -82,8 +84,9 @@ _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
 
 
 def sources() -> list[Path]:
-    """Every C file of the worker, the generated ones, the booster of the daemon, and the transport that is compiled in."""
-    files = [*HERE.rglob("*.c"), *(HERE.parent / "device").glob("*.c"), *(ROOT / "ivshmem" / "src").glob("*.c")]
+    """Every C file of the worker, the generated ones, the booster of the daemon, the walls, and the transport that is compiled in."""
+    beside = (HERE.parent / "device", HERE.parent / "walls", ROOT / "ivshmem" / "src")
+    files = [*HERE.rglob("*.c"), *(path for folder in beside for path in folder.glob("*.c"))]
     return [*sorted(files), ROOT / "cuda_api" / "generated" / "call_info.c"]
 
 

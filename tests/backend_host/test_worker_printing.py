@@ -64,7 +64,7 @@ class Asking:
 
 @pytest.fixture
 def asking(library: Path, tmp_path: Path) -> Iterator[Asking]:
-    host = Host(library, {"FAIRGV_ASKED": str(tmp_path / "asked")})
+    host = Host(library, {"FAIRGV_ASKED": str(tmp_path / "asked")}, shared=[tmp_path])
     try:
         with make_region() as region:
             yield Asking(Served(host, region).primary(), tmp_path / "asked")
