@@ -165,6 +165,8 @@ def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterat
         "FAIRGV_OFF_LOG": str(tmp_path / "log"),
         **getattr(request, "param", {}),
     }
+    (tmp_path / "log").touch()
+    (tmp_path / "log").chmod(0o666)  # workers of two users write into it
     with (
         contextlib.closing(Host(SOFTGPU, environment, is_preemptive=True, shared=[library.parent, tmp_path])) as host,
         make_region() as first,
