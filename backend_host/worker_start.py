@@ -99,7 +99,12 @@ def worker_environment(ours: Mapping[str, str], names: frozenset[str]) -> dict[s
     passed_on = {name: value for name, value in ours.items() if _PASSED_ON.match(name)}
     places = {"HOME": CACHE_AT, "FAIRGV_SOFTGPU_CACHE": f"{CACHE_AT}/softgpu", "CUDA_CACHE_PATH": f"{CACHE_AT}/cuda"}
     # a guest's kernels do not run where its worker does
-    return {"FAIRGV_SOFTGPU_WALL": "1", **passed_on, "PYTHONDONTWRITEBYTECODE": "1", **(places if {"mount", "user"} <= names else {})}
+    return {
+        "FAIRGV_SOFTGPU_WALL": "1",
+        **passed_on,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(places if {"mount", "user"} <= names else {}),
+    }
 
 
 def is_open_to_others(path: Path) -> bool:

@@ -200,11 +200,13 @@ static const int common_calls[] = {
     SYS_getpeername,
 };
 
-/* Compilers: children, signals in the namespace, what Python asks, and what restricts a process further. */
+/* Compilers and the process that kernels run in: children, a socket to it, signals in the namespace, what Python asks,
+ * and what restricts a process further. */
 static const int soft_calls[] = {
-    SYS_execve,    SYS_vfork,   SYS_fork,           SYS_wait4,       SYS_waitid,
-    SYS_kill,      SYS_tgkill,  SYS_setsid,         SYS_setpgid,     SYS_setrlimit,
-    SYS_prlimit64, SYS_seccomp, NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT,
+    SYS_execve,  SYS_vfork,          SYS_fork,        SYS_wait4,
+    SYS_waitid,  SYS_socketpair,     SYS_kill,        SYS_tgkill,
+    SYS_setsid,  SYS_setpgid,        SYS_setrlimit,   SYS_prlimit64,
+    SYS_seccomp, NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT,
 };
 
 /* Known of NVIDIA's library beyond files, memory and ioctl: policies of memory, sockets to its own services. */
@@ -238,11 +240,14 @@ static const int cuda_calls[] = {
 #define NEW_NAMESPACES                                                                                                 \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
-/* Locks, flags, duplicates and seals. Not who is sent a signal about a descriptor: F_SETOWN, F_SETOWN_EX, F_SETSIG. */
+/* Flags, duplicates and seals. Not who is sent a signal about a descriptor: F_SETOWN, F_SETOWN_EX, F_SETSIG. Locks can
+ * be asked for and not be taken: who takes another worker's (page/lives.h) has it pass for alive. */
 static const uint32_t fcntl_commands[] = {
-    F_DUPFD,  F_DUPFD_CLOEXEC, F_GETFD,     F_SETFD,      F_GETFL,     F_SETFL,     F_GETLK,      F_SETLK,
-    F_SETLKW, F_OFD_GETLK,     F_OFD_SETLK, F_OFD_SETLKW, F_ADD_SEALS, F_GET_SEALS, F_GETPIPE_SZ,
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,     F_SETFD,     F_GETFL,      F_SETFL,
+    F_GETLK, F_OFD_GETLK,     F_ADD_SEALS, F_GET_SEALS, F_GETPIPE_SZ,
 };
+/* softgpu's processes take turns by locks of its state file. */
+static const uint32_t soft_fcntl_commands[] = {F_OFD_SETLK, F_OFD_SETLKW};
 static const uint32_t prctl_options[] = {
     PR_SET_NAME,     PR_GET_NAME,         PR_SET_TIMERSLACK,   PR_GET_TIMERSLACK, PR_SET_PDEATHSIG, PR_GET_DUMPABLE,
     PR_CAPBSET_READ, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_SET_SECCOMP,    SET_VMA,
@@ -311,6 +316,15 @@ static void allow_listed(struct program *program, int number, uint32_t argument,
     end_rules(program, start, error);
 }
 
+static void allow_fcntl(struct program *program, bool is_soft)
+{
+    const uint16_t start = begin_rules(program, SYS_fcntl);
+    add(program, ARGUMENT(1));
+    allow_values(program, fcntl_commands, LENGTH(fcntl_commands));
+    allow_values(program, soft_fcntl_commands, is_soft ? LENGTH(soft_fcntl_commands) : 0);
+    end_rules(program, start, EPERM);
+}
+
 static void allow_ioctl(struct program *program, bool is_soft)
 {
     const uint16_t start = begin_rules(program, SYS_ioctl);
@@ -364,7 +378,7 @@ static void make(struct program *program, bool is_soft)
     for (size_t i = 0; i < (is_soft ? LENGTH(soft_calls) : LENGTH(cuda_calls)); i++) {
         allow_call(program, is_soft ? soft_calls[i] : cuda_calls[i]);
     }
-    allow_listed(program, SYS_fcntl, 1, fcntl_commands, LENGTH(fcntl_commands), EPERM);
+    allow_fcntl(program, is_soft);
     allow_listed(program, SYS_prctl, 0, prctl_options, LENGTH(prctl_options), EPERM);
     allow_listed(program, SYS_tgkill, 0, &self, 1, EPERM); /* abort(), and libc among its threads */
     allow_listed(program, SYS_socket, 0, &unix_only, is_soft ? 0 : 1, EPERM);
