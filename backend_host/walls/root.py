@@ -32,6 +32,8 @@ _NVIDIA_FILES = ("/sys", "/usr/share/nvidia", "/etc/nvidia", "/run/nvidia-persis
 """What NVIDIA's library reads of the machine: topology, modules, profiles of applications, the socket of its daemon."""
 _OWN_MEMORY = "mode=1777,size=64m,nr_inodes=1024"
 """Of /tmp and /dev/shm. They count as memory of the worker, whose cgroup is what bounds it; this is for hosts without."""
+_NOTHING = "mode=0555,size=4k,nr_inodes=1"
+"""Of a folder that is hidden: what groups there are on the host, with their names and sizes, is no worker's to know."""
 _MOST_LINKS = 40
 """As the kernel follows."""
 
@@ -162,6 +164,7 @@ def _add_nvidia(root: Root, pci_bus_id: str) -> None:
     # Of /proc it reads the driver's part, and which numbers its devices have.
     root.add(lib.FGW_WALLS_PROCESSES, "/proc", None)
     root.read(*_NVIDIA_FILES)
+    root.add(lib.FGW_WALLS_MEMORY, "/sys/fs/cgroup", _NOTHING)
     nodes = [str(node) for node in Path("/dev").glob("nvidia[0-9]*")]
     minor = _minor(pci_bus_id)
     own = [node for node in nodes if node == f"/dev/nvidia{minor}"]

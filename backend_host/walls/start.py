@@ -17,6 +17,8 @@ from backend_host.worker._worker import ffi, lib
 _ERROR_BYTES = 512
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+_MOST_DESCRIPTORS = 4096
+"""Of a process, and on their way in all sockets of a tenant. Without it the kernel's table for all processes is a worker's to fill."""
 _RLIMIT_MSGQUEUE = 12
 """Of <sys/resource.h>; the module resource lacks it."""
 
@@ -129,7 +131,13 @@ class Walls:
         return flags | (_CLONE_NEWUSER if is_ordinary and "user" in self.names else 0)
 
     def _limits(self) -> list[tuple[int, int]]:
-        limits = [(resource.RLIMIT_CORE, 0), (_RLIMIT_MSGQUEUE, 0), (resource.RLIMIT_NPROC, self.settings.processes)]
+        limits = [
+            # One byte is too few for a file; of no byte a program that the kernel pipes core files to is started, as root.
+            (resource.RLIMIT_CORE, 1),
+            (_RLIMIT_MSGQUEUE, 0),
+            (resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS),
+            (resource.RLIMIT_NPROC, self.settings.processes),
+        ]
         if self.device_memory_bytes:
             limits.append((resource.RLIMIT_FSIZE, self.device_memory_bytes))
         return limits

@@ -123,6 +123,8 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     if own_words < 0:
         raise WorkerError(f"no file for what kernels say: {os.strerror(ffi.errno)}")
     sys.stderr = os.fdopen(own_words, "w", buffering=1, errors="backslashreplace")
+    if bells:
+        lib.fgw_client_expect_bell(worker)
     enter_walls(message["walls"])
     assignment = ffi.new(
         "struct fgw_assignment *",

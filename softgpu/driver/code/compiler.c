@@ -101,7 +101,7 @@ static char **environment_new(void)
 /* In the forked child, of a program with threads: system calls alone. Returns only if there is no such command. */
 static void compiler_become(char *const words[], char **variables, int error_fd, pid_t parent)
 {
-    const struct rlimit memory = {MAX_MEMORY_BYTES, MAX_MEMORY_BYTES}, time = {MAX_CPU_S, MAX_CPU_S}, none = {0, 0};
+    const struct rlimit memory = {MAX_MEMORY_BYTES, MAX_MEMORY_BYTES}, time = {MAX_CPU_S, MAX_CPU_S}, none = {1, 1};
     struct sigaction standard = {.sa_handler = SIG_DFL};
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigset_t no_signals;
