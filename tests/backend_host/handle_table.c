@@ -82,12 +82,23 @@ uint32_t tell_gone(uint64_t *numbers)
     return nr_gone;
 }
 
+/* The longest run of taken places: all of it is walked past by who looks for a number that belongs before it. */
+uint32_t longest_run(void)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint32_t place = 0; place <= worker.handles.mask; place++) {
+        run = worker.handles.places[place] != 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
 /* The next number from `from` on that stands in the first or the last places of the first table. */
 uint64_t hot_number(uint8_t kind, uint64_t from)
 {
     const uint32_t mask = 1023;
     uint64_t number = from;
-    while (((hash(number, kind) + HOT_PLACES) & mask) >= 2 * HOT_PLACES) {
+    while (((hash(&worker.handles, number, kind) + HOT_PLACES) & mask) >= 2 * HOT_PLACES) {
         number++;
     }
     return number;

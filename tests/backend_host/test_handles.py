@@ -38,6 +38,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library.bind_under.argtypes = [ctypes.c_uint8, ctypes.c_uint64] * 2
     for name in ("begin", "bind_number", "bind_captured", "bind_under", "is_bound"):
         getattr(library, name).restype = ctypes.c_bool
+    library.longest_run.restype = ctypes.c_uint32
     library.nr_bound.restype = ctypes.c_uint32
     return library
 
@@ -185,3 +186,11 @@ def test_what_comes_and_goes_leaves_what_it_should(table: ctypes.CDLL, seed: int
         kinds.update({one: kind for one, (kind, _, _) in model.bound.items()})
         assert table.nr_bound() == len(model.bound)
     assert all(table.is_bound(kind, number) == (number in model.bound) for number, kind in kinds.items())
+
+
+def test_numbers_that_a_guest_chose_do_not_meet_in_one_place(table: ctypes.CDLL) -> None:
+    """These met in one place when the table's hash had no secret: they differ in bits that reached no place."""
+    assert table.begin()
+    high = [bits << 52 for bits in range(1, 400)]
+    assert all(table.bind_number(EVENT, number ^ (number >> 32) ^ 1 << 40) for number in high)
+    assert table.longest_run() < 100

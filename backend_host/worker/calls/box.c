@@ -10,6 +10,7 @@
 #include "calls/array.h"
 #include "calls/memory.h"
 #include "client/arena.h"
+#include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -171,6 +172,9 @@ CUresult fgw_serve_cuMemcpy3DAsync_v2(struct fgw_worker *worker, const struct fg
         !check_side(worker, &from, &size, &native_from)) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgw_box_chunk(fixed) != FGV_NO_CHUNK && fgw_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the chunk is another's when the graph is launched */
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {

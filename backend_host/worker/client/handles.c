@@ -13,6 +13,7 @@
 #include "client/handles.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "client/service.h"
 #include "client/state.h"
@@ -24,12 +25,12 @@
 #define FIRST_PLACES 1024u
 #define CLIENT       0u
 
-/* The product's upper half depends on the lower bits alone, and the first objects of all kinds differ in the upper ones
- * of their numbers: those are folded down. */
-static uint32_t hash(uint64_t number, uint8_t kind)
+/* Vector multiply-shift: over the secret any two numbers meet in a place as seldom as if both were drawn. Without one
+ * a guest finds thousands that meet, and each look then walks past all of them. */
+static uint32_t hash(const struct fgw_handles *handles, uint64_t number, uint8_t kind)
 {
-    uint64_t mixed = (number ^ (number >> 32) ^ kind) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(mixed >> 32);
+    const uint64_t *secret = handles->secret;
+    return (uint32_t)((secret[0] + secret[1] * (uint32_t)number + secret[2] * (number >> 32) + secret[3] * kind) >> 32);
 }
 
 bool fgw_handles_init(struct fgw_worker *worker, const struct fgw_kind *kinds)
@@ -39,7 +40,8 @@ bool fgw_handles_init(struct fgw_worker *worker, const struct fgw_kind *kinds)
     struct fgw_handles *handles = &worker->handles;
     handles->places = calloc(FIRST_PLACES, sizeof(*handles->places));
     handles->entries = calloc(handles->room, sizeof(*handles->entries));
-    return handles->places && handles->entries;
+    return handles->places && handles->entries &&
+           getrandom(handles->secret, sizeof(handles->secret), 0) == (ssize_t)sizeof(handles->secret);
 }
 
 static const struct fgw_kind *kind_of(const struct fgw_handles *handles, uint8_t kind)
@@ -49,7 +51,7 @@ static const struct fgw_kind *kind_of(const struct fgw_handles *handles, uint8_t
 
 static uint32_t place_of(const struct fgw_handles *handles, uint8_t kind, uint64_t number)
 {
-    uint32_t place = hash(number, kind) & handles->mask;
+    uint32_t place = hash(handles, number, kind) & handles->mask;
     while (handles->places[place] != 0 && (handles->entries[handles->places[place]].number != number ||
                                            handles->entries[handles->places[place]].kind != kind)) {
         place = (place + 1) & handles->mask;
@@ -236,7 +238,7 @@ static void vacate(struct fgw_handles *handles, uint32_t hole)
 {
     for (uint32_t next = (hole + 1) & handles->mask; handles->places[next] != 0; next = (next + 1) & handles->mask) {
         const struct fgw_handle *handle = &handles->entries[handles->places[next]];
-        const uint32_t home = hash(handle->number, handle->kind) & handles->mask;
+        const uint32_t home = hash(handles, handle->number, handle->kind) & handles->mask;
         if (((next - home) & handles->mask) >= ((next - hole) & handles->mask)) {
             handles->places[hole] = handles->places[next];
             hole = next;

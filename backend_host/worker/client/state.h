@@ -132,6 +132,7 @@ struct fgw_handles {
     struct fgw_handle *entries;
     uint32_t *places; /* by number and kind: an index, 0: free */
     const struct fgw_kind *kinds;
+    uint64_t secret[4];  /* of the hash: a guest cannot choose numbers that meet in one place */
     uint32_t mask;       /* of places */
     uint32_t nr_entries; /* in use, or free again */
     uint32_t room;       /* for entries */
