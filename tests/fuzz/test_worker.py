@@ -85,6 +85,12 @@ def test_capture_whose_graph_has_no_name_leaves_no_number(program: Path, tmp_pat
     run(program, tmp_path, [pack([BEGIN, SET, end, *use], fail_at=n) for n in range(-1, 24)])
 
 
+def test_nothing_is_read_of_a_link_that_has_no_image_yet(program: Path, tmp_path: Path) -> None:
+    """No byte was, but from no address."""
+    records = [Record("cuLinkCreate_v2", {"link": 4}), Record("link_read", {"link": 4, "bytes": 0, "chunk": 0})]
+    run(program, tmp_path, [pack(records)])
+
+
 PROGRAMS = {
     "streams": [
         Record("cuStreamCreate", {"phStream": 4}),

@@ -273,7 +273,7 @@ static bool is_known(void *worker, uint32_t kind, const void *object)
     const bool is_guests = kind == FGV_HANDLE_MODULE || kind == FGV_HANDLE_LIBRARY || kind == FGV_HANDLE_LINK ||
                            kind == FGV_HANDLE_ARRAY || kind == FGV_HANDLE_MIPMAPPED_ARRAY ||
                            kind == FGV_HANDLE_GRAPH_EXEC;
-    return !is_guests || fgw_handle_of_native(worker, (enum fgv_handle_kind)kind, object);
+    return !is_guests || fgw_handle_of_native(worker, (enum fgv_handle_kind)kind, object).number != 0;
 }
 
 /* What the client has is saved, and is made again from bytes that may be anything. */

@@ -62,14 +62,14 @@ static bool span_of(const struct side *side, const struct box_size *size, uint64
 static bool array_side(struct fgw_worker *worker, const struct side *side, const struct box_size *size,
                        struct native_side *native)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
-    const struct fgw_array *array = handle ? handle->object : NULL;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
+    const struct fgw_array *array = handle.object;
     if (!array || !fits(side->x_bytes, size->width_bytes, array->box.row_bytes) ||
         !fits(side->y, size->height, array->box.rows) || !fits(side->z, size->depth, array->box.slices)) {
         return false;
     }
     *native = (struct native_side){
-        .type = CU_MEMORYTYPE_ARRAY, .array = handle->native, .x_bytes = side->x_bytes, .y = side->y, .z = side->z};
+        .type = CU_MEMORYTYPE_ARRAY, .array = handle.native, .x_bytes = side->x_bytes, .y = side->y, .z = side->z};
     return true;
 }
 

@@ -378,10 +378,10 @@ void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns)
 
 void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request)
 {
-    struct fgw_handle *handle = fgw_handle_find(
-        worker, FGV_HANDLE_STREAM, ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream);
-    if (handle) {
-        fgw_stream_mark(worker, handle->object);
+    const uint64_t number = ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_STREAM, number);
+    if (handle.number != 0) {
+        fgw_stream_mark(worker, handle.object);
     }
 }
 
