@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test stress faults soak test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress faults soak fuzz test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -49,6 +49,10 @@ faults: setup
 HOURS ?= 1
 soak: setup
 	@$(BIN)/python -m tests.endurance.soak --hours $(HOURS)
+
+# Hostile inputs, found by coverage: what each target ran, reached and found comes last.
+fuzz: setup
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build

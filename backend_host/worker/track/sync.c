@@ -153,7 +153,8 @@ bool fgw_stream_mark(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     struct fgw_context *context = stream->context;
     struct fgw_context *before = worker->current;
-    if (context->fault != CUDA_SUCCESS || (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
+    if (context->fault != CUDA_SUCCESS || stream->is_gone ||
+        (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
         return true;
     }
     fgw_context_make_current(worker, context);
@@ -377,10 +378,10 @@ void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns)
 
 void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request)
 {
-    struct fgw_handle *handle = fgw_handle_find(
-        worker, FGV_HANDLE_STREAM, ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream);
-    if (handle) {
-        fgw_stream_mark(worker, handle->object);
+    const uint64_t number = ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_STREAM, number);
+    if (handle.number != 0) {
+        fgw_stream_mark(worker, handle.object);
     }
 }
 
@@ -399,6 +400,7 @@ void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *hand
         stream->last_seq = stream->marked_seq;
     } else {
         stream->done_seq = stream->last_seq;
+        complete_due(worker, stream, UINT64_MAX, CUDA_SUCCESS); /* no mark will */
     }
     fgw_stream_free_if_unused(stream);
 }
