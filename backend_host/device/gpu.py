@@ -14,7 +14,7 @@ from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
-from backend_host.devices import Device
+from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
@@ -130,7 +130,7 @@ def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gp
 @contextlib.contextmanager
 def serving(number: int, device: Device, config: Config, identity: tuple[int, int]) -> Iterator[Gpu]:
     """A Gpu until the end of the block; `identity` is as whom its workers run."""
-    environment = worker_environment(identity, config.state_dir)
+    environment = worker_environment(identity, config.state_dir) | kernel_wall(device)
     if device.preempts:
         environment |= preemption_environment(config)
     with contextlib.ExitStack() as stack:
