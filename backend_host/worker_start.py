@@ -98,13 +98,7 @@ def worker_environment(ours: Mapping[str, str], names: frozenset[str]) -> dict[s
     """What a worker gets of the daemon's variables, and where behind its walls compiled code is kept."""
     passed_on = {name: value for name, value in ours.items() if _PASSED_ON.match(name)}
     places = {"HOME": CACHE_AT, "FAIRGV_SOFTGPU_CACHE": f"{CACHE_AT}/softgpu", "CUDA_CACHE_PATH": f"{CACHE_AT}/cuda"}
-    # a guest's kernels do not run where its worker does
-    return {
-        "FAIRGV_SOFTGPU_WALL": "1",
-        **passed_on,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **(places if {"mount", "user"} <= names else {}),
-    }
+    return {**passed_on, "PYTHONDONTWRITEBYTECODE": "1", **(places if {"mount", "user"} <= names else {})}
 
 
 def is_open_to_others(path: Path) -> bool:

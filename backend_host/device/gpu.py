@@ -14,7 +14,7 @@ from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
-from backend_host.devices import Device
+from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
@@ -139,7 +139,7 @@ def serving(
 ) -> Iterator[Gpu]:
     """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put."""
     groups = None if cgroups is None else Groups(cgroups, number)
-    more = preemption_environment(config) if device.preempts else {}
+    more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
     start = worker_start(device, config, walls, groups, more)
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns

@@ -355,6 +355,7 @@ class Host:
         names = walls_here()
         own = {
             "FAIRGV_SOFTGPU_STATE": f"{self.state.name}/device",
+            "FAIRGV_SOFTGPU_WALL": "1",
             "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
         }
         variables = worker_environment({**os.environ, **own, **environment}, names)
