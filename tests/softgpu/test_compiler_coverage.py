@@ -219,6 +219,14 @@ trap
 brkpt
 pmevent 7
 nanosleep.u32 20
+wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x0]
+wmma.load.b.sync.aligned.col.m32n8k16.shared.u8 {%r1}, [cell], %r2
+wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64 {%d1, %d2}, {%d3}, {%d4}, {%d1, %d2}
+wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%x0], {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, %r1
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}
+ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [cell]
+stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
+movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4
 vabsdiff2.s32.s32.s32 %r1, %r2, %r3, %r4
 mbarrier.init.shared.b64 [cell], 32
@@ -271,14 +279,7 @@ sured.b.add.1d.u32.trap [s, {%r2}], %r1
 suq.width.b32 %r1, [s]
 vote.ballot.b32 %r1, %p1
 shfl.up.b32 %r1, %r2, 1, 0
-wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x0]
-wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {%f1}, {%r1}, {%r2}, {%f1}
-wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%x0], {%f1}
-mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}
 mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}, %r1, 0
-ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [cell]
-stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
-movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 wgmma.fence.sync.aligned
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, %x0, %x1, 1, 1, 1, 0, 0
 wgmma.wait_group.sync.aligned 0

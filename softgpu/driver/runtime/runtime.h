@@ -10,6 +10,7 @@
  *     thread.c    which of a block's fibers runs next           format.c    text of printf
  *     services.c  the table that compiled code calls
  *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
+ *     matrix.c    mma, wmma                     matrix_move.c  ldmatrix and its kin
  *     direct.c    kernels in this process                       wall.c      kernels in a process of their own
  *     inside.c    that process                                  confine.c   what it can still do
  */
