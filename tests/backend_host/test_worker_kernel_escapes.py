@@ -6,6 +6,7 @@ device and of regions. That nothing else is there is tried by number.
 
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -47,7 +48,7 @@ PROBES = {335, 336}
 COMPILER = """
 import shutil, sys
 output = sys.argv[sys.argv.index("--output") + 1]
-shutil.copy({module!r}, output + ".new")
+shutil.copyfile({module!r}, output + ".new")
 __import__("os").replace(output + ".new", output)
 """
 SHARED_ANONYMOUS, PRIVATE_ANONYMOUS, READ, WRITE, EXECUTE = 0x21, 0x22, 1, 2, 4
@@ -89,14 +90,13 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["cc", "-std=gnu11", "-Wall", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-nostdlib"]
     source = Path(__file__).with_name("taken_kernel.c")
     subprocess.run([*command, "-I", str(ROOT / "softgpu/driver"), str(source), "-o", str(path)], check=True)
-    path.chmod(0o600)
     return path
 
 
 @pytest.fixture
 def taken(module: Path, region: Region, tmp_path: Path) -> Iterator[Taken]:
     compiler = tmp_path / "compiler.py"
-    compiler.write_text(COMPILER.format(module=str(module)))
+    compiler.write_text(COMPILER.format(module=shutil.copy(module, tmp_path)))
     host = Host(
         SOFTGPU,
         {
@@ -104,6 +104,7 @@ def taken(module: Path, region: Region, tmp_path: Path) -> Iterator[Taken]:
             "FAIRGV_SOFTGPU_CACHE": str(tmp_path / "cache"),
             "FAIRGV_SOFTGPU_TIERS": "1",
         },
+        shared=[tmp_path],
     )
     served = Served(host, region, address=REGION_ADDRESS)
     guest = served.primary()
@@ -121,7 +122,10 @@ def taken(module: Path, region: Region, tmp_path: Path) -> Iterator[Taken]:
 
 
 def test_it_runs_beside_the_worker(taken: Taken) -> None:
-    assert taken.process == taken.attempt("getpid") != taken.served.worker.process.pid
+    """Both have a namespace of processes, where their numbers are others."""
+    assert taken.process != taken.served.worker.process.pid
+    [numbers] = re.findall(r"^NSpid:(.*)$", Path(f"/proc/{taken.process}/status").read_text(), re.MULTILINE)
+    assert taken.attempt("getpid") == int(numbers.split()[-1])
 
 
 def test_no_call_but_those_that_running_kernels_takes(taken: Taken) -> None:
