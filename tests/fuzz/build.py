@@ -15,21 +15,31 @@ from tests.fuzz import generate
 HERE = Path(__file__).parent
 OUT = build_ffi.ROOT / "build" / "fuzz"
 CLANG = "clang-14"
-OWN = ("worker.c", "mutator.c", "objects.c", "stand_code.c", "stand_memory.c", "stand_work.c")
+OWN = (
+    "worker.c",
+    "mutator.c",
+    "objects.c",
+    "stand_code.c",
+    "stand_memory.c",
+    "stand_nodes.c",
+    "stand_work.c",
+    "system.c",
+)
 LOADER = "driver.c"
 """It looks for the driver's calls in a library; the stand-in has them."""
 SANITIZERS = ["-fsanitize=address,undefined,fuzzer-no-link", "-fno-sanitize-recover=undefined"]
 COUNTS = ["-fprofile-instr-generate", "-fcoverage-mapping"]
 REPLACED = ("clock_gettime", "getrandom", "alarm", "signal", "_exit")
-"""Calls of the system that make a run depend on time, or end the process: see worker.c."""
-OF_THE_LOOP = ("malloc", "free")
-"""Likewise in loop/worker.c alone."""
+"""Calls of the system that make a run depend on time, or end the process: see system.c."""
+REPLACED_IN = {"loop/worker.c": ("malloc", "free"), "calls/host_function.c": ("syscall",)}
+"""Likewise in one file alone."""
 
 
 def _compile(source: Path, to: Path, flags: list[str], headers_ns: int) -> Path:
     """The object, made anew when it is older than its source or than any header."""
     is_own = source.parent in (HERE, to.parent)
-    names = () if is_own else (*REPLACED, *(OF_THE_LOOP if source.match("loop/worker.c") else ()))
+    in_this = REPLACED_IN.get(f"{source.parent.name}/{source.name}", ())
+    names = () if is_own else (*REPLACED, *in_this)
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"] if is_own else ["-w"]
     renamed = [f"-D{name}=fuzz_{name}" for name in names]
     target = to / f"{source.parent.name}_{source.stem}.o"

@@ -18,10 +18,15 @@
         }                                                                                                              \
     } while (0)
 
+/* The image of a variant begins so; its kernel has one parameter more, for what it is told. */
+#define STAND_VARIANT "// variant"
+
 #define STAND_DEVICE_BYTES (UINT64_C(1) << 34)
 
 /* The object of this number below another, made when it is first asked for: as a driver tells one function always. */
 void *stand_below(enum fgv_handle_kind kind, const void *parent, uint64_t number);
+/* A node of a graph, made with these, which it keeps. */
+struct stand_object *stand_node(struct stand_object *graph, const CUgraphNodeParams *params);
 /* Reads as the driver would. */
 void stand_read(const void *bytes, uint64_t nr);
 

@@ -54,7 +54,7 @@ def check(parameter: Parameter) -> Iterator[str]:
         yield f"    stand_need({kind_of(parameter.base)}, (const void *)(uintptr_t){parameter.name});"
 
 
-def effect(call: Call, parameter: Parameter) -> Iterator[str]:
+def effect(call: Call, parameter: Parameter, index: int) -> Iterator[str]:
     name, base = parameter.name, parameter.base
     is_first = parameter == call.parameters[0]
     if parameter.depth != 1 or parameter.is_const or not (is_first or base in SCALARS):
@@ -63,7 +63,7 @@ def effect(call: Call, parameter: Parameter) -> Iterator[str]:
         yield f"    *{name} = ({base})(uintptr_t)stand_make({kind_of(base)}, NULL);"
     elif base in SCALARS or base in enumerations():
         yield f"    if ({name}) {{"
-        yield f"        *{name} = ({base})stand_number();"
+        yield f"        *{name} = ({base})stand_number({index});"
         yield "    }"
     elif base not in ("void", "char"):
         yield f"    if ({name}) {{"
@@ -91,7 +91,7 @@ def stand_in(call: Call, index: int) -> Iterator[str]:
     yield "        return result;"
     yield "    }"
     for p in call.parameters:
-        yield from effect(call, p)
+        yield from effect(call, p, index)
     if ended:
         yield f"    stand_end((void *)(uintptr_t){ended.name});"
     yield "    return CUDA_SUCCESS;"

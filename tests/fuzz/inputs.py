@@ -16,6 +16,18 @@ GRAPH = 3 << 62 | 13 << 56
 NODE = 3 << 62 | 14 << 56
 """Numbers that the worker gives, less the count."""
 MOVE = 200
+ARENA, HEAP, DEVICE, ARRAY = 1, 2, 3, 4
+"""Places of bytes."""
+MEMORY = 0x7000_0000_0000
+"""The first address that the stand-in gives: 8 KiB that are there already."""
+RESERVED = MEMORY + 0x4000
+"""The next one, behind memory of a page or less."""
+PINNED = 0x2000_0006_3000
+"""Two pages of the guest's heap that are no chunk's: worker.c."""
+CONDITION = 1000
+"""Of any graph's first condition."""
+TEXTURE = 1
+"""The first texture object."""
 
 
 @dataclass(frozen=True)

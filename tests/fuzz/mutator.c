@@ -6,12 +6,15 @@
 #include <string.h>
 
 #include "cuda_api/types.h"
+#include "cuda_api/values.h"
 #include "requests.h"
 #include "worker.h"
 
-#define NR_CALLS    (sizeof(fuzz_calls) / sizeof(fuzz_calls[0]))
-#define MAX_RECORDS 64u
-#define MAX_PAYLOAD 96u
+#define NR_CALLS        (sizeof(fuzz_calls) / sizeof(fuzz_calls[0]))
+#define MAX_RECORDS     64u
+#define MAX_PAYLOAD     96u
+#define MAX_MADE        (sizeof(CUgraphNodeParams) + MAX_PAYLOAD)
+#define PARAMETER_BYTES 32u /* of any function of the stand-in's */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
@@ -84,25 +87,74 @@ static uint32_t some_payload(void)
     }
 }
 
+/* What a node of a graph is told by: words that are numbers of handles, addresses, sizes. */
+static void fill_node(uint8_t *payload)
+{
+    static const uint32_t types[] = {
+        CU_GRAPH_NODE_TYPE_KERNEL,    CU_GRAPH_NODE_TYPE_MEMSET,   CU_GRAPH_NODE_TYPE_HOST,
+        CU_GRAPH_NODE_TYPE_GRAPH,     CU_GRAPH_NODE_TYPE_EMPTY,    CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        CU_GRAPH_NODE_TYPE_MEM_ALLOC, CU_GRAPH_NODE_TYPE_MEM_FREE, CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    const uint32_t type = types[roll(sizeof(types) / sizeof(types[0]))];
+    const uint64_t first = type == CU_GRAPH_NODE_TYPE_GRAPH ? some_handle(FGV_HANDLE_GRAPH) : some_handle(FUZZ_NUMBER);
+    memcpy(payload, &type, sizeof(type));
+    memcpy(payload + offsetof(CUgraphNodeParams, kernel), &first, sizeof(first));
+}
+
+/* Makes the payload what the call needs, and the members that count it. False: any will do. */
+static bool fit(const struct fuzz_call *call, uint8_t *fixed, uint8_t *payload, uint32_t *payload_bytes)
+{
+    switch (call->number) {
+    case FGV_CALL_cuLaunchKernel: {
+        struct fgv_request_cuLaunchKernel *launch = (struct fgv_request_cuLaunchKernel *)(void *)fixed;
+        launch->nr_parameter_bytes = PARAMETER_BYTES;
+        launch->nr_attributes = roll(4) == 0;
+        launch->flags = roll(4) == 0 ? FGV_LAUNCH_FLAG_KERNEL : 0;
+        launch->grid[0] = 1 + roll(40);
+        launch->grid[1] = launch->grid[2] = 1;
+        payload[PARAMETER_BYTES] = (uint8_t)roll(18);
+        *payload_bytes = PARAMETER_BYTES + launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
+        return true;
+    }
+    case FGV_CALL_graph_add_node:
+    case FGV_CALL_graph_set_node: {
+        const bool is_kernel = roll(2);
+        fill_node(payload);
+        if (call->number == FGV_CALL_graph_add_node) {
+            struct fgv_request_graph_add_node *add = (struct fgv_request_graph_add_node *)(void *)fixed;
+            add->nr_nodes = add->has_edges = 0;
+            add->nr_parameter_bytes = is_kernel ? PARAMETER_BYTES : 0;
+        } else {
+            ((struct fgv_request_graph_set_node *)(void *)fixed)->nr_parameter_bytes = is_kernel ? PARAMETER_BYTES : 0;
+        }
+        *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + (is_kernel ? PARAMETER_BYTES : 0);
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
 static size_t make(uint8_t *to, size_t room)
 {
     const struct fuzz_call *call = &fuzz_calls[roll(NR_CALLS)];
-    const uint32_t payload_bytes = call->has_payload ? some_payload() : 0;
+    uint32_t payload_bytes = call->has_payload ? some_payload() : 0;
     struct fuzz_head head = {.response = (uint8_t)roll(16), .rounds = (uint8_t)(roll(4) == 0)};
     struct fgv_wire_header header = {.call = call->number, .context = roll(8) != 0 ? 3 : 3 + roll(4)};
-    head.bytes = (uint16_t)(sizeof(header) + call->request_bytes + payload_bytes);
-    if (sizeof(head) + head.bytes > room) {
+    uint8_t *fixed = to + sizeof(head) + sizeof(header);
+    uint8_t *payload = fixed + call->request_bytes;
+    if (sizeof(head) + sizeof(header) + call->request_bytes + MAX_MADE > room) {
         return 0;
     }
+    memset(to, 0, sizeof(head) + sizeof(header) + call->request_bytes + MAX_MADE);
+    fill(call, fixed, payload_bytes, 1);
+    if (roll(4) == 0 || !fit(call, fixed, payload, &payload_bytes)) {
+        for (uint32_t i = 0; i < payload_bytes; i += 8) {
+            payload[i] = (uint8_t)(roll(3) == 0 ? 0 : roll(4) != 0 ? roll(14) : 'a' + roll(3));
+        }
+    }
+    head.bytes = (uint16_t)(sizeof(header) + call->request_bytes + payload_bytes);
     memcpy(to, &head, sizeof(head));
     memcpy(to + sizeof(head), &header, sizeof(header));
-    memset(to + sizeof(head) + sizeof(header), 0, call->request_bytes + payload_bytes);
-    fill(call, to + sizeof(head) + sizeof(header), payload_bytes, 1);
-    for (uint32_t i = 0; i < payload_bytes; i++) {
-        to[sizeof(head) + sizeof(header) + call->request_bytes + i] = (uint8_t)(i % 8 != 0 || roll(3) == 0 ? 0
-                                                                                : roll(4) != 0 ? roll(14)
-                                                                                               : 'a' + roll(3));
-    }
     return sizeof(head) + head.bytes;
 }
 
@@ -185,7 +237,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
             struct fuzz_start start = {.seed = roll(1u << 30),
                                        .fails_of_256 = (uint8_t)(roll(3) ? 0 : roll(40)),
                                        .busy_of_256 = (uint8_t)roll(256),
-                                       .flags = (uint8_t)roll(4),
+                                       .flags = (uint8_t)roll(16),
                                        .fail_at = roll(2) ? -1 : (int32_t)roll(200)};
             memcpy(data, &start, sizeof(start));
             break;

@@ -10,8 +10,10 @@
 struct stand_object stand_root = {.magic = MAGIC};
 struct stand_object *stand_current;
 uint64_t stand_last_address = FIRST_ADDRESS;
+uint64_t stand_last_texture;
 
 static struct stand_dice dice;
+static uint64_t first_seed;
 static uint8_t *shared;
 static size_t shared_bytes;
 static uint64_t nr_calls;
@@ -36,11 +38,13 @@ void stand_begin(const struct stand_dice *given, uint8_t *bytes, size_t nr_bytes
     is_calm = false;
     stand_current = NULL;
     stand_last_address = FIRST_ADDRESS;
+    stand_last_texture = 0;
 }
 
 void stand_dice_cast(const struct stand_dice *given, uint8_t *bytes, size_t nr_bytes)
 {
     dice = *given;
+    first_seed = given->seed;
     dice.seed |= 1;
     shared = bytes;
     shared_bytes = nr_bytes;
@@ -63,9 +67,9 @@ void stand_stop(const char *why, const char *what)
     abort();
 }
 
-uint64_t stand_number(void)
+uint64_t stand_number(unsigned int index)
 {
-    return roll() % 9;
+    return ((first_seed + index) * UINT64_C(0x9e3779b97f4a7c15) >> 40) % 9;
 }
 
 bool stand_is_busy(void)
@@ -169,6 +173,7 @@ void stand_end(void *handle)
     if (object == stand_current) {
         stand_current = NULL;
     }
+    free(object->data);
     free(object);
 }
 

@@ -8,6 +8,7 @@
 #define STAND_MEMORY  100u /* kinds beside the table's */
 #define STAND_RESERVE 101u
 #define STAND_TEXTURE 102u
+#define STAND_HOST    103u
 
 struct stand_object {
     uint32_t magic;
@@ -16,6 +17,7 @@ struct stand_object {
     struct stand_object *captured; /* of a stream the graph that it makes, and back */
     uint64_t value;                /* of memory: its address; of a node: its type */
     uint64_t bytes;
+    void *data;     /* of a node: its CUgraphNodeParams; of a host function: what it is. It goes with the object */
     CUresult fault; /* of a context */
     uint32_t nr_retained;
     bool is_excused;
@@ -24,10 +26,9 @@ struct stand_object {
 
 extern struct stand_object stand_root;
 extern struct stand_object *stand_current; /* context */
-extern uint64_t stand_last_address;
+extern uint64_t stand_last_address, stand_last_texture;
 
 struct stand_object *stand_new(uint32_t kind, struct stand_object *parent);
 struct stand_object *stand_find(uint32_t kind, uint64_t value);
-bool stand_is_busy(void);
 
 #endif

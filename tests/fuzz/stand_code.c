@@ -135,6 +135,20 @@ STAND_IN(cuModuleGetFunction, CUfunction *function, CUmodule module, const char 
     return CUDA_SUCCESS;
 }
 
+STAND_IN(cuModuleLoadDataEx, CUmodule *module, const void *image, unsigned int nr_options, CUjit_option *options,
+         void **values)
+{
+    (void)nr_options;
+    (void)options;
+    (void)values;
+    BEGIN(cuModuleLoadDataEx);
+    struct stand_object *made = stand_make(FGV_HANDLE_MODULE, NULL);
+    made->bytes = strncmp(image, STAND_VARIANT, strlen(STAND_VARIANT)) == 0;
+    made->is_excused = made->bytes != 0; /* the worker's own, which no number leads to */
+    *module = (CUmodule)made;
+    return CUDA_SUCCESS;
+}
+
 STAND_IN(cuLibraryGetKernel, CUkernel *kernel, CUlibrary library, const char *name)
 {
     stand_need(FGV_HANDLE_LIBRARY, library);
@@ -213,9 +227,11 @@ STAND_IN(cuKernelGetName, const char **name, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-static CUresult parameter(size_t index, size_t *offset, size_t *bytes)
+static CUresult parameter(const void *code, size_t index, size_t *offset, size_t *bytes)
 {
-    if (index >= NR_PARAMETERS) {
+    const struct stand_object *of = ((const struct stand_object *)code)->parent;
+    const bool is_variant = of->kind == FGV_HANDLE_MODULE && of->bytes != 0;
+    if (index >= NR_PARAMETERS + is_variant) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *offset = index * sizeof(uint64_t);
@@ -229,21 +245,19 @@ STAND_IN(cuFuncGetParamInfo, CUfunction function, size_t index, size_t *offset, 
 {
     stand_need(FGV_HANDLE_FUNCTION, function);
     BEGIN(cuFuncGetParamInfo);
-    return parameter(index, offset, bytes);
+    return parameter(function, index, offset, bytes);
 }
 
 STAND_IN(cuKernelGetParamInfo, CUkernel kernel, size_t index, size_t *offset, size_t *bytes)
 {
     stand_need(FGV_HANDLE_KERNEL, kernel);
     BEGIN(cuKernelGetParamInfo);
-    return parameter(index, offset, bytes);
+    return parameter(kernel, index, offset, bytes);
 }
 
-STAND_IN(cuModuleGetGlobal_v2, CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+static CUresult variable(CUdeviceptr *address, size_t *bytes, const char *name)
 {
-    stand_need(FGV_HANDLE_MODULE, module);
     (void)strlen(name);
-    BEGIN(cuModuleGetGlobal_v2);
     if (address) {
         *address = stand_last_address;
     }
@@ -251,6 +265,20 @@ STAND_IN(cuModuleGetGlobal_v2, CUdeviceptr *address, size_t *bytes, CUmodule mod
         *bytes = SYMBOL_BYTES;
     }
     return CUDA_SUCCESS;
+}
+
+STAND_IN(cuModuleGetGlobal_v2, CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+{
+    stand_need(FGV_HANDLE_MODULE, module);
+    BEGIN(cuModuleGetGlobal_v2);
+    return variable(address, bytes, name);
+}
+
+STAND_IN(cuLibraryGetGlobal, CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name)
+{
+    stand_need(FGV_HANDLE_LIBRARY, library);
+    BEGIN(cuLibraryGetGlobal);
+    return variable(address, bytes, name);
 }
 
 STAND_IN(cuLinkComplete, CUlinkState link, void **cubin, size_t *bytes)

@@ -35,6 +35,10 @@ void stand_look(stand_is_known is_known, void *data);
 /* Stops the fuzzer at a context that is alive. Ends the rest, as the driver does with the process. */
 void stand_finish(void);
 uint64_t stand_nr_calls(void);
+/* Runs the function of the host that a stream came to first, as a thread of the driver would. False: there is none. */
+bool stand_run_host(void);
+/* Whether the other side of something is not as far yet. */
+bool stand_is_busy(void);
 
 /* What the generated calls ask. */
 CUresult stand_call(unsigned int index, const char *name);
@@ -42,7 +46,8 @@ void stand_need(enum fgv_handle_kind kind, const void *handle);
 void *stand_make(enum fgv_handle_kind kind, void *parent);
 void stand_end(void *object);
 void stand_excuse(void *object);
-uint64_t stand_number(void);
+/* What a call answers that asks for a number: the same whenever it is asked. */
+uint64_t stand_number(unsigned int index);
 _Noreturn void stand_stop(const char *why, const char *what);
 
 #endif

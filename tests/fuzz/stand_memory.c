@@ -70,7 +70,7 @@ STAND_IN(cuMemFreeAsync, CUdeviceptr address, CUstream stream)
 STAND_IN(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     BEGIN(cuMemGetAddressRange_v2);
-    struct stand_object *memory = stand_find(STAND_MEMORY, address);
+    struct stand_object *memory = stand_find(STAND_MEMORY, address & ~(CUdeviceptr)4095);
     if (!memory) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -181,14 +181,14 @@ STAND_IN(cuMemcpyDtoHAsync_v2, void *to, CUdeviceptr from, size_t bytes, CUstrea
     (void)from;
     stand_need(FGV_HANDLE_STREAM, stream);
     BEGIN(cuMemcpyDtoHAsync_v2);
-    memset(to, 0, bytes);
+    memset(to, stand_is_busy() ? 0 : 0xff, bytes); /* a counter of blocks, say */
     return CUDA_SUCCESS;
 }
 
 static CUresult texture(unsigned long long *made)
 {
     struct stand_object *object = stand_new(STAND_TEXTURE, stand_current);
-    object->value = stand_last_address++;
+    object->value = ++stand_last_texture;
     *made = object->value;
     return CUDA_SUCCESS;
 }

@@ -1,9 +1,9 @@
 /*
- * Of the stand-in: work and whether it has ended, captures, graphs.
+ * Of the stand-in: work and whether it has ended, functions of the host, captures.
  */
-#include "by_hand.h"
+#include <stdlib.h>
 
-#define MAX_GRAPH_NODES 64u
+#include "by_hand.h"
 
 /* ---- work, and whether it has ended ---- */
 
@@ -24,16 +24,6 @@ STAND_IN(cuStreamQuery, CUstream stream)
 static struct stand_object *captured_by(CUstream stream)
 {
     return (uintptr_t)stream > 2 ? ((struct stand_object *)stream)->captured : NULL;
-}
-
-static struct stand_object *node_below(struct stand_object *graph, uint64_t type)
-{
-    struct stand_object *node = stand_make(FGV_HANDLE_GRAPH_NODE, graph);
-    node->value = type;
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-        stand_make(FGV_HANDLE_GRAPH, node);
-    }
-    return node;
 }
 
 STAND_IN(cuEventRecord, CUevent event, CUstream stream)
@@ -58,7 +48,7 @@ STAND_IN(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode)
     struct stand_object *graph = stand_make(FGV_HANDLE_GRAPH, stand_current);
     ((struct stand_object *)stream)->captured = graph;
     graph->captured = (struct stand_object *)stream;
-    node_below(graph, CU_GRAPH_NODE_TYPE_EMPTY);
+    stand_node(graph, &(CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_EMPTY});
     return CUDA_SUCCESS;
 }
 
@@ -109,110 +99,65 @@ STAND_IN(cuStreamGetCaptureInfo_v3, CUstream stream, CUstreamCaptureStatus *stat
     return CUDA_SUCCESS;
 }
 
-/* ---- graphs ---- */
+/* ---- functions of the host ---- */
 
-STAND_IN(cuGraphAddNode_v2, CUgraphNode *node, CUgraph graph, const CUgraphNode *behind, const CUgraphEdgeData *edges,
-         size_t nr, CUgraphNodeParams *params)
+struct host_function {
+    CUhostFn function;
+    CUstreamCallback callback; /* one of the two */
+    CUstream stream;
+    void *data;
+};
+
+static CUresult queue(const struct host_function *host)
 {
-    stand_need(FGV_HANDLE_GRAPH, graph);
-    for (size_t i = 0; i < nr; i++) {
-        stand_need(FGV_HANDLE_GRAPH_NODE, behind[i]);
+    struct stand_object *object = stand_new(STAND_HOST, stand_current);
+    object->data = malloc(sizeof(*host));
+    memcpy(object->data, host, sizeof(*host));
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuLaunchHostFunc, CUstream stream, CUhostFn function, void *data)
+{
+    stand_need(FGV_HANDLE_STREAM, stream);
+    BEGIN(cuLaunchHostFunc);
+    const CUDA_HOST_NODE_PARAMS host = {.fn = function, .userData = data};
+    if (captured_by(stream)) {
+        stand_node(captured_by(stream), &(CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST, .host = host});
+        return CUDA_SUCCESS;
     }
-    stand_read(edges, edges ? nr * sizeof(*edges) : 0);
-    BEGIN(cuGraphAddNode_v2);
-    *node = (CUgraphNode)node_below((struct stand_object *)graph, (uint64_t)params->type);
-    return CUDA_SUCCESS;
+    return queue(&(struct host_function){.function = function, .stream = stream, .data = data});
 }
 
-STAND_IN(cuGraphClone, CUgraph *made, CUgraph graph)
+STAND_IN(cuStreamAddCallback, CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
 {
-    stand_need(FGV_HANDLE_GRAPH, graph);
-    BEGIN(cuGraphClone);
-    struct stand_object *clone = stand_make(FGV_HANDLE_GRAPH, NULL);
-    for (struct stand_object *node = ((struct stand_object *)graph)->first; node; node = node->next) {
-        node_below(clone, node->value);
+    (void)flags;
+    stand_need(FGV_HANDLE_STREAM, stream);
+    BEGIN(cuStreamAddCallback);
+    return queue(&(struct host_function){.callback = callback, .stream = stream, .data = data});
+}
+
+static struct stand_object *oldest_host(struct stand_object *parent)
+{
+    struct stand_object *oldest = NULL;
+    for (struct stand_object *object = parent->first; object; object = object->next) {
+        struct stand_object *below = object->kind == STAND_HOST ? object : oldest_host(object);
+        oldest = below ? below : oldest;
     }
-    *made = (CUgraph)clone;
-    return CUDA_SUCCESS;
+    return oldest;
 }
 
-STAND_IN(cuGraphNodeGetType, CUgraphNode node, CUgraphNodeType *type)
+bool stand_run_host(void)
 {
-    stand_need(FGV_HANDLE_GRAPH_NODE, node);
-    BEGIN(cuGraphNodeGetType);
-    *type = (CUgraphNodeType)((struct stand_object *)node)->value;
-    return CUDA_SUCCESS;
-}
-
-STAND_IN(cuGraphChildGraphNodeGetGraph, CUgraphNode node, CUgraph *graph)
-{
-    stand_need(FGV_HANDLE_GRAPH_NODE, node);
-    BEGIN(cuGraphChildGraphNodeGetGraph);
-    *graph = (CUgraph)((struct stand_object *)node)->first;
-    return *graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-STAND_IN(cuGraphNodeFindInClone, CUgraphNode *found, CUgraphNode original, CUgraph clone)
-{
-    stand_need(FGV_HANDLE_GRAPH_NODE, original);
-    stand_need(FGV_HANDLE_GRAPH, clone);
-    BEGIN(cuGraphNodeFindInClone);
-    *found = (CUgraphNode)((struct stand_object *)clone)->first;
-    return *found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Nodes, or edges of them in a row. */
-static CUresult list(struct stand_object *graph, CUgraphNode *nodes, CUgraphNode *ends, CUgraphEdgeData *edges,
-                     size_t *nr)
-{
-    size_t nr_nodes = 0;
-    for (struct stand_object *node = graph->first; node && nr_nodes < MAX_GRAPH_NODES; node = node->next) {
-        if (nodes && nr_nodes < *nr) {
-            nodes[nr_nodes] = (CUgraphNode)node;
-            if (ends) {
-                ends[nr_nodes] = (CUgraphNode)node;
-            }
-            if (edges) {
-                edges[nr_nodes] = (CUgraphEdgeData){0};
-            }
-        }
-        nr_nodes++;
+    struct stand_object *object = oldest_host(&stand_root);
+    if (!object) {
+        return false;
     }
-    *nr = nr_nodes;
-    return CUDA_SUCCESS;
-}
-
-STAND_IN(cuGraphGetNodes, CUgraph graph, CUgraphNode *nodes, size_t *nr)
-{
-    stand_need(FGV_HANDLE_GRAPH, graph);
-    BEGIN(cuGraphGetNodes);
-    return list((struct stand_object *)graph, nodes, NULL, NULL, nr);
-}
-
-STAND_IN(cuGraphGetRootNodes, CUgraph graph, CUgraphNode *nodes, size_t *nr)
-{
-    stand_need(FGV_HANDLE_GRAPH, graph);
-    BEGIN(cuGraphGetRootNodes);
-    return list((struct stand_object *)graph, nodes, NULL, NULL, nr);
-}
-
-STAND_IN(cuGraphGetEdges_v2, CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *nr)
-{
-    stand_need(FGV_HANDLE_GRAPH, graph);
-    BEGIN(cuGraphGetEdges_v2);
-    return list((struct stand_object *)graph, from, to, edges, nr);
-}
-
-STAND_IN(cuGraphNodeGetDependencies_v2, CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *nr)
-{
-    stand_need(FGV_HANDLE_GRAPH_NODE, node);
-    BEGIN(cuGraphNodeGetDependencies_v2);
-    return list(((struct stand_object *)node)->parent, nodes, NULL, edges, nr);
-}
-
-STAND_IN(cuGraphNodeGetDependentNodes_v2, CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *nr)
-{
-    stand_need(FGV_HANDLE_GRAPH_NODE, node);
-    BEGIN(cuGraphNodeGetDependentNodes_v2);
-    return list(((struct stand_object *)node)->parent, nodes, NULL, edges, nr);
+    const struct host_function host = *(struct host_function *)object->data;
+    stand_end(object);
+    if (host.callback) {
+        host.callback(host.stream, CUDA_SUCCESS, host.data);
+    } else {
+        host.function(host.data);
+    }
+    return true;
 }

@@ -2,8 +2,9 @@
  * The worker's fuzzer: records of an input are served one after another by a worker that stands on the stand-in, as its
  * loop would, and the worker is taken down as when its client ends. Coverage-guided by libFuzzer.
  *
- * Time is counted, not read, and no thread runs beside this one: an input does the same each time. Wrong when: what is
- * looked for needs another thread, as functions of the host do.
+ * Time is counted, not read, and no thread runs beside this one: an input does the same each time. Functions of the
+ * host are called between records, and what they wait for is done meanwhile: by the guest, or by the worker. Wrong
+ * when: what is looked for needs two threads in the worker at once.
  */
 #define _GNU_SOURCE
 #include "worker.h"
@@ -11,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/types.h>
-#include <time.h>
 
 #include "calls/host_function.h"
 #include "calls/kept_image.h"
@@ -33,6 +32,8 @@
 #include "page/grant.h"
 #include "page/layout.h"
 #include "parts/parts.h"
+#include "parts/state.h"
+#include "parts/variant.h"
 #include "stand_in.h"
 #include "track/state.h"
 #include "track/sync.h"
@@ -41,12 +42,11 @@
 #include "turn/ways.h"
 
 #define RESPONSE_BYTES (16u * sizeof(struct fgv_response))
-#define CHUNK_BYTES    4096u
+#define CHUNK_BYTES    36864u /* one holds what a graph's node is told by */
 #define NR_CHUNKS      8u
 #define RECORD_BYTES   4096u
 #define KEPT_BYTES     4096u
 #define FIRST          3u /* as the mutator numbers them */
-#define TICK_NS        20000
 #define LAST_ROUNDS    200u
 
 /* What the guest shares: responses, words of chunks, the arena, and the record at hand. */
@@ -54,84 +54,13 @@ struct shared {
     struct fgv_response responses[16];
     _Alignas(4096) uint8_t words[4096];
     uint8_t arena[NR_CHUNKS * CHUNK_BYTES];
+    uint8_t pinned[2 * FGV_PAGE_BYTES];
     uint8_t record[RECORD_BYTES];
 };
 
 static struct shared *shared;
 static struct fgw_control *control;
 static struct fgv_region region;
-static uint64_t now_ns;
-
-/* ---- what the worker is compiled to call in place of the system's ---- */
-
-int fuzz_clock_gettime(clockid_t clock, struct timespec *time);
-unsigned int fuzz_alarm(unsigned int seconds);
-void (*fuzz_signal(int number, void (*handler)(int)))(int);
-_Noreturn void fuzz__exit(int status);
-
-int fuzz_clock_gettime(clockid_t clock, struct timespec *time)
-{
-    (void)clock;
-    now_ns += TICK_NS;
-    *time = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000u), .tv_nsec = (long)(now_ns % 1000000000u)};
-    return 0;
-}
-
-ssize_t fuzz_getrandom(void *bytes, size_t nr, unsigned int flags);
-
-ssize_t fuzz_getrandom(void *bytes, size_t nr, unsigned int flags)
-{
-    (void)flags;
-    memset(bytes, 0x5a, nr);
-    return (ssize_t)nr;
-}
-
-unsigned int fuzz_alarm(unsigned int seconds)
-{
-    (void)seconds;
-    return 0;
-}
-
-void (*fuzz_signal(int number, void (*handler)(int)))(int)
-{
-    (void)number;
-    (void)handler;
-    return NULL;
-}
-
-_Noreturn void fuzz__exit(int status)
-{
-    (void)status;
-    abort();
-}
-
-/* The backlog is large, and making it anew takes longer than most inputs: one serves all workers. */
-void *fuzz_malloc(size_t bytes);
-void fuzz_free(void *bytes);
-
-static void *backlog;
-
-void *fuzz_malloc(size_t bytes)
-{
-    backlog = backlog ? backlog : malloc(bytes);
-    return backlog;
-}
-
-void fuzz_free(void *bytes)
-{
-    if (bytes != backlog) {
-        free(bytes);
-    }
-}
-
-/* A guest may ask for more than there is: the worker is to be told so, as without a sanitizer. */
-const char *__asan_default_options(void);
-
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1:max_allocation_size_mb=64";
-}
-
 /* ---- a worker ---- */
 
 static void make_page(void)
@@ -143,7 +72,8 @@ static void make_page(void)
     control = fgw_control_format(objects, 6000000, true);
     fgw_control_vgpu_take(control, UINT64_C(1) << 30);
     fgw_control_worker_assign(control, (uint32_t)fgw_control_worker_take(control), 1, 0, 0);
-    uint8_t *base = mmap(NULL, FGV_REGION_MIN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *base = mmap((void *)(uintptr_t)FUZZ_REGION, FGV_REGION_MIN_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (!fgv_region_format(base, FGV_REGION_MIN_BYTES, FGV_TABLE_HASH, FGV_WAKE_POLL, "", 0, &region)) {
         abort();
     }
@@ -153,6 +83,40 @@ static void make_page(void)
 static struct fgv_span span_of(const void *part, uint64_t bytes)
 {
     return (struct fgv_span){.offset = (uint64_t)((const uint8_t *)part - region.base), .bytes = bytes};
+}
+
+static void keep_image(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes)
+{
+    (void)owner_kind;
+    (void)owner;
+    (void)image;
+    (void)image_bytes;
+}
+
+static void forget_image(uint32_t owner_kind, uint64_t owner)
+{
+    (void)owner_kind;
+    (void)owner;
+}
+
+/* In place of Python, which makes one from PTX. */
+static void make_variant(struct fgw_variant_wish *wish)
+{
+    wish->text = "// variant";
+    wish->constants = "c";
+    wish->nr_constants = 1;
+    wish->why_whole = fgw_variant_address("c") != 0 ? FGV_WHOLE_NOT : FGV_WHOLE_NOT_COMPILED;
+}
+
+static void slice(struct fgw_worker *worker, const struct fuzz_start *start)
+{
+    const uint32_t mode = (start->flags & FUZZ_BOXES) != 0        ? FGW_SLICING_BOXES
+                          : (start->flags & FUZZ_PERSISTENT) != 0 ? FGW_SLICING_PERSISTENT
+                                                                  : FGW_SLICING_OFF;
+    const struct fgw_slicing_settings settings = {
+        .mode = mode, .threshold_blocks = 4, .least_blocks = 2, .part_ns = 10 * FUZZ_TICK_NS};
+    const struct fgw_variant_maker maker = {.keep = keep_image, .forget = forget_image, .make = make_variant};
+    fgw_worker_set_slicing(worker, &settings, &maker);
 }
 
 static struct fgw_worker *begin(const struct fuzz_start *start)
@@ -181,6 +145,7 @@ static struct fgw_worker *begin(const struct fuzz_start *start)
     worker->layout.chunk_bytes = CHUNK_BYTES;
     worker->layout.arena = span_of(shared->arena, sizeof(shared->arena));
     fgw_kept_image_limit(worker, KEPT_BYTES);
+    slice(worker, start);
     if ((start->flags & FUZZ_PREEMPTIVE) != 0) {
         fgw_ways_init(worker);
         fgw_beside_init(worker);
@@ -188,7 +153,7 @@ static struct fgw_worker *begin(const struct fuzz_start *start)
     return worker;
 }
 
-static void look_round(struct fgw_worker *worker)
+void fuzz_round(struct fgw_worker *worker)
 {
     if (fgw_loop_has_backlog(worker)) {
         fgw_serve_backlog(worker);
@@ -201,6 +166,14 @@ static void look_round(struct fgw_worker *worker)
     }
     fgw_turn_poll(worker, fgw_clock_ns());
     fgw_parts_poll(worker);
+}
+
+/* A driver's thread that carries out a function of the host, when it comes to that. */
+static void run_host(void)
+{
+    if (!stand_is_busy()) {
+        stand_run_host();
+    }
 }
 
 static void serve(struct fgw_worker *worker, const struct fuzz_head *head, const uint8_t *bytes)
@@ -276,28 +249,46 @@ static bool is_known(void *worker, uint32_t kind, const void *object)
     return !is_guests || fgw_handle_of_native(worker, (enum fgv_handle_kind)kind, object).number != 0;
 }
 
-/* What the client has is saved, and is made again from bytes that may be anything. */
-static void move(struct fgw_worker *worker)
-{
-    struct fgw_saver saver = {0};
-    struct fgw_trouble trouble;
-    if (fgw_objects_save(worker, &saver, &trouble)) {
-        fgw_objects_restore(worker, saver.bytes, saver.nr, NULL, &trouble);
-    }
-    free(saver.bytes);
-}
-
 static void take_down(struct fgw_worker *worker)
 {
     stand_calm();
     fgw_sync_mark_all(worker);
     for (uint32_t i = 0; i < LAST_ROUNDS && (worker->track->busy || fgw_loop_has_backlog(worker)); i++) {
-        look_round(worker);
+        while (stand_run_host()) {
+        }
+        fuzz_round(worker);
     }
     look_at_chunks(worker);
     stand_look(is_known, worker);
     worker->ended = "the input is over";
     fgw_worker_run(worker);
+}
+
+static void cast(const struct fuzz_start *start)
+{
+    const struct stand_dice dice = {.seed = start->seed,
+                                    .fails_of_256 = start->fails_of_256,
+                                    .busy_of_256 = start->busy_of_256,
+                                    .fail_at = start->fail_at,
+                                    .can_fault = (start->flags & FUZZ_FAULTS) != 0};
+    stand_dice_cast(&dice, (uint8_t *)shared, sizeof(*shared));
+}
+
+/* What the client has is saved, and made again by another worker, on another device. */
+static struct fgw_worker *move(struct fgw_worker *worker, const struct fuzz_start *start)
+{
+    struct fgw_saver saver = {0};
+    struct fgw_trouble trouble;
+    if (fgw_objects_save(worker, &saver, &trouble)) {
+        take_down(worker);
+        stand_finish();
+        stand_begin(&(struct stand_dice){.fail_at = -1}, NULL, 0);
+        worker = begin(start);
+        cast(start);
+        fgw_objects_restore(worker, saver.bytes, saver.nr, NULL, &trouble);
+    }
+    free(saver.bytes);
+    return worker;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -315,12 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     stand_begin(&(struct stand_dice){.fail_at = -1}, NULL, 0);
     struct fgw_worker *worker = begin(&start);
     prepare(worker);
-    const struct stand_dice dice = {.seed = start.seed,
-                                    .fails_of_256 = start.fails_of_256,
-                                    .busy_of_256 = start.busy_of_256,
-                                    .fail_at = start.fail_at,
-                                    .can_fault = (start.flags & FUZZ_FAULTS) != 0};
-    stand_dice_cast(&dice, (uint8_t *)shared, sizeof(*shared));
+    cast(&start);
     size_t at = sizeof(start);
     while (at + sizeof(struct fuzz_head) <= size && !worker->ended) {
         struct fuzz_head head;
@@ -330,7 +316,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             head.bytes = (uint16_t)(size - at);
         }
         if (head.response == FUZZ_MOVE) {
-            move(worker);
+            worker = move(worker, &start);
         } else if (head.response == FUZZ_RESTORE) {
             struct fgw_trouble trouble;
             fgw_objects_restore(worker, data + at, head.bytes, NULL, &trouble);
@@ -339,7 +325,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         at += head.bytes;
         for (uint32_t i = 0; i < head.rounds % 4u; i++) {
-            look_round(worker);
+            run_host();
+            fuzz_round(worker);
         }
     }
     take_down(worker);

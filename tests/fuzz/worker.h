@@ -36,9 +36,22 @@ struct fuzz_start {
 
 #define FUZZ_PREEMPTIVE 1u
 #define FUZZ_FAULTS     2u
+#define FUZZ_BOXES      4u /* large launches go in parts */
+#define FUZZ_PERSISTENT 8u
 
 #define FUZZ_MOVE    200u /* in place of a response: all objects are saved, and made again beside themselves */
 #define FUZZ_RESTORE 201u /* the bytes are what was saved */
+
+/* Where the region is, so that an input can name memory of it. */
+#define FUZZ_REGION UINT64_C(0x200000000000)
+
+/* What the worker's clock goes on by at each look. */
+#define FUZZ_TICK_NS 20000
+
+struct fgw_worker;
+
+/* The worker's loop goes round once. */
+void fuzz_round(struct fgw_worker *worker);
 
 struct fuzz_head {
     uint16_t bytes;

@@ -94,6 +94,7 @@ CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *re
     enum fgv_handle_kind kind = fixed->flags & FGV_LAUNCH_FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
     void *stream;
     launch->handle = fgw_handle_find(worker, kind, fixed->function);
+    launch->kernel = launch->handle.object;
     if (launch->handle.number == 0 ||
         fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_HANDLE;
