@@ -30,7 +30,14 @@ class Scene:
         self.one, self.two, self.three = (Claimant(control) for _ in range(3))
         self.ended: dict[int, str] = {}
         self.owed: dict[int, int] = {}
-        self.auditor = Auditor(control, self.ended.__setitem__, self.owed.__setitem__, is_preemptive)
+        self.alarms: list[str] = []
+        self.auditor = Auditor(
+            control,
+            self.ended.__setitem__,
+            self.owed.__setitem__,
+            lambda why, _: self.alarms.append(why),
+            is_preemptive=is_preemptive,
+        )
         self.grant = mmap.mmap(control.objects[GRANT], 0)
         self.auditor.look()
 
