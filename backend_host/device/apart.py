@@ -46,6 +46,7 @@ class Apart:
         self._until_ns = 0
         self.nr_times = 0
         """How often they went apart."""
+        self._is_begun = False
         self._is_alarmed = threading.Event()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="apart", daemon=True)
@@ -74,12 +75,28 @@ class Apart:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            if not self._is_alarmed.wait() or self._is_stopping:
-                return
+            self._is_alarmed.wait()
+            while self.look(time.monotonic_ns() + _SERVE_NS):
+                pass
+
+    def look(self, until_ns: int) -> bool:
+        """What the thread does again and again once there is an alarm: hands over until then. False: all share the grant again."""
+        if not self._is_alarmed.is_set() or self._is_stopping:
+            self._share()
+            return False
+        if not self._is_begun:
+            self._is_begun = True
             self.nr_times += 1
             lib.fgw_apart_begin(self._apart, self._unused)
-            while not self._is_stopping and (now_ns := time.monotonic_ns()) < self._until_ns:
-                self._blame(lib.fgw_apart_serve(self._apart, min(now_ns + _SERVE_NS, self._until_ns)))
+        self._blame(lib.fgw_apart_serve(self._apart, min(until_ns, self._until_ns)))
+        if time.monotonic_ns() < self._until_ns:
+            return True
+        self._share()
+        return False
+
+    def _share(self) -> None:
+        if self._is_begun:
+            self._is_begun = False
             lib.fgw_apart_end(self._apart)
             self._is_alarmed.clear()
 

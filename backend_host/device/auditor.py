@@ -153,11 +153,10 @@ class Auditor:
             self._owe(vgpu, now_owed_ns)
 
     def _collect(self, before: Audit, audit: Audit) -> None:
-        """The holder owes a part of the time between two looks in which it said that it has its turn, and others said that they wait."""
+        """The holder owes a part of the time since the last look, if it says that it has its turn, and others say that they wait. Of shorter
+        turns as many are seen as come to that time together."""
         vgpu = audit.holder
-        if vgpu is None or before.word != audit.word or not self._keeps_others_waiting(audit, vgpu):
-            return
-        if not self._keeps_others_waiting(before, vgpu) or (kept := self._kept.get(vgpu)) is None:
+        if vgpu is None or not self._keeps_others_waiting(audit, vgpu) or (kept := self._kept.get(vgpu)) is None:
             return
         nr_sharing = max(1, audit.nr_working) if self._is_preemptive else 1
         self._pay(vgpu, kept, -((audit.at_ns - before.at_ns) // PAID_DIVISOR // nr_sharing))
