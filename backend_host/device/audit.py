@@ -14,6 +14,10 @@ class Claim:
     held_ns: int
     charged_until_ns: int
     nr_workers: int
+    nr_unused: int
+    standing: float
+    standing_per_ns: float
+    waiting_since_ns: int
     uses: bool
     waits: bool
     works: bool
@@ -31,7 +35,12 @@ class Audit:
         self.at_ns: int = seen.at_ns
         self.word: int = seen.word
         self.holder: int | None = seen.holder - 1 if seen.holder else None
-        self.is_wrong: bool = seen.is_start_ahead or any(seen.users) or any(seen.waiting)
+        self.turn = (seen.word >> 32, seen.holder)
+        """Another one for each turn."""
+        self.is_apart: bool = seen.is_apart
+        self.is_word_wrong: bool = seen.is_word_wrong
+        sets = (seen.users, seen.waiting, seen.running)
+        self.is_wrong: bool = seen.is_start_ahead or seen.is_spare_ahead or any(any(words) for words in sets)
         self._claims = {number: _claim(each) for number, each in enumerate(seen.claims) if each.generation}
 
     def claim(self, vgpu: int) -> Claim | None:
@@ -60,6 +69,10 @@ def _claim(each: ffi.CData) -> Claim:
         held_ns=each.held_ns,
         charged_until_ns=each.charged_until_ns,
         nr_workers=each.nr_workers,
+        nr_unused=each.nr_unused,
+        standing=each.standing,
+        standing_per_ns=each.standing_per_ns,
+        waiting_since_ns=each.waiting_since_ns,
         uses=bool(each.uses),
         waits=bool(each.waits),
         works=bool(each.works),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
 from backend_host.devices import Device, kernel_wall
@@ -44,6 +45,7 @@ class Gpu:
     """Charged to vGPUs that are gone."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
+    _apart: Apart | None = None
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
@@ -56,11 +58,17 @@ class Gpu:
         """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long (0: never) and for
         how long it did, and `expel` with the number of a vGPU whose workers write what cannot be true, and what that is."""
         with contextlib.ExitStack() as stack:
+
+            def end_all(vgpu: int, why: str) -> None:
+                expel(self, vgpu, why)
+
+            self._apart = apart = Apart(self.page, end_all)
             self._auditor = auditor = Auditor(
-                self.page, lambda vgpu, why: expel(self, vgpu, why), self.keeper.owe, self.device.preempts
+                self.page, end_all, self.keeper.owe, apart.alarm, is_preemptive=self.device.preempts
             )
-            auditor.start()
-            stack.callback(auditor.stop)
+            for thread in (apart, auditor):
+                thread.start()
+                stack.callback(thread.stop)
             if limit_s:
                 self._watchdog = Watchdog(
                     self.page, limit_s * 1_000_000_000, lambda slot, took_ns: end(self, slot, took_ns)
@@ -99,6 +107,7 @@ class Gpu:
             vgpus=tuple(vgpus),
             walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
+            nr_apart=0 if self._apart is None else self._apart.nr_times,
         )
 
 

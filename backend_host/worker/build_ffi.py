@@ -37,6 +37,7 @@ HEADERS = (
     "page/account.h",
     "page/outlook.h",
     "page/grant.h",
+    "page/apart.h",
     "page/hand_over.h",
     "page/lives.h",
     "generated/counters.h",
@@ -55,6 +56,7 @@ HEADERS = (
     "device/audit.h",
     "walls/start.h",
     "walls/enter.h",
+    "device/apart.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -65,6 +67,7 @@ CONSTANTS = """
 #define FGW_CONTROL_OBJECTS ...
 #define FGW_NR_HAND_OVERS ...
 #define FGW_BOOST_MAX_THREADS ...
+#define FGW_GRANT_UNUSED_NS ...
 struct fgw_control;
 struct fgw_decided_vgpu;
 struct fgw_account;

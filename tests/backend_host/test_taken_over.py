@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import ControlPage
 from backend_host.entitlement import PLAIN
@@ -110,16 +111,18 @@ def daemon(control: ControlPage, attack: Attack, blamed: dict[int, str]) -> Iter
     keeper = GrantKeeper(control, FairQueuing())
     for account in control.vgpus():
         keeper.join(account.vgpu, PLAIN)
-    auditor = Auditor(control, end, keeper.owe, is_preemptive=False)
-    keeper.start()
-    auditor.start()
+    apart = Apart(control, end)
+    auditor = Auditor(control, end, keeper.owe, apart.alarm, is_preemptive=False)
+    threads = (keeper, apart, auditor)
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
-        auditor.stop()
-        keeper.stop()
-        for thread in ends:
-            thread.join()
+        for thread in reversed(threads):
+            thread.stop()
+        for ending in ends:
+            ending.join()
 
 
 @pytest.mark.parametrize(
