@@ -40,10 +40,11 @@ TIMES ?= 20
 stress: setup
 	@$(BIN)/python -m tests.stress --times $(TIMES) $(TESTS)
 
-# Kills, stops and shortages, alone and in pairs; SEED repeats a run, PAIRS=200 kills the daemon with its busiest worker so often.
+# Kills, stops and shortages, alone and in pairs; SEED repeats a run, PAIRS=200 kills the daemon with its busiest worker so often, and
+# WITHOUT_QEMU=1 has no virtual machine among the victims.
 MINUTES ?= 5
 faults: setup
-	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS))
+	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(WITHOUT_QEMU),--without-qemu)
 
 # Clients and vGPUs come and go; whether anything grows: build/soak.png and soak.json.
 HOURS ?= 1

@@ -381,6 +381,14 @@ void fgw_handle_put_behind(struct fgw_worker *worker, enum fgv_handle_kind kind,
     }
 }
 
+void fgw_handle_record(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t seq)
+{
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        worker->handles.entries[index].handle.recorded_seq = seq;
+    }
+}
+
 bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     const uint64_t native = (uint64_t)(uintptr_t)fgw_handle_find(worker, kind, number).native;

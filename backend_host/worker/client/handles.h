@@ -26,6 +26,8 @@ void fgw_handle_hang(struct fgw_worker *worker, enum fgv_handle_kind kind, uint6
 void fgw_handle_charge(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t taken_bytes);
 /* Of an event: what it was recorded behind waits for this host function. */
 void fgw_handle_put_behind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t host);
+/* Of an event: it was recorded at this place in its stream. */
+void fgw_handle_record(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t seq);
 /* Tells what the driver's object is known as, 0: it has no number. Only for kinds that are found by native. */
 uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native);
 /* Makes fgw_handle_number find it. False: no memory. */

@@ -84,6 +84,7 @@ struct fgw_stream {
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
+    uint64_t recorded;            /* the guest's number of the event that it recorded last, 0: none */
     uint64_t behind_host;         /* the host function that what is not marked yet waits for, 0: none */
     struct fgw_mark *first_mark, *last_mark;
     struct fgw_chunk_due *first_due, *last_due;
@@ -117,10 +118,11 @@ struct fgw_handle {
     uint64_t number; /* 0: it is none */
     void *native;
     void *object;
-    uint64_t behind_host; /* of an event: the host function that what it was recorded behind waits for */
-    uint64_t taken_bytes; /* of a module or a library with an image: the driver's memory for it in one context */
-    uint32_t flags;       /* that an event was made with: no driver tells them */
-    bool is_charged;      /* for taken_bytes, which may be 0: a library's modules are not */
+    uint64_t behind_host;  /* of an event: the host function that what it was recorded behind waits for */
+    uint64_t recorded_seq; /* of an event: the place in its stream where it was recorded last */
+    uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
+    uint32_t flags;        /* that an event was made with: no driver tells them */
+    bool is_charged;       /* for taken_bytes, which may be 0: a library's modules are not */
     uint8_t kind;
     uint8_t home; /* of the context that it lives in, 0: it outlives contexts */
 };
