@@ -39,7 +39,7 @@ _LZ4_MAX_RATIO = 255
 
 _HEADER = struct.Struct("<IHHQ")
 _ENTRY_HEADER_MIN_BYTES = 0x40
-_PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_PTX_TARGET = re.compile(r"^[^\S\n]*\.target\s+sm_(\d{1,4})([af]?)", re.MULTILINE)
 # Atomic: a text of many comments must not be matched in many ways.
 _PTX_START = re.compile(rb"(?>\s+|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import Inspector, Printing
-from backend_host.worker.needs import needs_bytes
+from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
 from backend_host.worker.weigh import other_process, weigh
 
 if TYPE_CHECKING:
@@ -179,9 +179,9 @@ def fgv_image_inspect(image: ffi.CData, image_bytes: int, capability: int) -> in
     return _inspector.inspect(memoryview(ffi.buffer(image, image_bytes)), capability)
 
 
-@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=UNKNOWABLE_BYTES)  # type: ignore[untyped-decorator]
 def fgv_image_needs(image: ffi.CData, image_bytes: int, capability: int, is_exact: bool) -> int:
-    """Called by the loop before it hands an image to the driver."""
+    """Called by the loop before it hands an image to the driver; one at which this fails is not for any quota."""
     return needs_bytes(memoryview(ffi.buffer(image, image_bytes)), capability, is_exact=is_exact)
 
 

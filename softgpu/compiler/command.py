@@ -10,6 +10,7 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -216,12 +217,16 @@ def run(arguments: list[str]) -> int:
     except CompileError as error:
         print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
+    except RecursionError:
+        print("softgpu: CUDA_ERROR_INVALID_PTX: the image is too deep", file=sys.stderr)
+        return 1
     except MemoryError:  # the driver's limit for this process
         print(
             "softgpu: CUDA_ERROR_OUT_OF_MEMORY: the image takes more memory than a compiler may have", file=sys.stderr
         )
         return 1
     except OSError as error:
-        print(f"softgpu: CUDA_ERROR_FILE_NOT_FOUND: {error}", file=sys.stderr)
+        code = "OUT_OF_MEMORY" if error.errno in (errno.EFBIG, errno.ENOSPC) else "FILE_NOT_FOUND"
+        print(f"softgpu: CUDA_ERROR_{code}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/driver.h"
+#include "base/view.h"
 
 #define MAX_WORDS          32
 #define MAX_OPTIONS        10
@@ -32,6 +33,8 @@
  * programs of the tests (textures, surfaces, matrix_mul, linked) compile in a fifth of the memory. */
 #define MAX_MEMORY_BYTES (UINT64_C(6) << 30)
 #define MAX_CPU_S        600u
+/* Of what it writes: as much as the cache holds. */
+#define MAX_FILE_BYTES   (UINT64_C(1) << 30)
 #define TEXT_OF(number)  #number
 #define TEXT_OF_VALUE(x) TEXT_OF(x)
 
@@ -43,6 +46,9 @@ extern char **environ;
 static pthread_mutex_t compilers_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t compiler_ended = PTHREAD_COND_INITIALIZER;
 static uint32_t nr_compilers;
+/* A pipe that nobody writes to and that closes when this process ends, however it does. What compilers leave behind
+ * ends with it, where this process runs kernels of others (view.h): they are to leave nothing. {-1, -1} elsewhere. */
+static int alive[2] = {-1, -1};
 
 static const char *command_text(void)
 {
@@ -98,24 +104,38 @@ static char **environment_new(void)
     return variables;
 }
 
+/* Under whatever limit there is already. */
+static bool limit(__rlimit_resource_t resource, rlim_t most)
+{
+    struct rlimit now;
+
+    if (getrlimit(resource, &now)) {
+        return false;
+    }
+    now.rlim_max = now.rlim_max < most ? now.rlim_max : most;
+    now.rlim_cur = now.rlim_cur < now.rlim_max ? now.rlim_cur : now.rlim_max;
+    return !setrlimit(resource, &now);
+}
+
 /* In the forked child, of a program with threads: system calls alone. Returns only if there is no such command. */
 static void compiler_become(char *const words[], char **variables, int error_fd, pid_t parent)
 {
-    const struct rlimit memory = {MAX_MEMORY_BYTES, MAX_MEMORY_BYTES}, time = {MAX_CPU_S, MAX_CPU_S}, none = {1, 1};
     struct sigaction standard = {.sa_handler = SIG_DFL};
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int input = alive[0] >= 0 ? alive[0] : nothing;
     sigset_t no_signals;
 
     /* It ends with the thread that waits for it. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent || setrlimit(RLIMIT_AS, &memory) ||
-        setrlimit(RLIMIT_CPU, &time) || setrlimit(RLIMIT_CORE, &none)) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent || !limit(RLIMIT_AS, MAX_MEMORY_BYTES) ||
+        !limit(RLIMIT_CPU, MAX_CPU_S) || !limit(RLIMIT_FSIZE, MAX_FILE_BYTES) ||
+        !limit(RLIMIT_CORE, 1)) { /* with 0 a handler of the host's gets it */
         return;
     }
     for (int signal = 1; signal < NSIG; signal++) {
         sigaction(signal, &standard, NULL); /* refused for some */
     }
     sigemptyset(&no_signals);
-    if (sigprocmask(SIG_SETMASK, &no_signals, NULL) || dup2(nothing, STDIN_FILENO) < 0 ||
+    if (sigprocmask(SIG_SETMASK, &no_signals, NULL) || dup2(input, STDIN_FILENO) < 0 ||
         dup2(error_fd, STDOUT_FILENO) < 0 || dup2(error_fd, STDERR_FILENO) < 0 ||
         syscall(SYS_close_range, FIRST_INHERITED_FD, ~0u, 0u)) {
         return;
@@ -269,6 +289,7 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
 
 CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
 {
+    bool is_ready;
     CUresult result;
 
     pthread_mutex_lock(&compilers_lock);
@@ -276,8 +297,9 @@ CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text
         pthread_cond_wait(&compiler_ended, &compilers_lock);
     }
     nr_compilers++;
+    is_ready = !sgp_view_is_walled() || alive[0] >= 0 || !pipe2(alive, O_CLOEXEC);
     pthread_mutex_unlock(&compilers_lock);
-    result = run(task, error_text, error_text_bytes);
+    result = !is_ready ? CUDA_ERROR_OPERATING_SYSTEM : run(task, error_text, error_text_bytes);
     pthread_mutex_lock(&compilers_lock);
     nr_compilers--;
     pthread_cond_signal(&compiler_ended);
