@@ -14,12 +14,15 @@ import pytest
 from softgpu.compiler.base.errors import UnsupportedInstruction
 from softgpu.compiler.command import llvm_text
 from softgpu.compiler.text.registry import LOWERINGS
-from tests.softgpu.compiler_harness import CAPABILITY, HEADER, compiled_quickly
+from tests.softgpu.compiler_harness import HEADER, compiled_quickly
 
 COMPILED = """
 add.s32 %r1, %r2, %r3
 add.sat.s32 %r1, %r2, %r3
 add.f16x2 %r1, %r2, %r3
+add.u16x2 %r1, %r2, %r3
+min.s16x2 %r1, %r2, %r3
+max.relu.s16x2 %r1, %r2, %r3
 sub.s64 %x5, %x6, %x7
 mul.wide.u32 %x5, %r1, %r2
 mul.hi.s64 %x5, %x6, %x7
@@ -316,7 +319,7 @@ def _text(instruction: str) -> str:
 
 @pytest.mark.parametrize("instruction", COMPILED, ids=lambda text: text.split()[0])
 def test_compiled(instruction: str) -> None:
-    assert "define" in llvm_text(_text(instruction), CAPABILITY)
+    assert "define" in llvm_text(_text(instruction))
 
 
 def test_llvm_takes_them_all(tmp_path: Path) -> None:
@@ -334,7 +337,7 @@ def test_llvm_takes_them_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("instruction", REFUSED, ids=lambda text: text.split()[0])
 def test_refused_by_name(instruction: str) -> None:
     with pytest.raises(UnsupportedInstruction) as caught:
-        llvm_text(_text(instruction), CAPABILITY)
+        llvm_text(_text(instruction))
     assert f"instruction '{instruction.split(maxsplit=1)[0]}'" in str(caught.value)
 
 

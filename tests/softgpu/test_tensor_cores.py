@@ -205,5 +205,5 @@ stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%x0], {%r0}
 def test_what_is_not_known_is_refused_by_name(instruction: str) -> None:
     body = f"  .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .f64 %d<9>; .reg .b64 %x<2>;\n  {instruction};"
     with pytest.raises(CompileError) as caught:
-        llvm_text(HEADER + kernel("k", [body]), 80)
+        llvm_text(HEADER + kernel("k", [body]))
     assert instruction.split(maxsplit=1)[0] in str(caught.value)

@@ -247,11 +247,13 @@ static CUresult load_charged(struct fgw_worker *worker, uint64_t number, const v
     if (!fgw_image_memory_take(worker, kind, needs_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
     const CUresult result = call(worker, number, image, options);
     if (result == CUDA_SUCCESS) {
         fgw_handle_charge(worker, kind, number, needs_bytes);
     } else {
         fgw_image_memory_give(worker, kind, needs_bytes);
+        fgw_printing_pass_on(worker, said_bytes);
     }
     return result;
 }

@@ -12,6 +12,7 @@
 #include "calls/state.h"
 #include "client/arena.h"
 #include "client/handles.h"
+#include "client/printing.h"
 #include "client/service.h"
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
@@ -135,8 +136,10 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
     if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, blob->size_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
     result = worker->driver.cuLinkAddData_v2(handle.native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
                                              name, options.nr, options.options, options.values);
+    fgw_printing_pass_on(worker, said_bytes);
     link->input_bytes += blob->size_bytes;
     answer->said = fgw_jit_tell(worker, link->jit, result, fixed->chunk);
     return CUDA_SUCCESS;
@@ -164,7 +167,9 @@ CUresult fgw_serve_cuLinkComplete(struct fgw_worker *worker, const struct fgw_re
     if (link->image || !worker->driver.cuLinkComplete) {
         return link->image ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
     }
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
     CUresult result = worker->driver.cuLinkComplete(handle.native, &image, &image_bytes);
+    fgw_printing_pass_on(worker, said_bytes);
     if (result == CUDA_SUCCESS) {
         link->image = image;
         link->image_bytes = image_bytes;
