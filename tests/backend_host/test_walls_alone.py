@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ import pytest
 
 from backend_host.walls.settings import WALLS, WallSettings
 from tests.backend_host.escapes import NEWUSER, call, path
-from tests.backend_host.walled import Captive, WalledHost, build
+from tests.backend_host.walled import captives
 from tests.backend_host.worker_harness import WALLS as SETTINGS
-from tests.backend_host.worker_harness import make_region, walls_here
+from tests.backend_host.worker_harness import walls_here
 
 pytestmark = pytest.mark.skipif(
     walls_here() != frozenset(WALLS), reason="this machine has not all walls; see: fairgv-host doctor"
@@ -56,19 +56,11 @@ TRIALS = (
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("alone")
-    folder.chmod(0o755)
-    (folder / "secret").write_text("of root\n")
-    (folder / "secret").chmod(0o600)
-    return build(folder)
-
-
-@contextmanager
-def captive(library: Path, kind: str, without: tuple[str, ...], settings: WallSettings = SETTINGS) -> Iterator[Captive]:
-    with ExitStack() as stack:
-        host = stack.enter_context(closing(WalledHost(library, kind, without, settings)))
-        yield stack.enter_context(closing(Captive(host, stack.enter_context(make_region()))))
+def secret(taken_over: Path) -> Path:
+    """A file of root's in a folder that workers may read."""
+    file = taken_over.with_name("secret")
+    file.touch(0o600)
+    return file
 
 
 @contextmanager
@@ -94,7 +86,7 @@ def process_of(uid: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize("trial", TRIALS, ids=[f"{trial.wall}-{number}" for number, trial in enumerate(TRIALS)])
-def test_a_wall_alone(library: Path, trial: Trial, is_there: bool) -> None:
+def test_a_wall_alone(taken_over: Path, secret: Path, trial: Trial, is_there: bool) -> None:
     without = trial.beside if is_there else (*trial.beside, trial.wall)
     with ExitStack() as stack:
         name = f"fairgv-alone-{os.getpid()}"
@@ -102,10 +94,10 @@ def test_a_wall_alone(library: Path, trial: Trial, is_there: bool) -> None:
         listener.bind(f"\0{name}")
         listener.listen()
         key = stack.enter_context(shared_memory())
-        own = stack.enter_context(captive(library, trial.kind, without))
+        (own,) = stack.enter_context(captives(taken_over, trial.kind, without=without))
         child = stack.enter_context(process_of(own.cache.stat().st_uid))
         aims = {
-            "secret": library.with_name("secret"),
+            "secret": secret,
             "daemon": os.getpid(),
             "key": key,
             "abstract": name,
@@ -115,13 +107,13 @@ def test_a_wall_alone(library: Path, trial: Trial, is_there: bool) -> None:
         assert outcome.errno == (trial.errno if is_there else None)
 
 
-def test_memory_without_a_cgroup(library: Path) -> None:
-    with captive(library, "soft", ("cgroup",), LITTLE) as own:
+def test_memory_without_a_cgroup(taken_over: Path) -> None:
+    with captives(taken_over, "soft", settings=LITTLE, without=("cgroup",)) as (own,):
         assert own.attack("memory 512").number == 512
 
 
-def test_memory_with_a_cgroup(library: Path) -> None:
-    with captive(library, "soft", (), LITTLE) as own:
+def test_memory_with_a_cgroup(taken_over: Path) -> None:
+    with captives(taken_over, "soft", settings=LITTLE) as (own,):
         own.begin("memory 512")
         worker = own.served.worker.process
         assert worker.has_ended(60)
