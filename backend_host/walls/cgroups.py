@@ -14,10 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 CONTROLLERS = ("memory", "pids", "cpu")
+_OF_SWAP = ("memory.swap.max", "memory.swappiness")
+"""Not there where the kernel counts no swap."""
 TREE = "fairgv"
 """The folder that holds the groups of all daemons."""
+_TRIED, _TRIED_BYTES = "tried", 1 << 20
 _MOUNTS = Path("/proc/self/mountinfo")
 _OWN = Path("/proc/self/cgroup")
 
@@ -59,9 +63,14 @@ class Cgroups(ABC):
         for folder in dict.fromkeys(self.trees.values()):
             folder.mkdir(exist_ok=True)
 
+    def tried(self) -> Self:
+        """Itself. Raises OSError where no group can be made: the folder may be another user's, who made it."""
+        self.make(f"{os.getpid()}-{_TRIED}", _TRIED_BYTES, 1).remove()
+        return self
+
     @abstractmethod
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
-        """Controller, file and value of each limit."""
+        """Controller, file and value of each limit. What is beyond the memory does not go to swap instead, which is all of the host's."""
 
     def make(self, name: str, memory_bytes: int, processes: int) -> Group:
         """A group with these limits, or the one of that name with its limits changed. Raises OSError."""
@@ -69,7 +78,9 @@ class Cgroups(ABC):
         for folder in folders:
             folder.mkdir(exist_ok=True)
         for controller, file, value in self.limits(memory_bytes, processes):
-            (self.trees[controller] / name / file).write_text(value)
+            path = self.trees[controller] / name / file
+            if file not in _OF_SWAP or path.exists():
+                path.write_text(value)
         return Group(folders)
 
     def sweep(self) -> None:
@@ -119,7 +130,11 @@ class Version2(Cgroups):
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""
-        return (("memory", "memory.max", str(memory_bytes)), ("pids", "pids.max", str(processes)))
+        return (
+            ("memory", "memory.max", str(memory_bytes)),
+            ("memory", "memory.swap.max", "0"),
+            ("pids", "pids.max", str(processes)),
+        )
 
 
 class Version1(Cgroups):
@@ -127,7 +142,11 @@ class Version1(Cgroups):
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""
-        return (("memory", "memory.limit_in_bytes", str(memory_bytes)), ("pids", "pids.max", str(processes)))
+        return (
+            ("memory", "memory.limit_in_bytes", str(memory_bytes)),
+            ("memory", "memory.swappiness", "0"),
+            ("pids", "pids.max", str(processes)),
+        )
 
 
 def find() -> Cgroups:
@@ -140,7 +159,8 @@ def find() -> Cgroups:
             reasons.append(f"{folder} has not the controllers {', '.join(CONTROLLERS)}")
             continue
         try:
-            return Version2(folder if os.geteuid() == 0 else _leave_for_leaf(folder / own.get("", "/").lstrip("/")))
+            own_folder = folder / own.get("", "/").lstrip("/")
+            return Version2(folder if os.geteuid() == 0 else _leave_for_leaf(own_folder)).tried()
         except OSError as error:
             reasons.append(f"{error.filename or folder}: {error.strerror}")
     trees = {
@@ -152,7 +172,7 @@ def find() -> Cgroups:
     }
     if set(trees) == set(CONTROLLERS):
         try:
-            return Version1(trees)
+            return Version1(trees).tried()
         except OSError as error:
             reasons.append(f"{error.filename}: {error.strerror}")
     raise NoCgroupsError("; ".join(reasons) or "no cgroup file system is mounted")

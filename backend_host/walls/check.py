@@ -3,6 +3,7 @@
 import logging
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -15,9 +16,12 @@ from backend_host.worker._worker import lib
 
 _NOTHING = (sys.executable, "-I", "-S", "-c", "")
 """A program that ends at once, of what workers run."""
+_TRUE = ("true",)
+"""A program of the system, which any user may run."""
 _REMEDIES = {
-    "user": "sysctl user.max_user_namespaces=10000, and where they exist kernel.unprivileged_userns_clone=1 and "
-    "kernel.apparmor_restrict_unprivileged_userns=0; or run fairgv-host as root",
+    "user": "as root, user ids in [walls] that this system has (in a container those of /proc/self/uid_map); as another user, "
+    "sysctl user.max_user_namespaces=10000, and where they exist kernel.unprivileged_userns_clone=1 and "
+    "kernel.apparmor_restrict_unprivileged_userns=0; or run it as root",
     "mount": "run fairgv-host as root with all capabilities, on Linux 5.12 or newer",
     "pid": "run fairgv-host as root with all capabilities",
     "ipc": "run fairgv-host as root with all capabilities",
@@ -91,4 +95,13 @@ def _reason_of_user(settings: WallSettings) -> str:
     for path in (PACKAGE_ROOT / "backend_host/worker/main.py", PACKAGE_ROOT / "backend_host"):
         if not path.stat().st_mode & stat.S_IROTH:
             return f"users other than root may not read {path}; chmod -R o+rX helps"
+    return next(filter(None, map(_reason_not_to_become, (settings.first_uid, settings.last_uid))), "")
+
+
+def _reason_not_to_become(uid: int) -> str:
+    """Where root is that of a container, it may have few users beside it."""
+    try:
+        subprocess.run(_TRUE, check=True, user=uid, group=uid, extra_groups=())
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"no process can become user {uid}: {error}"
     return ""

@@ -36,6 +36,8 @@ class WallSettings:
     systemd give out."""
     cache_dir: str = ""
     """Where compiled code is kept, a folder for each tenant; empty: as `default_cache_dir` says."""
+    cache_bytes: int = 1 << 30
+    """Of a tenant's compiled code: one that has more when a worker of its starts begins with none."""
     memory_bytes: int = 4 << 30
     """What the workers of a vGPU may have together, beside what the region, its window and softgpu's device memory take."""
     processes: int = 1024
@@ -61,12 +63,13 @@ class WallSettings:
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> Self:
         """From `[walls]` of a file. Raises ConfigError."""
-        known = {field.name for field in fields(cls)} - {"memory_bytes"} | {"memory"}
+        sizes = {"memory": "memory_bytes", "cache": "cache_bytes"}
+        known = {field.name for field in fields(cls)} - set(sizes.values()) | set(sizes)
         if unknown := table.keys() - known:
             raise ConfigError(f"unknown key {min(unknown)!r} in [walls]; known are: {', '.join(sorted(known))}")
         values = dict(table)
-        if "memory" in values:
-            values["memory_bytes"] = parse_size(str(values.pop("memory")))
+        for key in sizes.keys() & values.keys():
+            values[sizes[key]] = parse_size(str(values.pop(key)))
         if isinstance(values.get("allow_missing"), list):
             values["allow_missing"] = tuple(map(str, values["allow_missing"]))  # type: ignore[call-overload]
         return cls(**values).checked()  # type: ignore[arg-type]
@@ -78,8 +81,9 @@ class WallSettings:
             raise ConfigError(f"[walls] users must be FIRST-LAST, two user ids from {_FIRST_UID}, not {self.users!r}")
         if not isinstance(self.cache_dir, str):
             raise ConfigError(f"[walls] cache_dir must be a path, not {self.cache_dir!r}")
-        if not 0 < self.memory_bytes < 1 << 50:
-            raise ConfigError("[walls] memory must be from 1 byte to 1024T")
+        for name, nbytes in (("memory", self.memory_bytes), ("cache", self.cache_bytes)):
+            if not 0 < nbytes < 1 << 50:
+                raise ConfigError(f"[walls] {name} must be from 1 byte to 1024T")
         if not isinstance(self.processes, int) or isinstance(self.processes, bool) or not 0 < self.processes < 1 << 22:
             raise ConfigError(f"[walls] processes must be from 1 to 4194303, not {self.processes!r}")
         if not isinstance(self.allow_missing, tuple):

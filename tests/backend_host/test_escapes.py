@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ import pytest
 from backend_host.ipc import Server
 from backend_host.walls.settings import WALLS, WallSettings
 from tests.backend_host.escapes import ESCAPES, PAGE, Escape, call, page
-from tests.backend_host.walled import Captive, Outcome, WalledHost, build
-from tests.backend_host.worker_harness import ROOT, make_region, walls_here
+from tests.backend_host.walled import Captive, Outcome, captives
+from tests.backend_host.worker_harness import ROOT, walls_here
 from tests.backend_host.worker_harness import WALLS as SETTINGS
 
 pytestmark = pytest.mark.skipif(
@@ -29,23 +29,6 @@ pytestmark = pytest.mark.skipif(
 MEMORY = WallSettings(cache_dir=SETTINGS.cache_dir, memory_bytes=192 << 20)
 FEW = WallSettings(cache_dir=SETTINGS.cache_dir, processes=200)
 OWN_MEMORY_MIB = 64
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("escapes")
-    folder.chmod(0o755)
-    built = build(folder)
-    built.chmod(0o777)
-    return built
-
-
-@contextmanager
-def captives(library: Path, kind: str, nr: int, settings: WallSettings = SETTINGS) -> Iterator[list[Captive]]:
-    with ExitStack() as stack:
-        host = stack.enter_context(closing(WalledHost(library, kind, settings=settings)))
-        regions = [stack.enter_context(make_region()) for _ in range(nr)]
-        yield [stack.enter_context(closing(Captive(host, region))) for region in regions]
 
 
 @dataclass(frozen=True)
@@ -62,11 +45,13 @@ class Scene:
 
 
 @pytest.fixture(scope="module", params=["soft", "cuda"])
-def scene(request: pytest.FixtureRequest, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(
+    request: pytest.FixtureRequest, taken_over: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
     state = tmp_path_factory.mktemp("state")
     (state / "daemon.log").write_text("what others did\n")
     with ExitStack() as stack:
-        own, neighbour = stack.enter_context(captives(library, request.param, 2))
+        own, neighbour = stack.enter_context(captives(taken_over, request.param, 2))
         server = Server(state / "control.sock", lambda _session, _request: {})
         server.start()
         stack.callback(server.stop)
@@ -83,7 +68,7 @@ def scene(request: pytest.FixtureRequest, library: Path, tmp_path_factory: pytes
             "checkout": ROOT / "pyproject.toml",
             "package": ROOT / "backend_host" / "worker" / "main.py",
             "python": os.path.realpath(sys.executable),
-            "library": library,
+            "library": taken_over,
             "abstract": f"fairgv-escape-{os.getpid()}",
         }
         for name in ("socket", "log", "other_cache", "checkout", "package", "python"):
@@ -142,9 +127,9 @@ def test_a_flood_of_descriptors_on_the_daemons_socket(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("kind", ["soft", "cuda"])
-def test_threads_and_processes_are_bounded(library: Path, kind: str) -> None:
+def test_threads_and_processes_are_bounded(taken_over: Path, kind: str) -> None:
     """600 processes and 5,000 threads; neighbours have theirs all the while."""
-    with captives(library, kind, 2, FEW) as (own, neighbour):
+    with captives(taken_over, kind, 2, FEW) as (own, neighbour):
         assert 0 < (own.attack("threads 5000").number or 0) < FEW.processes
         forked = own.attack("forks 600")
         assert forked.errno == errno.EPERM if kind == "cuda" else 0 < (forked.number or 0) < FEW.processes
@@ -152,8 +137,8 @@ def test_threads_and_processes_are_bounded(library: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["soft", "cuda"])
-def test_memory_beyond_the_cgroup_ends_it_alone(library: Path, kind: str) -> None:
-    with captives(library, kind, 2, MEMORY) as (own, neighbour):
+def test_memory_beyond_the_cgroup_ends_it_alone(taken_over: Path, kind: str) -> None:
+    with captives(taken_over, kind, 2, MEMORY) as (own, neighbour):
         own.begin("memory 1024")
         worker = own.served.worker.process
         assert worker.has_ended(60)
@@ -162,8 +147,8 @@ def test_memory_beyond_the_cgroup_ends_it_alone(library: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["soft", "cuda"])
-def test_calls_of_another_architecture_end_it(library: Path, kind: str) -> None:
-    with captives(library, kind, 1) as (own,):
+def test_calls_of_another_architecture_end_it(taken_over: Path, kind: str) -> None:
+    with captives(taken_over, kind, 1) as (own,):
         own.begin("int80")
         worker = own.served.worker.process
         assert worker.has_ended(60)

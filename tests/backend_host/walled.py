@@ -7,7 +7,8 @@ counts; softgpu below it needs what that list forbids, so nothing is computed th
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,18 @@ from backend_host.walls.settings import WallSettings
 from backend_host.walls.start import Walls
 from backend_host.worker_start import WorkerStart
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import FUNCTION, MODULE, NO_CHUNK, ROOT, SOFTGPU, WALLS, Host, Served, tenant_of
+from tests.backend_host.worker_harness import (
+    FUNCTION,
+    MODULE,
+    NO_CHUNK,
+    ROOT,
+    SOFTGPU,
+    WALLS,
+    Host,
+    Served,
+    make_region,
+    tenant_of,
+)
 
 SOURCE = Path(__file__).with_name("escapes.c")
 PASSED, FAILED = 1_000_000, 2_000_000
@@ -100,3 +112,14 @@ class Captive:
 
     def close(self) -> None:
         self.guest.close()
+
+
+@contextmanager
+def captives(
+    library: Path, kind: str, nr: int = 1, settings: WallSettings = WALLS, without: Collection[str] = ()
+) -> Iterator[list[Captive]]:
+    """So many guests of one host, each with a vGPU of its own."""
+    with ExitStack() as stack:
+        host = stack.enter_context(closing(WalledHost(library, kind, without, settings)))
+        regions = [stack.enter_context(make_region()) for _ in range(nr)]
+        yield [stack.enter_context(closing(Captive(host, region))) for region in regions]
