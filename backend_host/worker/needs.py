@@ -93,6 +93,8 @@ def _sections(content: bytes) -> list[tuple[bytes, int]]:
     nr, names_index = struct.unpack_from("<HH", content, 0x3C)
     if nr == 0 and table:
         nr = _SECTION.unpack_from(content, table)[5]  # too many for the header
+    if table + nr * _SECTION.size > len(content):
+        raise struct.error("a table of sections that ends behind the file")
     sections = list(_SECTION.iter_unpack(content[table : table + nr * _SECTION.size]))
     names = content[sections[names_index][4] :] if names_index < len(sections) else b""
     return [(names[name : name + 16], size) for name, _, flags, _, _, size in sections if flags & _LOADED]

@@ -111,9 +111,9 @@ TEXTS: dict[str, Callable[[], str]] = {
     "blocks": lambda: body("{" * 100_000 + "}" * 100_000),
     "loops in loops": lambda: loops(2000),
     "more loops in loops": lambda: loops(50_000),
-    "a chain of calls": lambda: chain(40_000),
-    "moves backwards": lambda: backwards(100_000),
-    "swaps": lambda: swaps(40_000),
+    "a chain of calls": lambda: chain(20_000),
+    "moves backwards": lambda: backwards(30_000),
+    "swaps": lambda: swaps(10_000),
     "forks": lambda: forks(4000),
     "more forks": lambda: forks(40_000),
     "tables of labels": lambda: tables(50_000),
@@ -131,7 +131,7 @@ IMAGES: dict[str, Callable[[], bytes]] = {
         entry(TEXTS["digits of a type"]().encode(), sm=70), entry((HEAD + KERNEL).encode())
     ),
     "a table of sections beside a good one": lambda: container(entry(BEYOND, 2, 90), entry((HEAD + KERNEL).encode())),
-    "entries": lambda: container(entry(b"x", sm=10) * 100_000),
+    "entries": lambda: container(entry(b"x", sm=10) * 20_000),
 }
 NAMES = [*TEXTS, *IMAGES]
 
