@@ -14,7 +14,7 @@ from typing import Any
 
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.devices import Device
-from backend_host.walls.cgroups import Group, Groups
+from backend_host.walls.cgroups import Groups
 from backend_host.walls.root import CACHE_AT, Root, root_of_worker
 from backend_host.walls.start import Child, Walls
 from backend_host.walls.tenants import Tenants
@@ -44,9 +44,19 @@ class WorkerStart:
         """A worker that waits for a guest. Raises OSError."""
         command = [sys.executable, *self.program, "--socket", str(socket_fd), "--library", self.library]
         command += ["--device", str(self.ordinal), "--slot", str(slot)]
-        return self.walls.start(
+        child = self.walls.start(
             command, self.environment, self.root, folder=str(PACKAGE_ROOT), kept_fd=socket_fd, error_fd=error_fd
         )
+        if self.groups is not None:
+            try:
+                self.groups.begin(child.pid, self.memory_bytes, self.walls.settings.processes)
+            except OSError:
+                child.kill()
+                child.wait()
+                self.leave(child)
+                child.close()
+                raise
+        return child
 
     def message(self, tenant_name: str) -> dict[str, Any]:
         """What the worker is told of its walls: the fields of `struct fgw_walls_tenant` (enter.h). Raises OSError."""
@@ -58,16 +68,15 @@ class WorkerStart:
             "has_filter": "filter" in self.walls.names,
         }
 
-    def group(self, vgpu: int, region_bytes: int) -> Group | None:
-        """The cgroup of a vGPU, which `Groups` counts the users of. Raises OSError."""
-        if self.groups is None:
-            return None
-        return self.groups.take(vgpu, self.memory_bytes + region_bytes, self.walls.settings.processes)
-
-    def leave(self, vgpu: int) -> None:
-        """The counterpart of `group`."""
+    def join(self, worker: Child, vgpu: int, region_bytes: int) -> None:
+        """Puts it into the cgroup of its vGPU. Raises OSError."""
         if self.groups is not None:
-            self.groups.leave(vgpu)
+            self.groups.take(worker.pid, vgpu, self.memory_bytes + region_bytes, self.walls.settings.processes)
+
+    def leave(self, worker: Child) -> None:
+        """For one that has ended: the counterpart of `spawn` and `join`."""
+        if self.groups is not None:
+            self.groups.leave(worker.pid)
 
 
 def worker_start(

@@ -65,8 +65,6 @@ class WorkerProcess:
     is_counted: bool = False
     """What it did is in its vGPU's totals already."""
     is_ended: threading.Event = field(default_factory=threading.Event)
-    vgpu: int | None = None
-    """Whose cgroup it has joined."""
     _pidfd_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def stop(self) -> None:
@@ -196,10 +194,7 @@ class Workers:
             try:
                 self._said.name(worker.slot, assignment.vgpu_name, assignment.program)
                 message["walls"] = self._start.message(assignment.tenant)
-                group = self._start.group(assignment.vgpu, assignment.region_bytes)
-                worker.vgpu = assignment.vgpu
-                if group is not None:
-                    group.join(worker.process.pid)
+                self._start.join(worker.process, assignment.vgpu, assignment.region_bytes)
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
@@ -248,6 +243,7 @@ class Workers:
                 process = self._start.spawn(theirs.fileno(), slot, said)
             undo.callback(self._said.close, slot)
             undo.callback(process.close)
+            undo.callback(self._start.leave, process)
             undo.callback(process.wait)
             undo.callback(process.kill)
             worker = WorkerProcess(slot, process, ours)
@@ -286,8 +282,7 @@ class Workers:
         status = worker.process.wait()
         worker.close()
         self._said.close(worker.slot)
-        if worker.vgpu is not None:
-            self._start.leave(worker.vgpu)
+        self._start.leave(worker.process)
         reading = self._page.worker(worker.slot)
         has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
         self._page.repair(worker.slot)

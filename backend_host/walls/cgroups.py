@@ -2,15 +2,15 @@
 
 Every group has the kernel's default share of the CPUs, so vGPUs that want more than there is get alike, however many programs each runs.
 
-Wrong when: memory was taken before a worker joined, which is that of its warm start. Who took it is who counts it.
+Wrong when: a worker is moved to the group that its vGPU has. The memory of its warm start goes uncounted: who took it is who counts it.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ _OF_SWAP = ("memory.swap.max", "memory.swappiness")
 """Not there where the kernel counts no swap."""
 TREE = "fairgv"
 """The folder that holds the groups of all daemons."""
+_SHARES_OF_ONE, _MOST_SHARES = 1 << 10, 1 << 18
+"""The kernel's."""
 _TRIED, _TRIED_BYTES = "tried", 1 << 20
 _MOUNTS = Path("/proc/self/mountinfo")
 _OWN = Path("/proc/self/cgroup")
@@ -37,6 +39,11 @@ class Group:
     """One group, which is one folder in each hierarchy."""
 
     folders: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the folders."""
+        return self.folders[0].name
 
     def join(self, pid: int) -> None:
         """Puts a process with its threads there. Raises OSError."""
@@ -93,30 +100,52 @@ class Cgroups(ABC):
 
 
 class Groups:
-    """The groups of one Gpu's vGPUs: each is made for the first worker and removed after the last. Thread-safe."""
+    """The groups of one Gpu's workers. Thread-safe.
+
+    Each worker begins in a group of its own, which becomes its vGPU's when that has none yet: so a program's start need not wait for the move
+    of a process from group to group, which takes the kernel 10-20 ms. Where its vGPU has one it is moved there.
+    """
 
     def __init__(self, cgroups: Cgroups, gpu: int) -> None:
         self._cgroups = cgroups
-        self._prefix = f"{os.getpid()}-{gpu}"
+        self._names = (f"{os.getpid()}-{gpu}-{number}" for number in itertools.count())
+        self._own: dict[int, Group] = {}
+        self._vgpu_of: dict[int, int] = {}
         self._groups: dict[int, Group] = {}
-        self._nr_users: Counter[int] = Counter()
+        self._left: list[Group] = []
         self._lock = threading.Lock()
 
-    def take(self, vgpu: int, memory_bytes: int, processes: int) -> Group:
-        """The group of this vGPU, for one worker more. Raises OSError."""
+    def begin(self, pid: int, memory_bytes: int, processes: int) -> None:
+        """Puts a worker that serves nobody yet into a group of its own. Raises OSError."""
         with self._lock:
-            if vgpu not in self._groups:
-                self._groups[vgpu] = self._cgroups.make(f"{self._prefix}-{vgpu}", memory_bytes, processes)
-            self._nr_users[vgpu] += 1
+            group = self._own[pid] = self._cgroups.make(next(self._names), memory_bytes, processes)
+        group.join(pid)
+
+    def take(self, pid: int, vgpu: int, memory_bytes: int, processes: int) -> Group:
+        """Makes it one of this vGPU's; returns their group. Raises OSError."""
+        with self._lock:
+            own = self._own.pop(pid)
+            self._vgpu_of[pid] = vgpu
+            if vgpu in self._groups:
+                self._left.append(own)
+                self._groups[vgpu].join(pid)
+                self._remove_left()
+            else:
+                self._groups[vgpu] = self._cgroups.make(own.name, memory_bytes, processes)
             return self._groups[vgpu]
 
-    def leave(self, vgpu: int) -> None:
-        """For one that has ended. A group that somebody still ends in stays until the next daemon sweeps it."""
+    def leave(self, pid: int) -> None:
+        """For a worker that has ended. Its group goes with the last of them, or later where somebody still ends in it."""
         with self._lock:
-            self._nr_users[vgpu] -= 1
-            if self._nr_users[vgpu] <= 0:
-                del self._nr_users[vgpu]
-                self._groups.pop(vgpu).remove()
+            vgpu = self._vgpu_of.pop(pid, None)
+            if vgpu is None:
+                self._left += filter(None, [self._own.pop(pid, None)])
+            elif vgpu not in self._vgpu_of.values():
+                self._left.append(self._groups.pop(vgpu))
+            self._remove_left()
+
+    def _remove_left(self) -> None:
+        self._left = [group for group in self._left if not group.remove()]
 
 
 class Version2(Cgroups):
@@ -138,7 +167,19 @@ class Version2(Cgroups):
 
 
 class Version1(Cgroups):
-    """A hierarchy for each controller."""
+    """A hierarchy for each controller.
+
+    Beside our tree of groups stand single processes, of which each weighs as much as the tree by default: all workers of a busy host would have
+    less than one of them. So each group weighs as much as a process.
+    """
+
+    def make(self, name: str, memory_bytes: int, processes: int) -> Group:
+        """See there."""
+        group = super().make(name, memory_bytes, processes)
+        tree = self.trees["cpu"]
+        nr_groups = sum(folder.is_dir() for folder in tree.iterdir())
+        (tree / "cpu.shares").write_text(str(min(_MOST_SHARES, nr_groups * _SHARES_OF_ONE)))
+        return group
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""

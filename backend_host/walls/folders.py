@@ -3,6 +3,7 @@
 Wrong when: `rm` is missing, or killed. What it leaves goes with the next daemon's `sweep`.
 """
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -45,13 +46,18 @@ def discard(path: Path) -> None:
     """Takes it away at once, and removes it in a thread: a tenant may have made any number of files. Raises OSError."""
     gone = path.with_name(f"{_GONE}{os.urandom(8).hex()}")
     path.rename(gone)
-    threading.Thread(target=_remove, args=(gone,), name="remove", daemon=True).start()
+    _begin_to_remove(gone)
 
 
 def sweep(folder: Path) -> None:
     """Removes what a daemon which ended had not removed yet."""
     for gone in folder.glob(f"{_GONE}*"):
-        threading.Thread(target=_remove, args=(gone,), name="remove", daemon=True).start()
+        _begin_to_remove(gone)
+
+
+def _begin_to_remove(path: Path) -> None:
+    with contextlib.suppress(RuntimeError):  # no more threads: the next daemon does it
+        threading.Thread(target=_remove, args=(path,), name="remove", daemon=True).start()
 
 
 def _remove(path: Path) -> None:

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -101,33 +102,101 @@ def test_processes_beyond_the_limit_do_not_start(group: Group) -> None:
         assert not group.remove(), "it has processes"
 
 
+def test_the_tree_weighs_as_much_as_its_groups(tree: Cgroups, group: Group) -> None:
+    """Of version 1, where it stands beside single processes."""
+    if not isinstance(tree, Version1):
+        pytest.skip("it stands beside groups")
+    folder = tree.trees["cpu"]
+    shares = int((folder / "cpu.shares").read_text())
+    assert shares % 1024 == 0
+    with run_in(tree.make(f"{os.getpid()}-more", MEMORY, PROCESSES), STAY):
+        assert int((folder / "cpu.shares").read_text()) >= 2048
+    wait_until(Group((folder / f"{os.getpid()}-more",)).remove, "it has ended")
+    tree.sweep()
+
+
 def test_swap_is_no_way_around(tree: Cgroups) -> None:
     """Of a host with swap, a worker's memory beyond its limit would go there."""
     files = {file for _, file, _ in tree.limits(MEMORY, PROCESSES)}
     assert files & {"memory.swap.max", "memory.swappiness"}
 
 
-def test_one_group_for_all_workers_of_a_vgpu(tree: Cgroups) -> None:
-    groups = Groups(tree, gpu=77)
-    first, second, other = (groups.take(vgpu, MEMORY, PROCESSES) for vgpu in (1, 1, 2))
-    assert first == second != other
-    groups.leave(1)
-    assert first.folders[0].exists()
-    groups.leave(1)
-    groups.leave(2)
-    assert not [folder for folder in (*first.folders, *other.folders) if folder.exists()]
-    assert groups.take(1, MEMORY, PROCESSES) == first, "a vGPU may come again"
-    groups.leave(1)
+@dataclass(frozen=True)
+class Workers:
+    """Processes that begin in groups of their own."""
+
+    groups: Groups
+    children: ExitStack
+
+    def start(self) -> subprocess.Popen[str]:
+        child = self.children.enter_context(
+            subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+        )
+        self.groups.begin(child.pid, MEMORY, PROCESSES)
+        return child
+
+    def take(self, child: subprocess.Popen[str], vgpu: int) -> Group:
+        return self.groups.take(child.pid, vgpu, 2 * MEMORY, PROCESSES)
+
+    def end(self, child: subprocess.Popen[str]) -> None:
+        child.kill()
+        child.wait()
+        self.groups.leave(child.pid)
 
 
-def test_a_group_that_somebody_still_ends_in_can_be_used_again(tree: Cgroups) -> None:
-    groups = Groups(tree, gpu=78)
-    group = groups.take(1, MEMORY, PROCESSES)
-    with run_in(group, STAY) as child:
-        assert first_line(child)
-        groups.leave(1)
-        assert groups.take(1, MEMORY, PROCESSES) == group
-    groups.leave(1)
+@pytest.fixture
+def workers(tree: Cgroups) -> Iterator[Workers]:
+    with ExitStack() as children:
+        yield Workers(Groups(tree, gpu=77), children)
+    left = [folder for folder in tree.trees["memory"].iterdir() if folder.name.startswith(f"{os.getpid()}-77-")]
+    assert left == []
+
+
+def members(group: Group) -> set[int]:
+    found = [{int(pid) for pid in (folder / "cgroup.procs").read_text().split()} for folder in group.folders]
+    assert all(pids == found[0] for pids in found)
+    return found[0]
+
+
+def test_all_workers_of_a_vgpu_are_in_one_group(workers: Workers) -> None:
+    """That of the first, which it had before; the others are moved."""
+    first, second, other = workers.start(), workers.start(), workers.start()
+    group = workers.take(first, 1)
+    assert workers.take(second, 1) == group != workers.take(other, 2)
+    assert members(group) == {first.pid, second.pid}
+    for child in (first, other):
+        workers.end(child)
+    assert members(group) == {second.pid}
+    workers.end(second)
+    assert not group.folders[0].exists()
+
+
+def test_a_group_gets_its_vgpus_limits(tree: Cgroups, workers: Workers) -> None:
+    child = workers.start()
+    group = workers.take(child, 1)
+    for controller, file, value in tree.limits(2 * MEMORY, PROCESSES):
+        assert (tree.trees[controller] / group.name / file).read_text().strip() == value
+    workers.end(child)
+
+
+def test_a_worker_that_never_served_leaves_no_group(workers: Workers) -> None:
+    workers.end(workers.start())
+
+
+def test_a_vgpu_may_come_again(workers: Workers) -> None:
+    for _ in range(2):
+        child = workers.start()
+        assert members(workers.take(child, 1)) == {child.pid}
+        workers.end(child)
+
+
+def test_a_group_that_somebody_still_ends_in_goes_later(workers: Workers) -> None:
+    child, late = workers.start(), workers.start()
+    group = workers.take(child, 1)
+    group.join(late.pid)
+    workers.end(child)
+    assert members(group) == {late.pid}
+    workers.end(late)
     assert not group.folders[0].exists()
 
 

@@ -384,9 +384,7 @@ class Host:
         errors = Path(self.state.name, f"errors-{len(self.workers)}")
         with its, errors.open("wb") as file:
             process = self.worker_start.spawn(its.fileno(), slot, file.fileno())
-        group = self.worker_start.group(vgpu, region.region_bytes)
-        if group is not None:
-            group.join(process.pid)
+        self.worker_start.join(process, vgpu, region.region_bytes)
         message = {
             "region_bytes": region.region_bytes,
             "table_hash": TABLE_HASH,
@@ -410,7 +408,7 @@ class Host:
             worker.process.wait()
             worker.process.close()
             worker.socket.close()
-            self.worker_start.leave(worker.vgpu)
+            self.worker_start.leave(worker.process)
         self.running.remove(self)
         self.control.close()
         self.state.cleanup()
