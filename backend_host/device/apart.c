@@ -14,9 +14,6 @@
 
 /* A hand-over comes so late. Twice as often takes twice the CPU time, and makes no share more even. */
 #define FGW_STEP_NS UINT64_C(100000)
-/* Neighbours wait no longer for one that does not give up its turn: what two looks of the auditor take. */
-#define FGW_QUIET_NS UINT64_C(50000000)
-
 enum { USERS, WAITING, RUNNING, INTERACTIVE, NR_SETS };
 
 /* Of one vGPU: what it was shown, and so what is in its grant but for its own workers' bits. */
@@ -29,6 +26,7 @@ struct shown {
 
 struct fgw_apart {
     struct fgw_control *control;
+    uint64_t quiet_ns;
     struct fgw_grant master; /* that the daemon goes by */
     uint64_t begun_ns;
     bool is_quiet; /* nobody goes by another grant any more */
@@ -62,6 +60,9 @@ static void renew(struct fgw_apart *apart, uint32_t vgpu, uint32_t generation)
     for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
         atomic_store(&grant->seats[i].nr_unused, atomic_load(&apart->master.seats[i].nr_unused));
     }
+    for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
+        atomic_store(&grant_of(apart, i)->seats[vgpu].nr_unused, atomic_load(&apart->master.seats[vgpu].nr_unused));
+    }
     atomic_store(&grant->word, 0);
 }
 
@@ -88,11 +89,12 @@ static void wake(struct fgw_grant *grant)
     fgw_bell_ring(&grant->daemon_bell);
 }
 
-struct fgw_apart *fgw_apart_new(struct fgw_control *control)
+struct fgw_apart *fgw_apart_new(struct fgw_control *control, uint64_t quiet_ns)
 {
     struct fgw_apart *apart = calloc(1, sizeof(*apart));
     if (apart) {
         apart->control = control;
+        apart->quiet_ns = quiet_ns;
     }
     return apart;
 }
@@ -214,7 +216,7 @@ static uint64_t gather(struct fgw_apart *apart)
     if (is_new) {
         fgw_control_ring_bell(apart->control);
     }
-    apart->is_quiet |= (!is_late && !is_used) || fgw_clock_ns() - apart->begun_ns >= FGW_QUIET_NS;
+    apart->is_quiet |= (!is_late && !is_used) || fgw_clock_ns() - apart->begun_ns >= apart->quiet_ns;
     return liars;
 }
 
@@ -299,19 +301,20 @@ static void nap(void)
 
 uint64_t fgw_apart_serve(struct fgw_apart *apart, uint64_t until_ns)
 {
-    for (;;) {
-        const uint64_t liars = step(apart);
-        if (liars != 0 || fgw_clock_ns() >= until_ns) {
-            return liars;
-        }
+    uint64_t liars;
+    while ((liars = step(apart)) == 0 && fgw_clock_ns() < until_ns) {
         nap();
     }
+    if (liars != 0) {
+        nap(); /* who goes on until it is ended keeps this thread no busier than others do */
+    }
+    return liars;
 }
 
 /* Nobody gets it any more, and whoever has it leaves. */
 static void close_master(struct fgw_apart *apart)
 {
-    const uint64_t end_ns = fgw_clock_ns() + FGW_QUIET_NS;
+    const uint64_t end_ns = fgw_clock_ns() + apart->quiet_ns;
     uint64_t word = atomic_load(&apart->master.word);
     const uint32_t holder = fgw_grant_holder(word);
     while (fgw_grant_holder(word) != FGW_NOBODY && !(word & FGW_GRANT_CLOSED) &&

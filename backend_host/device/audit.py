@@ -1,13 +1,15 @@
 """What one look of the auditor saw, as data: see audit.h."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from backend_host.worker._worker import ffi
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share."""
+class Claim(NamedTuple):
+    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share.
+
+    A tuple, as 64 of them are made in each look: as frozen dataclasses they took 0.1 ms longer.
+    """
 
     generation: int
     used_ns: int
