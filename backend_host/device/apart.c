@@ -8,6 +8,7 @@
 #include "page/apart.h"
 #include "page/bell.h"
 #include "page/grant.h"
+#include "page/hand_over.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 #include "turn/phase.h"
@@ -70,8 +71,9 @@ static void renew(struct fgw_apart *apart, uint32_t vgpu, uint32_t generation)
 static void begin_master(struct fgw_apart *apart, const uint32_t *nr_unused)
 {
     const struct fgw_grant *shared = apart->control->shared;
-    const uint32_t sequence = FGW_GRANT_SEQUENCE(atomic_load(&shared->word));
-    atomic_store(&apart->master.word, FGW_GRANT_WORD(sequence + 1, FGW_NOBODY));
+    const uint64_t word = atomic_load(&shared->word);
+    memcpy(apart->master.hand_overs, shared->hand_overs, sizeof(shared->hand_overs)); /* for people */
+    atomic_store(&apart->master.word, FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, FGW_NOBODY));
     atomic_store(&apart->master.daemon_bell, atomic_load(&shared->daemon_bell) + 1);
     for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
         atomic_store(&apart->master.seats[i].nr_unused, nr_unused[i]);
@@ -110,7 +112,9 @@ void fgw_apart_begin(struct fgw_apart *apart, const uint32_t *nr_unused)
     apart->begun_ns = fgw_clock_ns();
     apart->is_quiet = false;
     begin_master(apart, nr_unused);
+    const uint64_t word = atomic_load(&control->shared->word);
     control->grant = &apart->master;
+    fgw_hand_over_note(control, word, atomic_load(&apart->master.word), FGW_WHY_EVICTED);
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         renew(apart, vgpu, atomic_load(&control->decided->vgpus[vgpu].generation));
     }
@@ -332,8 +336,10 @@ void fgw_apart_end(struct fgw_apart *apart)
     struct fgw_control *control = apart->control;
     struct fgw_grant *shared = control->shared;
     close_master(apart);
-    atomic_store(&apart->master.word,
-                 FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(atomic_load(&apart->master.word)) + 1, FGW_NOBODY));
+    const uint64_t word = atomic_load(&apart->master.word);
+    atomic_store(&apart->master.word, FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, FGW_NOBODY));
+    fgw_hand_over_note(control, word, atomic_load(&apart->master.word), FGW_WHY_EVICTED);
+    memcpy(shared->hand_overs, apart->master.hand_overs, sizeof(shared->hand_overs));
     show_all(apart);
     for (uint32_t set = 0; set < NR_SETS; set++) {
         for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {

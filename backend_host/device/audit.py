@@ -41,8 +41,13 @@ class Audit:
         """Another one for each turn."""
         self.is_apart: bool = seen.is_apart
         self.is_word_wrong: bool = seen.is_word_wrong
-        sets = (seen.users, seen.waiting, seen.running)
-        self.is_wrong: bool = seen.is_start_ahead or seen.is_spare_ahead or any(any(words) for words in sets)
+        sets = {"users": seen.users, "waiting": seen.waiting, "running": seen.running}
+        times = {"a start": seen.is_start_ahead, "a spared holder": seen.is_spare_ahead}
+        self.wrong = [
+            *(name for name, words in sets.items() if any(words)),
+            *(name for name, is_ahead in times.items() if is_ahead),
+        ]
+        """What is not as its owner says, or in the future."""
         self._claims = {number: _claim(each) for number, each in enumerate(seen.claims) if each.generation}
 
     def claim(self, vgpu: int) -> Claim | None:

@@ -1,5 +1,5 @@
-/* A clock of its own for a process of one thread, loaded before libc: CLOCK_MONOTONIC stands still but for naps, and for
- * what `model_time_pass` adds. */
+/* A clock of its own for a process of one thread, loaded before libc: CLOCK_MONOTONIC stands still but for naps, and
+ * for what `model_time_pass` adds. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <sys/syscall.h>
