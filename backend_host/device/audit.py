@@ -39,6 +39,7 @@ class Audit:
         self.holder: int | None = seen.holder - 1 if seen.holder else None
         self.turn = (seen.word >> 32, seen.holder)
         """Another one for each turn."""
+        self.is_closed = bool(seen.word >> 16 & 1)
         self.is_apart: bool = seen.is_apart
         self.is_word_wrong: bool = seen.is_word_wrong
         sets = {"users": seen.users, "waiting": seen.waiting, "running": seen.running}

@@ -124,7 +124,7 @@ class Auditor:
         if before is None:
             return audit.nr_served
         self._collect(before, audit)
-        if why := self._forgeries.seen(before, audit):
+        if why := self._forgeries.seen(before, audit, self._page.slice_ns):
             self.nr_mended += 1
             self._alarm(why, self._forgeries.nr_unused(audit))
             self._page.set_unused(self._forgeries.nr_unused(audit))

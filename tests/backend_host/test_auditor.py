@@ -239,7 +239,7 @@ def test_turns_that_are_shorter_than_two_looks_are_paid_for_too(scene: Scene, mo
 def test_work_on_the_device_that_another_one_says_there_is_alarms(scene: Scene) -> None:
     """Where the device preempts, others would charge themselves less for it."""
     contended(scene)
-    for _ in range(5):
+    for _ in range(8):
         scene.write(RUNNING, 1 << scene.two.slot)
         scene.look(2)
         assert scene.read(RUNNING) == 0
