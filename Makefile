@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
 
-.PHONY: setup packages build demo test stress faults soak fuzz test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -45,6 +45,12 @@ stress: setup
 MINUTES ?= 5
 faults: setup
 	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(WITHOUT_QEMU),--without-qemu)
+
+# Workers that were taken over: what neighbours get beside each attack, without the auditor and with it. MODEL_HOURS=1 instead plays
+# an hour of model time, in minutes.
+SECONDS_EACH ?= 10
+attacks: setup
+	@$(BIN)/python -m $(if $(MODEL_HOURS),tests.endurance.attack_model --hours $(MODEL_HOURS),tests.endurance.attacks --seconds $(SECONDS_EACH))
 
 # Clients and vGPUs come and go; whether anything grows: build/soak.png and soak.json.
 HOURS ?= 1

@@ -8,15 +8,13 @@
 #include "page/apart.h"
 #include "page/bell.h"
 #include "page/grant.h"
+#include "page/hand_over.h"
 #include "page/outlook.h"
 #include "page/sets.h"
 #include "turn/phase.h"
 
 /* A hand-over comes so late. Twice as often takes twice the CPU time, and makes no share more even. */
 #define FGW_STEP_NS UINT64_C(100000)
-/* Neighbours wait no longer for one that does not give up its turn: what two looks of the auditor take. */
-#define FGW_QUIET_NS UINT64_C(50000000)
-
 enum { USERS, WAITING, RUNNING, INTERACTIVE, NR_SETS };
 
 /* Of one vGPU: what it was shown, and so what is in its grant but for its own workers' bits. */
@@ -29,6 +27,7 @@ struct shown {
 
 struct fgw_apart {
     struct fgw_control *control;
+    uint64_t quiet_ns;
     struct fgw_grant master; /* that the daemon goes by */
     uint64_t begun_ns;
     bool is_quiet; /* nobody goes by another grant any more */
@@ -62,6 +61,9 @@ static void renew(struct fgw_apart *apart, uint32_t vgpu, uint32_t generation)
     for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
         atomic_store(&grant->seats[i].nr_unused, atomic_load(&apart->master.seats[i].nr_unused));
     }
+    for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
+        atomic_store(&grant_of(apart, i)->seats[vgpu].nr_unused, atomic_load(&apart->master.seats[vgpu].nr_unused));
+    }
     atomic_store(&grant->word, 0);
 }
 
@@ -69,8 +71,9 @@ static void renew(struct fgw_apart *apart, uint32_t vgpu, uint32_t generation)
 static void begin_master(struct fgw_apart *apart, const uint32_t *nr_unused)
 {
     const struct fgw_grant *shared = apart->control->shared;
-    const uint32_t sequence = FGW_GRANT_SEQUENCE(atomic_load(&shared->word));
-    atomic_store(&apart->master.word, FGW_GRANT_WORD(sequence + 1, FGW_NOBODY));
+    const uint64_t word = atomic_load(&shared->word);
+    memcpy(apart->master.hand_overs, shared->hand_overs, sizeof(shared->hand_overs)); /* for people */
+    atomic_store(&apart->master.word, FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, FGW_NOBODY));
     atomic_store(&apart->master.daemon_bell, atomic_load(&shared->daemon_bell) + 1);
     for (uint32_t i = 0; i < FGW_MAX_VGPUS; i++) {
         atomic_store(&apart->master.seats[i].nr_unused, nr_unused[i]);
@@ -88,11 +91,12 @@ static void wake(struct fgw_grant *grant)
     fgw_bell_ring(&grant->daemon_bell);
 }
 
-struct fgw_apart *fgw_apart_new(struct fgw_control *control)
+struct fgw_apart *fgw_apart_new(struct fgw_control *control, uint64_t quiet_ns)
 {
     struct fgw_apart *apart = calloc(1, sizeof(*apart));
     if (apart) {
         apart->control = control;
+        apart->quiet_ns = quiet_ns;
     }
     return apart;
 }
@@ -108,7 +112,9 @@ void fgw_apart_begin(struct fgw_apart *apart, const uint32_t *nr_unused)
     apart->begun_ns = fgw_clock_ns();
     apart->is_quiet = false;
     begin_master(apart, nr_unused);
+    const uint64_t word = atomic_load(&control->shared->word);
     control->grant = &apart->master;
+    fgw_hand_over_note(control, word, atomic_load(&apart->master.word), FGW_WHY_EVICTED);
     for (uint32_t vgpu = 0; vgpu < FGW_MAX_VGPUS; vgpu++) {
         renew(apart, vgpu, atomic_load(&control->decided->vgpus[vgpu].generation));
     }
@@ -214,7 +220,7 @@ static uint64_t gather(struct fgw_apart *apart)
     if (is_new) {
         fgw_control_ring_bell(apart->control);
     }
-    apart->is_quiet |= (!is_late && !is_used) || fgw_clock_ns() - apart->begun_ns >= FGW_QUIET_NS;
+    apart->is_quiet |= (!is_late && !is_used) || fgw_clock_ns() - apart->begun_ns >= apart->quiet_ns;
     return liars;
 }
 
@@ -299,19 +305,20 @@ static void nap(void)
 
 uint64_t fgw_apart_serve(struct fgw_apart *apart, uint64_t until_ns)
 {
-    for (;;) {
-        const uint64_t liars = step(apart);
-        if (liars != 0 || fgw_clock_ns() >= until_ns) {
-            return liars;
-        }
+    uint64_t liars;
+    while ((liars = step(apart)) == 0 && fgw_clock_ns() < until_ns) {
         nap();
     }
+    if (liars != 0) {
+        nap(); /* who goes on until it is ended keeps this thread no busier than others do */
+    }
+    return liars;
 }
 
 /* Nobody gets it any more, and whoever has it leaves. */
 static void close_master(struct fgw_apart *apart)
 {
-    const uint64_t end_ns = fgw_clock_ns() + FGW_QUIET_NS;
+    const uint64_t end_ns = fgw_clock_ns() + apart->quiet_ns;
     uint64_t word = atomic_load(&apart->master.word);
     const uint32_t holder = fgw_grant_holder(word);
     while (fgw_grant_holder(word) != FGW_NOBODY && !(word & FGW_GRANT_CLOSED) &&
@@ -329,8 +336,10 @@ void fgw_apart_end(struct fgw_apart *apart)
     struct fgw_control *control = apart->control;
     struct fgw_grant *shared = control->shared;
     close_master(apart);
-    atomic_store(&apart->master.word,
-                 FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(atomic_load(&apart->master.word)) + 1, FGW_NOBODY));
+    const uint64_t word = atomic_load(&apart->master.word);
+    atomic_store(&apart->master.word, FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, FGW_NOBODY));
+    fgw_hand_over_note(control, word, atomic_load(&apart->master.word), FGW_WHY_EVICTED);
+    memcpy(shared->hand_overs, apart->master.hand_overs, sizeof(shared->hand_overs));
     show_all(apart);
     for (uint32_t set = 0; set < NR_SETS; set++) {
         for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {

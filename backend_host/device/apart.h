@@ -7,7 +7,7 @@
  * own workers and the closing of its own turn are all that they may write, so anything else there is evidence.
  *
  * At the beginning and at the end nobody gets the grant until nobody says that it has its turn, so that nobody is in by
- * both. What does not end within FGW_QUIET_NS is left to go on, as at an eviction.
+ * both. What does not end in time is left to go on, as at an eviction.
  *
  * Wrong when: the daemon does not run. Nobody is handed the grant until it does, or is dead (page/apart.h).
  */
@@ -18,9 +18,9 @@
 
 /* cffi: begin */
 struct fgw_apart;
-/* What it takes for this page; NULL: no memory. Freed when nobody looks at the page any more. What follows is called by
- * one thread. */
-struct fgw_apart *fgw_apart_new(struct fgw_control *control);
+/* What it takes for this page; NULL: no memory. Nobody is waited for longer than `quiet_ns`. Freed when nobody looks at
+ * the page any more. What follows is called by one thread. */
+struct fgw_apart *fgw_apart_new(struct fgw_control *control, uint64_t quiet_ns);
 void fgw_apart_free(struct fgw_apart *apart);
 /* Begins an epoch in which vGPUs are apart. `nr_unused`, of FGW_MAX_VGPUS: how many grants each did not use. */
 void fgw_apart_begin(struct fgw_apart *apart, const uint32_t *nr_unused);

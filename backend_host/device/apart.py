@@ -21,6 +21,8 @@ FIRST_NS = 1_000_000_000
 """They share the grant for two looks of the auditor, 40 ms, before it is written into again: 4 % of that."""
 MOST_NS = 60_000_000_000
 """0.1 % from then on."""
+QUIET_NS = 50_000_000
+"""Neighbours wait no longer for one that does not give up its turn: as long as two looks of the auditor take."""
 _PEACE = 10
 """After so many times the last span without an alarm the next span is the first one again."""
 _SERVE_NS = 50_000_000
@@ -34,10 +36,19 @@ class Apart:
     """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended."""
 
     def __init__(
-        self, page: ControlPage, end: Callable[[int, str], None], *, first_ns: int = FIRST_NS, most_ns: int = MOST_NS
+        self,
+        page: ControlPage,
+        end: Callable[[int, str], None],
+        *,
+        first_ns: int = FIRST_NS,
+        most_ns: int = MOST_NS,
+        quiet_ns: int = QUIET_NS,
     ) -> None:
+        self._page = page
         self._end = end
-        self._apart = ffi.gc(lib.fgw_apart_new(page.page), lib.fgw_apart_free)
+        self._blamed: dict[int, int] = {}
+        """vGPUs, with their generations."""
+        self._apart = ffi.gc(lib.fgw_apart_new(page.page, quiet_ns), lib.fgw_apart_free)
         if self._apart == ffi.NULL:
             raise MemoryError("no memory for grants apart")
         self._unused = ffi.new(f"uint32_t[{MAX_VGPUS}]")
@@ -101,6 +112,10 @@ class Apart:
             self._is_alarmed.clear()
 
     def _blame(self, liars: int) -> None:
+        """Each once: it goes on until it is ended."""
+        seen = self._page.audit() if liars else None
         for vgpu in range(MAX_VGPUS):
-            if liars >> vgpu & 1:
+            claim = seen.claim(vgpu) if seen is not None and liars >> vgpu & 1 else None
+            if claim is not None and self._blamed.get(vgpu) != claim.generation:
+                self._blamed[vgpu] = claim.generation
                 self._end(vgpu, WHY)

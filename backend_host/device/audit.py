@@ -1,13 +1,15 @@
 """What one look of the auditor saw, as data: see audit.h."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from backend_host.worker._worker import ffi
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share."""
+class Claim(NamedTuple):
+    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share.
+
+    A tuple, as 64 of them are made in each look: as frozen dataclasses they took 0.1 ms longer.
+    """
 
     generation: int
     used_ns: int
@@ -37,10 +39,16 @@ class Audit:
         self.holder: int | None = seen.holder - 1 if seen.holder else None
         self.turn = (seen.word >> 32, seen.holder)
         """Another one for each turn."""
+        self.is_closed = bool(seen.word >> 16 & 1)
         self.is_apart: bool = seen.is_apart
         self.is_word_wrong: bool = seen.is_word_wrong
-        sets = (seen.users, seen.waiting, seen.running)
-        self.is_wrong: bool = seen.is_start_ahead or seen.is_spare_ahead or any(any(words) for words in sets)
+        sets = {"users": seen.users, "waiting": seen.waiting, "running": seen.running}
+        times = {"a start": seen.is_start_ahead, "a spared holder": seen.is_spare_ahead}
+        self.wrong = [
+            *(name for name, words in sets.items() if any(words)),
+            *(name for name, is_ahead in times.items() if is_ahead),
+        ]
+        """What is not as its owner says, or in the future."""
         self._claims = {number: _claim(each) for number, each in enumerate(seen.claims) if each.generation}
 
     def claim(self, vgpu: int) -> Claim | None:

@@ -22,6 +22,7 @@ Wrong when: a taken-over worker submits without a turn. The page tells of no wor
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,10 @@ LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
 _ALONE_S = 0.2
 """While no two vGPUs have programs nobody can take anything from another."""
+_AGAIN_S = 0.001
+"""What is wrong is looked at once more after that: an honest worker may be between a bit and its phase in both looks, and is soon behind it."""
+_TIME_MOST_NS = 50_000_000
+"""A look that comes later tells nothing of the time since the last one: the daemon stood still."""
 PAID_DIVISOR = 2
 """An honest turn charges more than half of itself: of a slice of 6 ms at least 3, after 2 ms for another's work in the way and the switch."""
 GRACE_NS = 100_000_000
@@ -119,17 +124,20 @@ class Auditor:
         if before is None:
             return audit.nr_served
         self._collect(before, audit)
-        if why := self._forgeries.seen(before, audit):
-            self._mended(1, why, audit)
+        if why := self._forgeries.seen(before, audit, self._page.slice_ns):
+            self.nr_mended += 1
+            self._alarm(why, self._forgeries.nr_unused(audit))
             self._page.set_unused(self._forgeries.nr_unused(audit))
-        if not audit.is_apart and audit.is_wrong and before.is_wrong and (nr := self._page.mend(before, audit)):
-            self._mended(nr, "bits or times of others", audit)
+        if not audit.is_apart and audit.wrong and before.wrong:
+            time.sleep(_AGAIN_S)
+            self._mended(self._page.mend(before, audit), audit)
         self._take_back(before, audit)
         return audit.nr_served
 
-    def _mended(self, nr: int, why: str, audit: Audit) -> None:
+    def _mended(self, nr: int, audit: Audit) -> None:
         self.nr_mended += nr
-        self._alarm(why, self._forgeries.nr_unused(audit))
+        if nr and self._forgeries.mended(audit.at_ns):
+            self._alarm(" and ".join(audit.wrong) or "a grant that is kept", self._forgeries.nr_unused(audit))
 
     def _look_at(self, vgpu: int, claim: Claim | None, now_ns: int) -> None:
         if claim is None:
@@ -159,7 +167,7 @@ class Auditor:
         if vgpu is None or not self._keeps_others_waiting(audit, vgpu) or (kept := self._kept.get(vgpu)) is None:
             return
         nr_sharing = max(1, audit.nr_working) if self._is_preemptive else 1
-        self._pay(vgpu, kept, -((audit.at_ns - before.at_ns) // PAID_DIVISOR // nr_sharing))
+        self._pay(vgpu, kept, -(min(audit.at_ns - before.at_ns, _TIME_MOST_NS) // PAID_DIVISOR // nr_sharing))
         if kept.unpaid_ns > UNPAID_NS // PAID_DIVISOR and not kept.is_blamed:
             self._blame(vgpu, kept, "it has the GPU while others wait, and does not charge itself for it")
 
@@ -187,7 +195,7 @@ class Auditor:
         is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
         if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word, is_used=is_used):
-            self._mended(1, "a grant that is kept", audit)
+            self._mended(1, audit)
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
         kept.is_blamed = True

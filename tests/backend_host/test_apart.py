@@ -11,14 +11,19 @@ from collections.abc import Iterator
 import pytest
 from backend_host.worker._worker import ffi, lib
 
-from backend_host.device.apart import Apart
+from backend_host.device.apart import QUIET_NS, Apart
 from backend_host.device.control import MAX_VGPUS, ControlPage
 from tests.backend_host.claims import PHASES
 from tests.backend_host.test_control_processes import LOST, VIOLATIONS, Play
+from tests.backend_host.test_worker_order import Kernels
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.end_to_end.host import wait_until
 
+MS = 1_000_000
 GRANT = 1
 OWN = 3
-QUIET_S = 0.06
+LONG_NS = 60_000_000_000
+"""Longer than anybody loses its CPU."""
 
 
 class Worker:
@@ -61,7 +66,7 @@ class Scene:
     def __init__(self, control: ControlPage) -> None:
         self.control = control
         self.workers = [Worker(control) for _ in range(3)]
-        self.apart = lib.fgw_apart_new(control.page)
+        self.apart = lib.fgw_apart_new(control.page, QUIET_NS)
         for worker in self.workers:
             control.set_standing(worker.vgpu, 0.0, 1.0, charged_ns=0)
 
@@ -125,7 +130,7 @@ def test_who_does_not_leave_is_not_waited_for_longer(scene: Scene) -> None:
     assert one.enter()
     scene.begin()
     assert not two.enter()
-    time.sleep(QUIET_S)
+    time.sleep((QUIET_NS + 10 * MS) / 1e9)
     scene.step()
     scene.step()
     assert scene.control.holder().vgpu == two.vgpu
@@ -171,11 +176,13 @@ def test_who_writes_what_it_may_not_is_known(scene: Scene, place: int) -> None:
     for worker in scene.workers:
         worker.enter()
     assert scene.step() == 0
+    assert one.enter()
+    assert scene.step() == 0
     start = len(two.own) - len(two.shared)
-    two.own[start + place] ^= 1 << 5 if place == 16 else 1 << one.slot
+    two.own[start + place] ^= 1 << one.slot
     assert scene.step() == 1 << two.vgpu
     assert scene.step() == 0, "it is mended"
-    assert one.enter()
+    assert scene.control.holder().vgpu == one.vgpu
     assert not three.enter()
 
 
@@ -257,7 +264,7 @@ def test_processes_go_apart_and_together_again_without_a_loss(control: ControlPa
             control.set_standing(vgpu, 0.0, 1.0, charged_ns=0)
         for slot in play.vgpu_of:
             play.start(slot, slot)
-        apart = Apart(control, ended.__setitem__, first_ns=50_000_000, most_ns=50_000_000)
+        apart = Apart(control, ended.__setitem__, first_ns=50 * MS, most_ns=50 * MS, quiet_ns=LONG_NS)
         apart.start()
         try:
             while any(process.poll() is None for process in play.processes.values()):
@@ -270,3 +277,50 @@ def test_processes_go_apart_and_together_again_without_a_loss(control: ControlPa
         assert (play.number(VIOLATIONS), play.number(LOST)) == (0, 0)
         assert apart.nr_times > 0
     assert ended == {}
+
+
+def test_programs_of_two_vgpus_go_on_while_they_are_apart_and_after_it() -> None:
+    """Real workers on softgpu. One has a kernel on the device as they go apart, and the other one waits."""
+    ended: dict[int, str] = {}
+    with contextlib.closing(Host(SOFTGPU)) as host, make_region() as one, make_region() as other:
+        first, second = (Kernels(Served(host, region).primary()) for region in (one, other))
+        for vgpu in (0, 1):
+            host.control.set_standing(vgpu, 0.0, 1.0, charged_ns=0)
+        apart = Apart(host.control, ended.__setitem__, first_ns=600_000 * MS)
+        apart.start()
+        try:
+            first.late(1, ns=100 * MS)
+            second.late(2, ns=MS)
+            apart.alarm("by hand", [0] * MAX_VGPUS)
+            wait_until(lambda: host.control.audit().is_apart, "they are apart")
+            for value in range(3, 8):
+                first.late(value, ns=MS)
+                second.late(10 * value, ns=MS)
+                assert (first.value(), second.value()) == (value, 10 * value)
+            assert host.control.audit().is_apart
+        finally:
+            apart.stop()
+        assert not host.control.audit().is_apart
+        first.late(1, ns=MS)
+        second.late(2, ns=MS)
+        assert (first.value(), second.value()) == (1, 2)
+        assert all(worker.nr_bad_phases == 0 for worker in host.control.workers())
+    assert ended == {}
+
+
+def test_who_goes_on_until_it_is_ended_is_blamed_once(scene: Scene) -> None:
+    ended: list[int] = []
+    one, two, _ = scene.workers
+    apart = Apart(scene.control, lambda vgpu, _: ended.append(vgpu))
+    apart.start()
+    try:
+        apart.alarm("by hand", [0] * MAX_VGPUS)
+        start = len(two.own) - len(two.shared)
+        for _ in range(20):
+            two.follow()
+            two.own[start] ^= 1 << one.slot
+            time.sleep(0.005)
+        wait_until(lambda: bool(ended), "it is blamed")
+    finally:
+        apart.stop()
+    assert ended == [two.vgpu]

@@ -239,20 +239,21 @@ def test_turns_that_are_shorter_than_two_looks_are_paid_for_too(scene: Scene, mo
 def test_work_on_the_device_that_another_one_says_there_is_alarms(scene: Scene) -> None:
     """Where the device preempts, others would charge themselves less for it."""
     contended(scene)
-    scene.write(RUNNING, 1 << scene.two.slot)
-    scene.look(2)
-    assert scene.read(RUNNING) == 0
-    assert scene.alarms == ["bits or times of others"]
+    for _ in range(8):
+        scene.write(RUNNING, 1 << scene.two.slot)
+        scene.look(2)
+        assert scene.read(RUNNING) == 0
+    assert "running" in scene.alarms
     assert scene.ended == {}
 
 
-def test_a_holder_that_is_spared_for_a_time_to_come_alarms(scene: Scene) -> None:
+def test_a_holder_is_not_spared_for_a_time_to_come(scene: Scene) -> None:
     contended(scene)
     place = SEATS + SEAT_BYTES * scene.one.vgpu + SPARED
     scene.write(place, time.monotonic_ns() + 3_600_000 * MS)
     scene.look(2)
     assert scene.read(place) == 0
-    assert scene.alarms == ["bits or times of others"]
+    assert scene.alarms == [], "once is not too often"
 
 
 @pytest.mark.parametrize("more", [1000, 3], ids=["more than there was time for", "more than is likely"])

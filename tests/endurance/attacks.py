@@ -1,9 +1,9 @@
 """`make attacks`: what neighbours get beside a worker that its guest took over, with the auditor and without.
 
 Two neighbours of weights 1 and 2 and an attacker of weight 1 are processes with what a worker is lent (tenant.py), over one page, with the
-daemon's keeper, auditor and relay. Each attack lasts for SECONDS, without the auditor and with it. What is shown is what each neighbour got of
-what it was due: a quarter and a half of what three honest ones get done together in the first run.
-Wrong when: the machine's load changes between runs, since what is due was measured in the first one.
+daemon's keeper, auditor and relay. Each attack lasts for SECONDS, without the auditor and with it. What is shown is which part each neighbour
+had of the device's time, over the part that it was due: a quarter and a half. Once the attacker has been ended they are due a third more.
+Wrong when: the machine is so loaded that who is handed the device gets no CPU: what honest ones lose so is in the first row.
 """
 
 from __future__ import annotations
@@ -35,28 +35,27 @@ WEIGHTS = (1, 2, 1)
 """The last one's is the attacker."""
 SLICE_NS = 6_000_000
 HONEST = "honest"
+LEAST = 0.4
+"""Of what it is due each neighbour gets: one that submits without a turn takes half of such a device, whatever becomes of its turns."""
 WARM_S = 1.0
 """The attack begins when honest ones have taken turns for so long."""
 
 
 @dataclass
 class Outcome:
-    """Of one run: pieces of work by each a second, whom the auditor blamed and after how long, how often they went apart."""
+    """Of one run: which part of the time the device worked for each, whom the auditor blamed and after how long, how often they went apart."""
 
     how: str
     is_audited: bool
-    rates: list[float]
+    parts: list[float]
     blamed: dict[int, tuple[str, float]] = field(default_factory=dict)
     nr_apart: int = 0
     attacker: int = 0
     begun_s: float = 0.0
 
-    def shares(self, capacity: float) -> list[float]:
+    def shares(self) -> list[float]:
         """What each neighbour got of what it was due."""
-        return [
-            rate / (capacity * weight / sum(WEIGHTS))
-            for rate, weight in zip(self.rates[:-1], WEIGHTS[:-1], strict=True)
-        ]
+        return [part * sum(WEIGHTS) / weight for part, weight in zip(self.parts[:-1], WEIGHTS[:-1], strict=True)]
 
 
 class Scene:
@@ -96,6 +95,13 @@ class Scene:
 
     def done(self) -> list[int]:
         return [int.from_bytes(self.board[8 * place : 8 * place + 8], "little") for place in range(len(WEIGHTS))]
+
+    def parts(self, seconds: float) -> list[float]:
+        """Which part of so long from now on the device works for each."""
+        before, begun_ns = self.done(), time.monotonic_ns()
+        time.sleep(seconds)
+        passed_ns = time.monotonic_ns() - begun_ns
+        return [(now - then) / passed_ns for now, then in zip(self.done(), before, strict=True)]
 
     def end(self, place: int) -> None:
         """Safe to repeat, from two threads, too."""
@@ -150,39 +156,33 @@ def attack(how: str, seconds: float, *, is_audited: bool) -> Outcome:
             time.sleep(WARM_S)
             scene.board[GO] = 2
             outcome.begun_s = time.monotonic()
-            before, begun_s = scene.done(), time.monotonic()
-            time.sleep(seconds)
-            passed_s = time.monotonic() - begun_s
-            outcome.rates = [(now - then) / passed_s for now, then in zip(scene.done(), before, strict=True)]
+            outcome.parts = scene.parts(seconds)
     return outcome
 
 
-def shown(outcomes: Sequence[Outcome], capacity: float) -> Table:
+def shown(outcomes: Sequence[Outcome]) -> Table:
     """What neighbours got of what they were due."""
     table = Table("the attacker", "auditor", "weight 1", "weight 2", "apart", "known after", "why")
     for outcome in outcomes:
         why, after_s = outcome.blamed.get(outcome.attacker, ("", 0.0))
-        shares = [f"{share:.2f}" for share in outcome.shares(capacity)]
+        shares = [f"{share:.2f}" for share in outcome.shares()]
         cells = [str(outcome.nr_apart), f"{after_s:.2f} s" if why else "-", why] if outcome.is_audited else ["", "", ""]
         table.add_row(outcome.how, "yes" if outcome.is_audited else "no", *shares, *cells)
     return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: nobody was blamed but attackers, and each neighbour of an audited run got half of what it was due at least."""
+    """0: nobody was blamed but attackers, and each neighbour of an audited run got LEAST of what it was due."""
     parser = argparse.ArgumentParser(prog="make attacks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run (10)")
     parser.add_argument("--only", choices=sorted(HOW), action="append", help="this attack; may be said again")
     chosen = parser.parse_args(arguments)
-    first = attack(HONEST, chosen.seconds, is_audited=False)
-    capacity = sum(first.rates)
-    outcomes = [first]
-    for how in chosen.only or HOW:
-        audits = (True,) if how == HONEST else (False, True)
-        outcomes += [attack(how, chosen.seconds, is_audited=is_audited) for is_audited in audits]
-    Console(width=150).print(shown(outcomes, capacity))
+    outcomes = [
+        attack(how, chosen.seconds, is_audited=audited) for how in chosen.only or HOW for audited in (False, True)
+    ]
+    Console(width=150).print(shown(outcomes))
     wrong = [outcome for outcome in outcomes if set(outcome.blamed) - {outcome.attacker}]
-    poor = [outcome for outcome in outcomes if outcome.is_audited and min(outcome.shares(capacity)) < 1 / 2]
+    poor = [outcome for outcome in outcomes if outcome.is_audited and min(outcome.shares()) < LEAST]
     return 1 if wrong or poor else 0
 
 

@@ -2,7 +2,7 @@
 
 Arguments: how, the board, its place there, the device, vGPU, slot, descriptors of the page. The device is a file that is locked for each piece
 of work, which takes 0.5 ms: so it serves one after the other, and whoever submits without a turn takes it from the others. The board has a
-count of pieces for each place, and whether it is time: honest ones begin at 1, others at 2.
+count of ns that the device worked for each place, and whether it is time: honest ones begin at 1, others at 2.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ class Tenant:
     def work(self) -> None:
         """One piece, behind those of others that are there already."""
         fcntl.flock(self.device, fcntl.LOCK_EX)
+        begun_ns = time.monotonic_ns()
         time.sleep(WORK_S)
+        took_ns = time.monotonic_ns() - begun_ns
         fcntl.flock(self.device, fcntl.LOCK_UN)
         at = 8 * self.place
-        self.board[at : at + 8] = (int.from_bytes(self.board[at : at + 8], "little") + 1).to_bytes(8, "little")
+        self.board[at : at + 8] = (int.from_bytes(self.board[at : at + 8], "little") + took_ns).to_bytes(8, "little")
 
     def enter(self) -> None:
         """Comes back with its turn."""
@@ -93,6 +95,12 @@ class Tenant:
 
     def charge_nothing(self) -> None:
         self.take_turns(is_charged=False)
+
+    def forge_charges(self) -> None:
+        """Now nothing, now more than there was time for."""
+        while True:
+            self.own[0:16] = self.choice.choice((bytes(16), bytes([1]) * 6 + bytes(10)))
+            time.sleep(REST_S)
 
     def keep(self) -> None:
         """Its turn, for ever, and says that it uses it."""
@@ -155,13 +163,14 @@ class Tenant:
                     time.sleep(rest_s)
 
     def scribble_fast(self) -> None:
-        """The same without a rest, a million times a second."""
+        """The same without a rest: many thousand times between two looks."""
         self.scribble_grant(0)
 
 
 HOW: dict[str, Callable[[Tenant], None]] = {
     "honest": Tenant.take_turns,
     "charges itself nothing": Tenant.charge_nothing,
+    "forges its charges": Tenant.forge_charges,
     "keeps its turn": Tenant.keep,
     "takes turns": Tenant.take,
     "takes turns, and pays": Tenant.take_and_pay,
@@ -171,6 +180,10 @@ HOW: dict[str, Callable[[Tenant], None]] = {
     "random grant": Tenant.scribble_grant,
     "random grant, fast": Tenant.scribble_fast,
 }
+
+
+EVIDENT = ("forges its charges", "random bytes")
+"""Attacks that leave evidence at once: what only their vGPU can have written."""
 
 
 if __name__ == "__main__":
