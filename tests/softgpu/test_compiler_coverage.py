@@ -272,6 +272,7 @@ multimem.st.global.u32 [%x0], %r1
 multimem.red.global.add.u32 [%x0], %r1
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [cell], [%x0], 16, [cell], %h1
 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.nothing [cell], [cell], 16, [cell]
+cp.async.bulk
 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%x0], [cell], 16
 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0, {%r1}], [cell]
 tensormap.replace.tile.rank.global.b1024.b32 [%x0], 1

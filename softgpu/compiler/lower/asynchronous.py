@@ -97,8 +97,10 @@ def lower_mbarrier(builder: Builder, instruction: Instruction) -> None:
 
 def _arrive(builder: Builder, instruction: Instruction, *, is_dropped: bool) -> None:
     """With or without a place for the state."""
-    operands = instruction.operands
-    target, (address, *rest) = (None, operands) if isinstance(operands[0], Address) else (operands[0], operands[1:])
+    operands = builder.operands(1, 3)
+    target, (address, *rest) = (
+        (None, operands) if isinstance(operands[0], Address) else (operands[0], operands[1:] or operands)
+    )
     pointer = _barrier(builder, address)
     if builder.has("expect_tx"):
         if len(rest) != 1:
@@ -182,7 +184,7 @@ _BULK_ALIGNMENT_BYTES = 16
 def _bulk(builder: Builder, instruction: Instruction) -> None:
     """cp.async.bulk of plain memory, which copies at once, too, and tells a barrier of the block how much."""
     words = instruction.modifiers[2:]
-    if not _BULK_WORDS.issuperset(words):
+    if not words or not _BULK_WORDS.issuperset(words):
         raise builder.unsupported()
     if words[0] in ("commit_group", "wait_group", "prefetch"):
         return
