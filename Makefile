@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
+FRAMEWORKS := build/.frameworks
 
 .PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package clean
 
@@ -19,6 +20,11 @@ $(STAMP): pyproject.toml
 	@.ci/nvcc --install >/dev/null
 	@mkdir -p build && touch $(STAMP)
 
+# CuPy and Numba, of which docs/softgpu.md tells: 600 MB that the tests alone want.
+$(FRAMEWORKS): $(STAMP)
+	@$(BIN)/python -m pip install -q -e '.[frameworks]'
+	@touch $(FRAMEWORKS)
+
 # Everything native: the guest library, the software device, the modules that Python loads.
 build: $(STAMP)
 	@$(MAKE) -s -C frontend_guest
@@ -32,7 +38,7 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 # What fails runs once more, alone; tests/gate.py tells what that means.
-test: setup
+test: setup $(FRAMEWORKS)
 	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.

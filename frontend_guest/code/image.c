@@ -264,7 +264,6 @@ static CUresult load(enum fgv_handle_kind kind, const struct image_set *set, con
     }
     if (result != CUDA_SUCCESS) {
         fgv_handle_drop(kind, *handle);
-        fgv_call_print_output(); /* what the device library says about it */
     }
     return result;
 }

@@ -222,6 +222,19 @@ trap
 brkpt
 pmevent 7
 nanosleep.u32 20
+elect.sync %r1|%p1, -1
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0], 16, [cell]
+cp.async.bulk.commit_group
+cp.async.bulk.prefetch.L2.global [%x0], 16
+mbarrier.arrive.expect_tx.shared.b64 %x5, [cell], 16
+mbarrier.complete_tx.shared::cta.b64 [cell], 16
+mbarrier.arrive.shared::cluster.b64 _, [cell]
+mbarrier.arrive.release.cta.shared::cta.b64 [cell]
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [cell], 16
+mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [cell], %r1
+cp.async.bulk.global.shared::cta.bulk_group [%x0], [cell], %r1
+cp.async.bulk.wait_group.read 0
+elect.sync _|%p1, %r1
 wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x0]
 wmma.load.b.sync.aligned.col.m32n8k16.shared.u8 {%r1}, [cell], %r2
 wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64 {%d1, %d2}, {%d3}, {%d4}, {%d1, %d2}
@@ -249,7 +262,6 @@ REFUSED = """
 mov.u32 %r1, %nosuchregister
 mapa.shared::cluster.u32 %r1, %r2, %r3
 getctarank.shared::cluster.u32 %r1, %r2
-elect.sync %r1|%p1, -1
 barrier.cluster.arrive
 barrier.cluster.wait
 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%x0], %r1, [%x5]
@@ -258,9 +270,9 @@ red.async.relaxed.cluster.global.mbarrier::complete_tx::bytes.shared::cluster.ad
 multimem.ld_reduce.global.add.u32 %r1, [%x0]
 multimem.st.global.u32 [%x0], %r1
 multimem.red.global.add.u32 [%x0], %r1
-cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0], 16, [cell]
-cp.async.bulk.commit_group
-cp.async.bulk.prefetch.L2.global [%x0], 16
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [cell], [%x0], 16, [cell], %h1
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.nothing [cell], [cell], 16, [cell]
+cp.async.bulk
 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%x0], [cell], 16
 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0, {%r1}], [cell]
 tensormap.replace.tile.rank.global.b1024.b32 [%x0], 1
@@ -295,8 +307,6 @@ vadd.s32.u32.s32 %r1, %r2, %r3
 vadd2.u32.u32.u32 %r1, %r2, %r3, %r4
 vset4.u32.u32.lt %r1, %r2, %r3, %r4
 cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4
-mbarrier.arrive.expect_tx.shared.b64 %x5, [cell], 16
-mbarrier.complete_tx.shared::cta.b64 [cell], 16
 ld.global.sideways.u32 %r1, [%x0]
 nosuchinstruction.u32 %r1
 """.strip().splitlines()
