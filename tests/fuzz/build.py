@@ -29,6 +29,8 @@ LOADER = "driver.c"
 """It looks for the driver's calls in a library; the stand-in has them."""
 SANITIZERS = ["-fsanitize=address,undefined,fuzzer-no-link", "-fno-sanitize-recover=undefined"]
 COUNTS = ["-fprofile-instr-generate", "-fcoverage-mapping"]
+CARRIED = ["-static-libstdc++", "-static-libgcc"]
+"""The fuzzer runs on machines without clang, too: the sanitizers' runtime is in it anyway."""
 REPLACED = ("clock_gettime", "getrandom", "alarm", "signal", "_exit")
 """Calls of the system that make a run depend on time, or end the process: see system.c."""
 REPLACED_IN = {"loop/worker.c": ("malloc", "free"), "calls/host_function.c": ("syscall",)}
@@ -64,7 +66,7 @@ def build(name: str, *, counts: bool = False) -> Path:
     flags = COUNTS if counts else SANITIZERS
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda source: _compile(source, to, flags, headers_ns), sources))
-    link = ["-fsanitize=fuzzer", COUNTS[0]] if counts else ["-fsanitize=address,undefined,fuzzer"]
+    link = ["-fsanitize=fuzzer", COUNTS[0]] if counts else ["-fsanitize=address,undefined,fuzzer", *CARRIED]
     if program.exists() and all(path.stat().st_mtime_ns < program.stat().st_mtime_ns for path in objects):
         return program
     subprocess.run([CLANG, *link, *objects, "-o", program, "-lpthread", "-ldl"], check=True)

@@ -87,8 +87,8 @@ static uint32_t some_payload(void)
     }
 }
 
-/* What a node of a graph is told by: words that are numbers of handles, addresses, sizes. */
-static void fill_node(uint8_t *payload)
+/* What a node of a graph is told by. True: its kernel's parameters have to follow. */
+static bool fill_node(uint8_t *payload)
 {
     static const uint32_t types[] = {
         CU_GRAPH_NODE_TYPE_KERNEL,    CU_GRAPH_NODE_TYPE_MEMSET,   CU_GRAPH_NODE_TYPE_HOST,
@@ -98,6 +98,7 @@ static void fill_node(uint8_t *payload)
     const uint64_t first = type == CU_GRAPH_NODE_TYPE_GRAPH ? some_handle(FGV_HANDLE_GRAPH) : some_handle(FUZZ_NUMBER);
     memcpy(payload, &type, sizeof(type));
     memcpy(payload + offsetof(CUgraphNodeParams, kernel), &first, sizeof(first));
+    return type == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
 /* Makes the payload what the call needs, and the members that count it. False: any will do. */
@@ -105,28 +106,33 @@ static bool fit(const struct fuzz_call *call, uint8_t *fixed, uint8_t *payload, 
 {
     switch (call->number) {
     case FGV_CALL_cuLaunchKernel: {
-        struct fgv_request_cuLaunchKernel *launch = (struct fgv_request_cuLaunchKernel *)(void *)fixed;
-        launch->nr_parameter_bytes = PARAMETER_BYTES;
-        launch->nr_attributes = roll(4) == 0;
-        launch->flags = roll(4) == 0 ? FGV_LAUNCH_FLAG_KERNEL : 0;
-        launch->grid[0] = 1 + roll(40);
-        launch->grid[1] = launch->grid[2] = 1;
+        struct fgv_request_cuLaunchKernel launch;
+        memcpy(&launch, fixed, sizeof(launch));
+        launch.nr_parameter_bytes = PARAMETER_BYTES;
+        launch.nr_attributes = roll(4) == 0;
+        launch.flags = roll(4) == 0 ? FGV_LAUNCH_FLAG_KERNEL : 0;
+        launch.grid[0] = 1 + roll(40);
+        launch.grid[1] = launch.grid[2] = 1;
+        memcpy(fixed, &launch, sizeof(launch));
         payload[PARAMETER_BYTES] = (uint8_t)roll(18);
-        *payload_bytes = PARAMETER_BYTES + launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
+        *payload_bytes = PARAMETER_BYTES + launch.nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
         return true;
     }
-    case FGV_CALL_graph_add_node:
+    case FGV_CALL_graph_add_node: {
+        struct fgv_request_graph_add_node add;
+        memcpy(&add, fixed, sizeof(add));
+        add.nr_nodes = add.has_edges = 0;
+        add.nr_parameter_bytes = fill_node(payload) ? PARAMETER_BYTES : 0;
+        memcpy(fixed, &add, sizeof(add));
+        *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + add.nr_parameter_bytes;
+        return true;
+    }
     case FGV_CALL_graph_set_node: {
-        const bool is_kernel = roll(2);
-        fill_node(payload);
-        if (call->number == FGV_CALL_graph_add_node) {
-            struct fgv_request_graph_add_node *add = (struct fgv_request_graph_add_node *)(void *)fixed;
-            add->nr_nodes = add->has_edges = 0;
-            add->nr_parameter_bytes = is_kernel ? PARAMETER_BYTES : 0;
-        } else {
-            ((struct fgv_request_graph_set_node *)(void *)fixed)->nr_parameter_bytes = is_kernel ? PARAMETER_BYTES : 0;
-        }
-        *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + (is_kernel ? PARAMETER_BYTES : 0);
+        struct fgv_request_graph_set_node set;
+        memcpy(&set, fixed, sizeof(set));
+        set.nr_parameter_bytes = fill_node(payload) ? PARAMETER_BYTES : 0;
+        memcpy(fixed, &set, sizeof(set));
+        *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + set.nr_parameter_bytes;
         return true;
     }
     default:

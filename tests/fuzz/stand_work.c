@@ -52,6 +52,21 @@ STAND_IN(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode)
     return CUDA_SUCCESS;
 }
 
+/* Wrong when: what is captured has to show up in the graph, which was there before and stays. */
+STAND_IN(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CUgraphNode *behind,
+         const CUgraphEdgeData *edges, size_t nr, CUstreamCaptureMode mode)
+{
+    (void)mode;
+    stand_need(FGV_HANDLE_STREAM, stream);
+    stand_need(FGV_HANDLE_GRAPH, graph);
+    for (size_t i = 0; i < nr; i++) {
+        stand_need(FGV_HANDLE_GRAPH_NODE, behind[i]);
+    }
+    stand_read(edges, edges ? nr * sizeof(*edges) : 0);
+    BEGIN(cuStreamBeginCaptureToGraph);
+    return captured_by(stream) || ((struct stand_object *)graph)->captured ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
+}
+
 STAND_IN(cuStreamIsCapturing, CUstream stream, CUstreamCaptureStatus *status)
 {
     stand_need(FGV_HANDLE_STREAM, stream);

@@ -66,6 +66,15 @@ def test_capture_whose_graph_has_no_name_leaves_no_number(program: Path, tmp_pat
     run(program, tmp_path, [pack([BEGIN, SET, end, *use], fail_at=n) for n in range(-1, 24)])
 
 
+def test_no_mark_is_made_in_another_context(program: Path, tmp_path: Path) -> None:
+    """Where the driver does not enter a stream's own: the event would go with the other one, and be used again."""
+    in_fourth = Record("cuMemsetD8Async", {"dstDevice": MEMORY, "N": 64}, context=4)
+    marks_all = [BEGIN, Record("capture_end", {"stream": FIRST})]
+    ends = [Record("context_destroy", {"handle": FIRST}), Record("cuCtxSynchronize", rounds=3, context=4)]
+    records = [Record("context_create", {"handle": 4}, context=0), in_fourth, *marks_all, *ends]
+    run(program, tmp_path, [pack(records, fail_at=n) for n in range(-1, 60)])
+
+
 def test_nothing_is_read_of_a_link_that_has_no_image_yet(program: Path, tmp_path: Path) -> None:
     """No byte was, but from no address."""
     records = [Record("cuLinkCreate_v2", {"link": 4}), Record("link_read", {"link": 4, "bytes": 0, "chunk": 0})]

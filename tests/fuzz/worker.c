@@ -257,6 +257,7 @@ static void take_down(struct fgw_worker *worker)
         while (stand_run_host()) {
         }
         fuzz_round(worker);
+        fgw_sync_mark_all(worker); /* as the loop does that has nothing else to do */
     }
     look_at_chunks(worker);
     stand_look(is_known, worker);

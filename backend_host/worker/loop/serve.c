@@ -33,6 +33,7 @@
 #include "parts/state.h"
 #include "parts/take.h"
 #include "track/behind.h"
+#include "track/ends.h"
 #include "track/gate.h"
 #include "track/latency.h"
 #include "track/recorded.h"
@@ -153,7 +154,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         }
         stream = fgw_stream_find(worker, number);
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
-        fgw_sync_before_destroy(worker, request);
+        fgw_stream_before_destroy(worker, request);
     }
     if (stream) {
         fgw_behind_before(worker, service, stream);
