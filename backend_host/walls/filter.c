@@ -136,7 +136,7 @@ static void allow_reading_limits(struct program *program)
 
 static void make(struct program *program, bool is_soft)
 {
-    const uint32_t self = (uint32_t)getpid(), unix_only = AF_UNIX;
+    const uint32_t self = (uint32_t)getpid(), unix_only = AF_UNIX, oneself = 0;
     add(program, LOAD(arch));
     add(program, JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
     add(program, RETURN(SECCOMP_RET_KILL_PROCESS));
@@ -155,6 +155,7 @@ static void make(struct program *program, bool is_soft)
     allow_listed(program, SYS_prctl, 0, prctl_options, LENGTH(prctl_options), EPERM);
     allow_listed(program, SYS_tgkill, 0, &self, 1, EPERM); /* abort(), and libc among its threads */
     allow_listed(program, SYS_socket, 0, &unix_only, is_soft ? 0 : 1, EPERM);
+    allow_listed(program, SYS_setpriority, 1, &oneself, is_soft ? 1 : 0, EPERM); /* a compiler that optimises is nice */
     allow_ioctl(program, is_soft);
     /* Huge pages are set aside for all of the host, virtual machines say, and no cgroup of ours counts them. */
     allow_without(program, SYS_mmap, 3, MAP_HUGETLB);

@@ -158,6 +158,7 @@ static const int common_calls[] = {
     SYS_uname,
     SYS_sysinfo,
     SYS_getrandom,
+    SYS_alarm, /* a device library that does not let go (loop/worker.c) */
     SYS_nanosleep,
     SYS_clock_nanosleep,
     SYS_clock_gettime,

@@ -1,4 +1,4 @@
-"""frontend_guest/generated/refusals.c: the symbols of calls that are not carried."""
+"""cuda_api/common/refusals/generated.c: the symbols of calls that are not carried."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from cuda_api.table import Table
 
 DESCRIPTION = """
 Calls that the library exports and does not carry. Their parameters are not looked at, so none are declared: a caller
-puts them where nobody reads, and takes back a result. cuGetProcAddress finds them where the driver that the guest has is
-as new as they are, since a program would take a newer call for one that works.
+puts them where nobody reads, and takes back a result. cuGetProcAddress finds them where the driver is as new as
+they are, since a program would take a newer call for one that works.
 """
 
 _HEAD = """
@@ -24,7 +24,7 @@ _HEAD = """
 
 def generate(table: Table) -> str:
     calls = refused.read(table).calls
-    body = ['#include "face/refuse.h"', "", _HEAD.strip("\n"), ""]
+    body = ['#include "cuda_api/refusals.h"', "", _HEAD.strip("\n"), ""]
     body += [f"REFUSED({name}, {call.result})" for call in calls for name in call.symbols]
     body += ["", "const struct fgv_refusal fgv_refusals[] = {"]
     for call in calls:

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "cuda_api/prototypes.h"
-#include "face/refuse.h"
+#include "cuda_api/refusals.h"
 
 static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t flags, int *status)
 {

@@ -1,10 +1,7 @@
-#include "face/refuse.h"
-
-#include <string.h>
-
+/* A call that is not carried is counted and traced as any call. */
 #include "base/log.h"
 #include "base/trace.h"
-#include "cuda_api/prototypes.h"
+#include "cuda_api/refusals.h"
 
 CUresult fgv_refuse(const char *name, CUresult result)
 {
@@ -15,27 +12,4 @@ CUresult fgv_refuse(const char *name, CUresult result)
         fgv_trace_end_named(&traced, name, result);
     }
     return result;
-}
-
-fgv_proc fgv_refusal_find(const char *name, int cuda_version, uint64_t flags, int *status)
-{
-    const bool wants_per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    int driver_version = 0;
-    fgv_proc found = NULL;
-    cuDriverGetVersion(&driver_version);
-    for (size_t i = 0; i < fgv_nr_refusals; i++) {
-        const struct fgv_refusal *refusal = &fgv_refusals[i];
-        if (strcmp(refusal->name, name) != 0 || refusal->since > driver_version) {
-            continue;
-        }
-        if (refusal->since <= cuda_version) {
-            found = wants_per_thread && refusal->per_thread ? refusal->per_thread : refusal->symbol;
-        } else if (!found) {
-            *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-        }
-    }
-    if (found) {
-        *status = CU_GET_PROC_ADDRESS_SUCCESS;
-    }
-    return found;
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -39,6 +40,8 @@ COMPILER_VERSION = "softgpu-compile 1"
 
 _NEWEST_PTX = (9, 99)
 _MOST_PROCESSES = 8
+_MOST_SAID = 1000
+"""Characters of an error: the driver keeps so many lines of what it is told, and a name in hostile text has no end."""
 
 
 def ptx_of_image(image: bytes, capability: int) -> str:
@@ -215,7 +218,7 @@ def run(arguments: list[str]) -> int:
     try:
         _write(options, options.image.read_bytes())
     except CompileError as error:
-        print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"softgpu: {error.code}: {textwrap.shorten(str(error), _MOST_SAID)}", file=sys.stderr)
         return 1
     except RecursionError:
         print("softgpu: CUDA_ERROR_INVALID_PTX: the image is too deep", file=sys.stderr)

@@ -45,7 +45,7 @@ def test_no_compiler_outlives_a_killed_worker(region: Region, tmp_path: Path, is
     compiler.write_text(COMPILER.format(python=sys.executable, is_waited_for=is_waited_for))
     compiler.chmod(0o755)
     settings = {"FAIRGV_SOFTGPU_COMPILER": str(compiler), "FAIRGV_SOFTGPU_TIERS": "all"}
-    host = Host(SOFTGPU, {**settings, "FAIRGV_SOFTGPU_CACHE": str(tmp_path / "cache")})
+    host = Host(SOFTGPU, {**settings, "FAIRGV_SOFTGPU_CACHE": str(tmp_path / "cache")}, shared=[tmp_path])
     served = Served(host, region)
     guest = served.primary()
     fields: dict[str, Any] = {

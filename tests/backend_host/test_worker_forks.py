@@ -43,7 +43,8 @@ def no_forks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def guest(library: Path, no_forks: Path, region: Region) -> Iterator[Guest]:
-    host = Host(SOFTGPU, {"LD_PRELOAD": str(library), "FAIRGV_NO_FORKS": str(no_forks)})
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_NO_FORKS": str(no_forks)}
+    host = Host(SOFTGPU, environment, shared=[library.parent, no_forks.parent])
     guest = Served(host, region).primary()
     yield guest
     guest.close()

@@ -27,13 +27,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def slow(tmp_path: Path) -> Path:
     """While this file is there no mark ends."""
-    tmp_path.chmod(0o755)
     return tmp_path / "slow"
 
 
 @pytest.fixture
 def host(library: Path, slow: Path) -> Iterator[Host]:
-    host = Host(library, {"FAIRGV_SLOW_MARKS": str(slow)})
+    host = Host(library, {"FAIRGV_SLOW_MARKS": str(slow)}, shared=[slow.parent])
     yield host
     host.close()
 

@@ -1,6 +1,7 @@
-/* Calls that are exported and not carried (cuda_api/refused.toml). */
-#ifndef FRONTEND_GUEST_REFUSE_H
-#define FRONTEND_GUEST_REFUSE_H
+/* Calls that are exported and not carried (cuda_api/refused.toml). Both libraries compile the generated table into
+ * themselves (cuda_api/common/refusals). */
+#ifndef CUDA_API_REFUSALS_H
+#define CUDA_API_REFUSALS_H
 
 #include <stddef.h>
 
@@ -13,14 +14,13 @@ struct fgv_refusal {
     fgv_proc symbol, per_thread; /* per_thread is NULL where there is no twin */
 };
 
-/* generated/refusals.c */
 extern const struct fgv_refusal fgv_refusals[];
 extern const size_t fgv_nr_refusals;
 
-/* What the call `name` returns. It is counted and traced as any call. */
-CUresult fgv_refuse(const char *name, CUresult result);
-
-/* As fgv_proc_find(), among these and those that the host's driver has. */
+/* As fgv_proc_find(), among these and those that the driver has by its version. */
 fgv_proc fgv_refusal_find(const char *name, int cuda_version, uint64_t flags, int *status);
+
+/* What the call `name` returns: result. Each library has its own, which tells of it. */
+CUresult fgv_refuse(const char *name, CUresult result);
 
 #endif
