@@ -33,10 +33,8 @@
 #include "parts/state.h"
 #include "parts/take.h"
 #include "track/behind.h"
-#include "track/ends.h"
 #include "track/gate.h"
 #include "track/latency.h"
-#include "track/recorded.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
@@ -154,7 +152,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         }
         stream = fgw_stream_find(worker, number);
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
-        fgw_stream_before_destroy(worker, request);
+        fgw_sync_before_destroy(worker, request);
     }
     if (stream) {
         fgw_behind_before(worker, service, stream);
@@ -167,9 +165,6 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         fgw_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
-    if (result == CUDA_ERROR_NOT_READY && fgw_recorded_tells_done(worker, service, request)) {
-        result = CUDA_SUCCESS;
-    }
     if (worker->track->latency.measuring) {
         fgw_latency_submitted(worker, result);
     }
@@ -179,7 +174,6 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         } else {
             fgw_behind_after(worker, service, request, stream);
             fgw_stream_touch(worker, stream);
-            fgw_recorded_note(worker, service, request, stream);
             fgw_gate_close(worker, stream, request);
         }
     }

@@ -10,8 +10,7 @@
 #define FGW_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
 
 struct fgw_launch {
-    struct fgw_handle handle;
-    struct fgw_kernel *kernel; /* what hangs on it */
+    struct fgw_handle *handle;
     CUlaunchConfig config;
     size_t parameter_bytes;
     CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES + 1];

@@ -15,7 +15,6 @@ from softgpu.compiler.lower import (  # noqa: F401 - importing a family register
     control,
     convert,
     floating,
-    matrix,
     memory,
     texture,
     transcendental,

@@ -6,7 +6,6 @@
 
 #include "code/compile.h"
 #include "code/loading.h"
-#include "code/refusal.h"
 #include "code/tier.h"
 #include "cuda_api/fatbin.h"
 
@@ -42,8 +41,7 @@ static CUresult compile_one(const void *image, struct sgp_compiled *compiled, ch
     if (result) {
         return result;
     }
-    if (sgp_image_lacks_ptx(kind, fgv_image_start(image), bytes, error_text, error_text_bytes)) {
-        sgp_log("compile", "%s", error_text);
+    if (kind == FGV_IMAGE_ELF) {
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
     return sgp_compile(fgv_image_start(image), bytes, compiled, error_text, error_text_bytes);
@@ -100,7 +98,6 @@ CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_
     if (is_gone) {
         result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
     }
-    sgp_refusal_tell(result, error_text);
     return result;
 }
 
