@@ -51,7 +51,7 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
     "softgpu/driver/generated/procs.c": procs.generate_lenient,
     "backend_host/worker/generated/driver.c": driver.generate_loader,
     "backend_host/worker/generated/handlers.c": handlers.generate,
-    "cuda_api/common/refusals/generated.c": refusals.generate,
+    "cuda_api/common/generated/refusals.c": refusals.generate,
     "docs/coverage.md": coverage.generate,
 }
 

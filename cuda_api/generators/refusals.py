@@ -1,4 +1,4 @@
-"""cuda_api/common/refusals/generated.c: the symbols of calls that are not carried."""
+"""cuda_api/common/generated/refusals.c: the symbols of calls that are not carried."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 /* Calls that are exported and not carried (cuda_api/refused.toml). Both libraries compile the generated table into
- * themselves (cuda_api/common/refusals). */
+ * themselves (cuda_api/common/generated). */
 #ifndef CUDA_API_REFUSALS_H
 #define CUDA_API_REFUSALS_H
 
