@@ -9,6 +9,9 @@ fgv_proc fgv_refusal_find(const char *name, int cuda_version, uint64_t flags, in
     const bool wants_per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     int driver_version = 0;
     fgv_proc found = NULL;
+    if (wants_per_thread && *status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT) {
+        return NULL; /* what is carried has a twin, which is newer */
+    }
     cuDriverGetVersion(&driver_version);
     for (size_t i = 0; i < fgv_nr_refusals; i++) {
         const struct fgv_refusal *refusal = &fgv_refusals[i];
