@@ -21,8 +21,6 @@ _OF_SWAP = ("memory.swap.max", "memory.swappiness")
 """Not there where the kernel counts no swap."""
 TREE = "fairgv"
 """The folder that holds the groups of all daemons."""
-_SHARES_OF_ONE, _MOST_SHARES = 1 << 10, 1 << 18
-"""The kernel's."""
 _TRIED, _TRIED_BYTES = "tried", 1 << 20
 _MOUNTS = Path("/proc/self/mountinfo")
 _OWN = Path("/proc/self/cgroup")
@@ -169,17 +167,9 @@ class Version2(Cgroups):
 class Version1(Cgroups):
     """A hierarchy for each controller.
 
-    Beside our tree of groups stand single processes, of which each weighs as much as the tree by default: all workers of a busy host would have
-    less than one of them. So each group weighs as much as a process.
+    Beside our tree of groups stand single processes, the daemon among them, and the tree weighs as much as one of them, which is the kernel's
+    default. With more, kernels of guests on softgpu leave the daemon too little to beat and to end one of them.
     """
-
-    def make(self, name: str, memory_bytes: int, processes: int) -> Group:
-        """See there."""
-        group = super().make(name, memory_bytes, processes)
-        tree = self.trees["cpu"]
-        nr_groups = sum(folder.is_dir() for folder in tree.iterdir())
-        (tree / "cpu.shares").write_text(str(min(_MOST_SHARES, nr_groups * _SHARES_OF_ONE)))
-        return group
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""
