@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := build/.setup
+FRAMEWORKS := build/.frameworks
 
-.PHONY: setup packages build demo test stress faults soak test-gpu test-qemu check format generate bench guest-package clean
+.PHONY: setup packages build demo test stress faults attacks soak fuzz test-gpu test-qemu check format generate bench guest-package clean
 
 setup: packages $(STAMP) build
 
@@ -18,6 +19,11 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install -q -e '.[dev,libvirt,plot]'
 	@.ci/nvcc --install >/dev/null
 	@mkdir -p build && touch $(STAMP)
+
+# CuPy and Numba, of which docs/softgpu.md tells: 600 MB that the tests alone want.
+$(FRAMEWORKS): $(STAMP)
+	@$(BIN)/python -m pip install -q -e '.[frameworks]'
+	@touch $(FRAMEWORKS)
 
 # Everything native: the guest library, the software device, the modules that Python loads.
 build: $(STAMP)
@@ -32,7 +38,7 @@ demo: setup
 	@$(BIN)/python -m backend_host.demo
 
 # What fails runs once more, alone; tests/gate.py tells what that means.
-test: setup
+test: setup $(FRAMEWORKS)
 	@$(BIN)/python -m pytest -p tests.gate -q -m 'not gpu and not qemu' -n 3 --dist loadfile --no-loadscope-reorder
 
 # What is about time and processes, again and again beside two busy ones; how often each fails comes last.
@@ -40,15 +46,26 @@ TIMES ?= 20
 stress: setup
 	@$(BIN)/python -m tests.stress --times $(TIMES) $(TESTS)
 
-# Kills, stops and shortages, alone and in pairs; SEED repeats a run, PAIRS=200 kills the daemon with its busiest worker so often.
+# Kills, stops and shortages, alone and in pairs; SEED repeats a run, PAIRS=200 kills the daemon with its busiest worker so often, and
+# WITHOUT_QEMU=1 has no virtual machine among the victims.
 MINUTES ?= 5
 faults: setup
-	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS))
+	@$(BIN)/python -m tests.endurance.faults --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(WITHOUT_QEMU),--without-qemu)
+
+# Workers that were taken over: what neighbours get beside each attack, without the auditor and with it. MODEL_HOURS=1 instead plays
+# an hour of model time, in minutes.
+SECONDS_EACH ?= 10
+attacks: setup
+	@$(BIN)/python -m $(if $(MODEL_HOURS),tests.endurance.attack_model --hours $(MODEL_HOURS),tests.endurance.attacks --seconds $(SECONDS_EACH))
 
 # Clients and vGPUs come and go; whether anything grows: build/soak.png and soak.json.
 HOURS ?= 1
 soak: setup
 	@$(BIN)/python -m tests.endurance.soak --hours $(HOURS)
+
+# Hostile inputs, found by coverage: what each target ran, reached and found comes last.
+fuzz: setup
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 # Needs NVIDIA's driver and no package of the VM tests, so it asks for none.
 test-gpu: build

@@ -53,6 +53,7 @@ class Owner:
     name: str
     vgpu: int
     table_hash: int
+    tenant: str
 
 
 class Caretaker:
@@ -240,6 +241,7 @@ class Caretaker:
             client=client.index,
             vgpu=self._owner.vgpu,
             region_fd=self._region.fileno(),
+            tenant=self._owner.tenant,
             bell_fds=() if self._bells is None else (self._bells.worker_fd(client.index), *self._bells.guest_fds),
             vgpu_name=self._owner.name,
             program=client.program,

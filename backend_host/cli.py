@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -25,11 +26,12 @@ from backend_host.config import (
     load_config,
     milliseconds,
 )
-from backend_host.daemon import make_state_dir, read_log_tail, serve
 from backend_host.entitlement import add_options, given_options, option_names
 from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
 from backend_host.sizes import parse_size
+from backend_host.state_dir import make_state_dir, read_log_tail
+from backend_host.walls.settings import WALLS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
 START_TIMEOUT_S = 300
@@ -90,8 +92,22 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         help="serve also where kernels reach all memory of their worker (docs/security.md)",
     )
+    start.add_argument(
+        "--allow-missing-wall",
+        action="append",
+        choices=WALLS,
+        metavar="NAME",
+        help="start even if this host cannot put that wall around workers, see: fairgv-host doctor; may be repeated",
+    )
     start.add_argument("--foreground", action="store_true", help="stay in the foreground and log to stderr")
     start.set_defaults(run=_start)
+
+    doctor = commands.add_parser(
+        "doctor", help="which walls this host can put around workers, and what to do about the others"
+    )
+    doctor.add_argument("--config", type=Path, metavar="FILE", help="the settings that `start` would have")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor.set_defaults(run=_doctor)
 
     stop = commands.add_parser("stop", help="stop the daemon; programs that use a vGPU get a CUDA error")
     stop.set_defaults(run=_stop)
@@ -171,7 +187,7 @@ def _seconds(text: str) -> float:
 
 def _config(options: argparse.Namespace) -> Config:
     slice_ms = getattr(options, "slice_ms", None)
-    return load_config(
+    config = load_config(
         getattr(options, "config", None),
         state_dir=options.state_dir,
         device=getattr(options, "device", None),
@@ -181,6 +197,8 @@ def _config(options: argparse.Namespace) -> Config:
         preemption=getattr(options, "preemption", None),
         trusted_guests=getattr(options, "trusted_guests", None),
     )
+    excused = tuple(getattr(options, "allow_missing_wall", None) or ())
+    return replace(config, walls=config.walls.without(excused))
 
 
 def _connect(options: argparse.Namespace) -> Connection:
@@ -190,6 +208,8 @@ def _connect(options: argparse.Namespace) -> Connection:
 def _start(options: argparse.Namespace) -> int:
     config = _config(options)
     if options.foreground:
+        from backend_host.daemon import serve  # noqa: PLC0415 - half of a command's start, and here alone
+
         return serve(config, None)
     try:
         Connection(config.socket_path).close()
@@ -197,6 +217,19 @@ def _start(options: argparse.Namespace) -> int:
         print(start_in_background(config))
         return 0
     raise DaemonRunningError(f"a daemon already runs in {config.state_dir}; see: fairgv-host status")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Exit status 1 when `start` would refuse for a wall that is missing."""
+    from backend_host.walls.check import check  # noqa: PLC0415 - it opens the worker's module, as no other command does
+
+    settings = _config(options).walls
+    findings = check(settings)
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(tables.walls(findings))
+    return int(any(finding.reason and finding.wall not in settings.allow_missing for finding in findings))
 
 
 def start_in_background(config: Config) -> str:

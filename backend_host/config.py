@@ -15,6 +15,8 @@ from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError,
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.sizes import parse_size
+from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
+from backend_host.walls.settings import WallSettings
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
@@ -71,8 +73,10 @@ class Config:
     cuda_library: str = "libcuda.so.1"
     softgpu_library: str = str(PACKAGE_ROOT / "build/softgpu/libcuda.so.1")
     guest_library: str = str(PACKAGE_ROOT / "build/guest/libcuda.so.1")
-    worker_user: str = "nobody"
-    """Whom workers run as when the daemon is root."""
+    walls: WallSettings = WALLS_BY_DEFAULT
+    """What is around workers; in a file a table, `[walls]` (docs/walls.md)."""
+    server_user: str = "nobody"
+    """Whom the ivshmem servers of doorbells run as when the daemon is root."""
     coscheduling: str = "best"
     """How who waits for the GPU is boosted when its vGPU gets it: `best`, `off`, or one of the ways in boost_ways.py by its name."""
     trusted_guests: bool = False
@@ -91,14 +95,14 @@ class Config:
     def from_json(cls, text: str) -> Self:
         """The counterpart."""
         values = json.loads(text)
-        return cls(
-            **{
-                **values,
-                "state_dir": Path(values["state_dir"]),
-                "vgpu": Entitlement(**values["vgpu"]),
-                "limits": Limits(**values["limits"]),
-            }
-        )
+        walls = {**values["walls"], "allow_missing": tuple(values["walls"]["allow_missing"])}
+        read = {
+            "state_dir": Path(values["state_dir"]),
+            "vgpu": Entitlement(**values["vgpu"]),
+            "limits": Limits(**values["limits"]),
+            "walls": WallSettings(**walls),
+        }
+        return cls(**{**values, **read})
 
     @property
     def socket_path(self) -> Path:
@@ -122,6 +126,7 @@ _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
 _ENTITLEMENT = "vgpu"
 _LIMITS = "limits"
+_WALLS = "walls"
 _LIBRARIES = ("cuda_library", "softgpu_library", "guest_library")
 
 
@@ -168,6 +173,11 @@ def _read_file(path: Path) -> dict[str, object]:
             values[key] = _read_entitlement(path, value)
         elif key == _LIMITS and isinstance(value, dict):
             values[key] = _read_limits(path, value)
+        elif key == _WALLS and isinstance(value, dict):
+            try:
+                values[key] = WallSettings.from_table(value)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from error
         elif key in types and key not in _NOT_IN_FILES:
             values[key] = Path(str(value)) if types[key] is Path else value
         else:
@@ -178,7 +188,7 @@ def _read_file(path: Path) -> dict[str, object]:
         if isinstance(expected, type) and (
             not isinstance(found, expected) or isinstance(found, bool) != (expected is bool)
         ):  # a bool is an int, too
-            name = "a table" if expected in (Entitlement, Limits) else expected.__name__
+            name = "a table" if expected in (Entitlement, Limits, WallSettings) else expected.__name__
             raise ConfigError(f"{path}: {key} must be {name}, not {value!r}")
     return values
 

@@ -13,13 +13,11 @@ import select
 import shutil
 import signal
 import socket
-import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from backend_host import hand_overs
 from backend_host.config import BY_DEVICE, Config, check_region_bytes
@@ -29,11 +27,13 @@ from backend_host.domains import Domains
 from backend_host.entitlement import Changes, Entitlement, EntitlementError, read_changes
 from backend_host.errors import FairGVError, RefusedError
 from backend_host.ipc import Message, Server, Session
+from backend_host.state_dir import make_state_dir
 from backend_host.statistics import DaemonStatistics
 from backend_host.vgpus import VGpuRegistry
-from backend_host.vm.doorbell import Doorbells
+from backend_host.vm.doorbell import Doorbells, server_identity
+from backend_host.walls import cgroups
+from backend_host.walls.check import walls_of_host
 from backend_host.worker._worker import lib
-from backend_host.workers import worker_identity
 
 MAX_DESCRIPTORS = 16_384
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
@@ -105,13 +105,16 @@ class Daemon:
 
     def _start_parts(self, devices: Sequence[Device], stack: contextlib.ExitStack) -> None:
         config = self._config
-        identity = worker_identity(config.worker_user)
+        walls = walls_of_host(config.walls, is_lenient=config.is_private)
+        tree = cgroups.find() if "cgroup" in walls else None
+        if tree is not None:
+            tree.sweep()
         self._gpus = [
-            stack.enter_context(serving(number, device, config, identity)) for number, device in enumerate(devices)
+            stack.enter_context(serving(number, device, config, walls, tree)) for number, device in enumerate(devices)
         ]
         if config.vgpu.gpu:
             find(self._gpus, config.vgpu.gpu)  # one that is not there stops the start, and not each attach
-        doorbells = Doorbells(config.state_dir / "doorbells", identity)
+        doorbells = Doorbells(config.state_dir / "doorbells", server_identity(config.server_user))
         stack.callback(doorbells.close)
         self._vgpus = VGpuRegistry(self._gpus, lib.fgw_table_hash(), config.limits)
         stack.callback(self._vgpus.remove_all)
@@ -292,20 +295,6 @@ def main() -> int:
     return serve(Config.from_json(sys.argv[2]), ready_fd)
 
 
-def make_state_dir(state_dir: Path) -> None:
-    """Makes it where it is missing. FairGVError when it cannot be ours alone: whoever else may write there could pose as this daemon."""
-    try:
-        state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-        status = state_dir.stat()
-    except OSError as error:
-        raise FairGVError(f"cannot make the state directory {state_dir}: {error.strerror}") from error
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise FairGVError(
-            f"the state directory {state_dir} can be written to by others (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}); "
-            "choose another with --state-dir"
-        )
-
-
 def _allow_descriptors() -> None:
     """Two for each worker, two for each command: the usual 1024 would be few."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -318,14 +307,6 @@ def _changes(request: Message, *, is_new: bool = True) -> Changes:
         return read_changes(request, as_options=True, is_new=is_new)
     except EntitlementError as error:
         raise RefusedError(f"a malformed request {request['op']!r}: {error}") from error
-
-
-def read_log_tail(path: Path, nr_lines: int = 20) -> str:
-    """The last lines of a log, for a message about a daemon that did not start."""
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-nr_lines:])
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ daemon's.
 import base64
 import binascii
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -25,6 +26,11 @@ _NON_PREEMPTIVE_SLICE_NS = 6_000_000
 _NON_PREEMPTIVE_WATCHDOG_S = 10
 _PREEMPTIVE_WATCHDOG_S = 300
 _PREEMPTIVE_SLICE_NS = 30_000_000
+_KERNEL_WALL = "FAIRGV_SOFTGPU_WALL"
+_WHY_REACHED = {
+    "cuda": "heterogeneous memory management). Load NVIDIA's module without it (options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d)",
+    "soft": "they cannot have a process of their own). Let the daemon fork and set filters of system calls (seccomp)",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Device:
     driver_version: int
     preempts: bool
     reaches_host: bool
-    """Whether a kernel reaches all memory of the process that it runs for, as on Linux with heterogeneous memory management."""
+    """Whether a kernel reaches all memory of the process that it runs for, as on Linux with heterogeneous memory management, or where softgpu
+    cannot have a process for kernels."""
     facts: bytes
     context_bytes: int = 0
     """What a context takes of it, and a stream, as it was weighed."""
@@ -75,6 +82,7 @@ def probe(kind: str, path: str) -> list[Device]:
             capture_output=True,
             stdin=subprocess.DEVNULL,
             cwd=PACKAGE_ROOT,
+            env=os.environ | {_KERNEL_WALL: "1"},
             encoding="utf-8",
             errors="replace",
             timeout=PROBE_TIMEOUT_S,
@@ -142,6 +150,12 @@ def choose(config: Config) -> tuple[list[Device], str]:
     return devices, _sentence(devices, "NVIDIA's driver reports it")
 
 
+def kernel_wall(device: Device) -> dict[str, str]:
+    """What workers' environment says of softgpu's process for kernels (docs/softgpu.md): whatever the daemon's own says, they have it, but
+    where it is not to be had and guests are trusted (`check_walls`)."""
+    return {_KERNEL_WALL: "0" if device.reaches_host else "1"}
+
+
 def check_walls(devices: Sequence[Device], config: Config) -> None:
     """Raises DeviceUnavailableError where a guest's kernels would reach all of its worker, and guests may be anybody's."""
     if config.is_private or config.trusted_guests:
@@ -149,9 +163,8 @@ def check_walls(devices: Sequence[Device], config: Config) -> None:
     for device in devices:
         if device.reaches_host:
             raise DeviceUnavailableError(
-                f"kernels on {device.name} reach all memory of the worker that they run for (heterogeneous memory management). Load NVIDIA's "
-                "module without it (options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d), or start with --trusted-guests if all guests "
-                "are your own"
+                f"kernels on {device.name} reach all memory of the worker that they run for ({_WHY_REACHED[device.kind]}, or start with "
+                "--trusted-guests if all guests are your own"
             )
 
 

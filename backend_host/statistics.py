@@ -130,8 +130,12 @@ class GpuStatistics(DeviceStatistics):
     slice_ns: int
     used_ns: int
     vgpus: tuple[str, ...]
+    walls: tuple[str, ...]
+    """What each worker here is behind (docs/walls.md)."""
     nr_mended: int = 0
     """Words of the grant that were mended: more than a few, and a worker was taken over."""
+    nr_apart: int = 0
+    """How often vGPUs got a grant each for a while, as somebody had written into that of all what no worker writes."""
 
 
 @dataclass(frozen=True)

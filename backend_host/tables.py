@@ -8,6 +8,7 @@ from rich.text import Text
 
 from backend_host.ipc import Message
 from backend_host.sizes import format_size, format_time
+from backend_host.walls.settings import WALLS, Finding
 
 
 def status(message: Message) -> RenderableType:
@@ -15,7 +16,7 @@ def status(message: Message) -> RenderableType:
     heads = [
         Text(
             f"{gpu['name']} ({gpu['kind']}, {format_size(gpu['memory_bytes'])}), policy {gpu['policy']}, "
-            f"slice {format_time(gpu['slice_ns'])}, up {format_time(message['uptime_ns'])}"
+            f"slice {format_time(gpu['slice_ns'])}, up {format_time(message['uptime_ns'])}, walls: {_walls(gpu['walls'])}"
         )
         for gpu in message["gpus"]
     ]
@@ -28,6 +29,19 @@ def status(message: Message) -> RenderableType:
         *late_work(entries),
         *debts(message["debts"]),
     )
+
+
+def walls(findings: Sequence[Finding]) -> RenderableType:
+    """One row a wall that workers are to be behind."""
+    table = Table("wall", "here", "remedy")
+    for finding in findings:
+        _add_row(table, finding.wall, finding.reason or "yes", finding.remedy)
+    return table
+
+
+def _walls(names: Sequence[str]) -> str:
+    missing = [wall for wall in WALLS if wall not in names]
+    return f"all but {', '.join(missing)}" if missing else "all"
 
 
 def gpus(entries: Sequence[Message]) -> RenderableType:

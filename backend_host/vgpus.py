@@ -25,6 +25,7 @@ from backend_host.region_memory import open_shared_memory, sealed_memory
 from backend_host.statistics import GpuStatistics, VGpuStatistics
 from backend_host.vgpu import VGpu
 from backend_host.vm.vcpus import QemuThreads
+from backend_host.walls.tenants import name_of
 from backend_host.window import Window, WindowPeer
 from backend_host.workers import WorkerProcess
 from ivshmem.bells import Bells
@@ -314,7 +315,8 @@ class VGpuRegistry:
                 region = Region(name, memory, os.fstat(memory).st_size)
                 undo.callback(region.close)
                 window = Window(name, region)
-                caretaker = self._caretaker(name, gpu, index, region, wake, is_paused, bells, window, debtor)
+                owner = Owner(name, index, self._table_hash, name_of(kind, name, uid))
+                caretaker = self._caretaker(owner, gpu, region, wake, is_paused, bells, window, debtor)
                 gpu.keeper.join(index, entitlement)
                 if debt_ns := self.debts.left_ns(debtor, self._all_used_ns()):
                     gpu.keeper.charge(index, debt_ns)
@@ -336,9 +338,8 @@ class VGpuRegistry:
 
     def _caretaker(
         self,
-        name: str,
+        owner: Owner,
         gpu: Gpu,
-        index: int,
         region: Region,
         wake: Wake,
         is_paused: Callable[[], bool],
@@ -347,7 +348,7 @@ class VGpuRegistry:
         debtor: str,
     ) -> Caretaker:
         def lay_out() -> None:
-            account = gpu.page.vgpu(index)
+            account = gpu.page.vgpu(owner.vgpu)
             facts = with_quota(gpu.device.facts, account.quota_bytes if account is not None else 0)
             region.format(table_hash=self._table_hash, facts=facts, wake=wake)
             if (
@@ -360,9 +361,9 @@ class VGpuRegistry:
 
         return Caretaker(
             region,
-            Owner(name=name, vgpu=index, table_hash=self._table_hash),
+            owner,
             gpu.workers,
-            on_worker_end=lambda worker: self._collect(gpu, index, worker),
+            on_worker_end=lambda worker: self._collect(gpu, owner.vgpu, worker),
             format_region=lay_out,
             is_paused=is_paused,
             bells=bells,

@@ -5,23 +5,30 @@ works on one kernel after the other, what everybody else has queued behind it st
 wants the GPU, too; while nobody does, a kernel may run for ever. At half of the limit there is a warning, in the log and in the status; at
 the limit its worker is ended.
 
-Wrong when: a worker that its guest took over publishes what is not so. The grant is taken from it all the same (`grants.py`), and a device
-that preempts shares its time.
+A worker that its guest took over may publish what is not so. So when work stands still the kernel is asked who keeps the device
+(device/occupancy.py). Who does is to blame, whatever it publishes, from when it was first seen to; and nobody else is.
+
+Wrong when: the kernel does not know, as with NVIDIA's driver. Who publishes that nothing of it stands still is then not blamed, but who is
+queued behind it. The grant is taken from it all the same (`grants.py`), and a device that preempts shares its time.
 """
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backend_host import hand_overs
+from backend_host.device import occupancy
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import WorkerReading, WorkerState
 
 _LOOKS_IN_LIMIT = 20
 _LOOK_MAX_S = 1.0
 _HAND_OVERS_TOLD = 10
+_DOUBT_DIVISOR = 4
+"""Who seems to be to blame for a quarter of the limit is doubted. The kernel is asked that often: it takes a millisecond for each worker."""
 
 log = logging.getLogger("fairgv.watchdog")
 
@@ -58,6 +65,8 @@ class Watchdog:
         self._limit_ns = limit_ns
         self._end = end
         self._suspect: _Suspect | None = None
+        self._occupant: occupancy.Occupant | None = None
+        self._occupied_since_ns = self._asked_ns = 0
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -84,8 +93,11 @@ class Watchdog:
 
     def look(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
         """One look at all workers; what the thread does again and again."""
-        blamed = _blamed([worker for worker in workers if worker.state is WorkerState.SERVING])
-        if blamed is None:
+        serving = [worker for worker in workers if worker.state is WorkerState.SERVING]
+        blamed = min((worker for worker in serving if worker.stalled_since_ns), key=_since, default=None)
+        if blamed is not None and now_ns - blamed.stalled_since_ns > self._limit_ns // _DOUBT_DIVISOR:
+            blamed = self._at_it(blamed, serving, now_ns)
+        if blamed is None or not _others_want(serving, blamed.vgpu):
             self._suspect = None
             return
         suspect = self._suspect
@@ -95,6 +107,23 @@ class Watchdog:
             suspect = _Suspect(blamed.slot, blamed.pid, blamed.stalled_since_ns, suspect.wanted_since_ns)
         self._suspect = suspect
         self._judge(suspect, blamed, now_ns)
+
+    def _at_it(self, blamed: WorkerReading, workers: Sequence[WorkerReading], now_ns: int) -> WorkerReading:
+        """Who keeps the device, if the kernel knows, with since when; else the one that is blamed by what workers publish."""
+        if len({worker.vgpu for worker in workers}) == 1:
+            return blamed
+        if now_ns - self._asked_ns > self._limit_ns // _DOUBT_DIVISOR:
+            self._asked_ns = now_ns
+            self._ask(workers, now_ns)
+        keeping = next((worker for worker in workers if self._occupant and worker.pid == self._occupant.pid), blamed)
+        return blamed if keeping.vgpu == blamed.vgpu else replace(keeping, stalled_since_ns=self._occupied_since_ns)
+
+    def _ask(self, workers: Sequence[WorkerReading], now_ns: int) -> None:
+        occupant = None
+        with contextlib.suppress(occupancy.UnknownError):
+            occupant = occupancy.occupant([worker.pid for worker in workers if worker.pid])
+        if occupant != self._occupant:
+            self._occupant, self._occupied_since_ns = occupant, now_ns
 
     def _judge(self, suspect: _Suspect, worker: WorkerReading, now_ns: int) -> None:
         late_ns = suspect.late_ns(now_ns)
@@ -119,11 +148,10 @@ class Watchdog:
             )
 
 
-def _blamed(workers: Sequence[WorkerReading]) -> WorkerReading | None:
-    """The worker whose work has stood still for the longest, if another vGPU wants the GPU."""
-    stalled = [worker for worker in workers if worker.stalled_since_ns]
-    if not stalled:
-        return None
-    longest = min(stalled, key=lambda worker: worker.stalled_since_ns)
-    wanting = (worker for worker in workers if worker.is_waiting or worker.stalled_since_ns)
-    return longest if any(worker.vgpu != longest.vgpu for worker in wanting) else None
+def _since(worker: WorkerReading) -> int:
+    return worker.stalled_since_ns
+
+
+def _others_want(workers: Sequence[WorkerReading], vgpu: int) -> bool:
+    """Whether another vGPU wants the GPU, or has work that stands still there."""
+    return any(worker.vgpu != vgpu and (worker.is_waiting or worker.stalled_since_ns) for worker in workers)

@@ -11,26 +11,22 @@ import contextlib
 import json
 import logging
 import os
-import pwd
 import selectors
-import signal
 import socket
-import stat
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from backend_host import channels
-from backend_host.config import PACKAGE_ROOT, SLICING_MODES, Config
+from backend_host.config import SLICING_MODES, Config
 from backend_host.device.control import MAX_VGPUS, MAX_WORKERS, ControlPage, ControlPageFullError
 from backend_host.device.readings import WorkerState
-from backend_host.errors import ConfigError, WorkerFailedError
+from backend_host.errors import WorkerFailedError
+from backend_host.walls.start import Child
 from backend_host.worker_log import WorkerLog
+from backend_host.worker_start import WorkerStart
 
 MAX_FAILURES = 3
 """Workers that end in a row, before they had a client, until none is kept warm any more."""
@@ -49,6 +45,8 @@ class Assignment:
     client: int
     vgpu: int
     region_fd: int
+    tenant: str
+    """The name of whose program it is (walls/tenants.py)."""
     bell_fds: tuple[int, ...] = ()
     """Where the virtual machine has bells: the one that the guest rings for this client, then those of the guest."""
     vgpu_name: str = ""
@@ -61,9 +59,8 @@ class WorkerProcess:
     """One child. `on_end` is called once, from the reaper's thread, after it was reaped and its slot repaired."""
 
     slot: int
-    process: subprocess.Popen[bytes]
+    process: Child
     socket: socket.socket
-    pidfd: int
     on_end: Callable[["WorkerProcess", int], None] | None = None
     is_counted: bool = False
     """What it did is in its vGPU's totals already."""
@@ -72,21 +69,19 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Ends it from outside, at once; for a client that is gone or a daemon that stops."""
-        with self._pidfd_lock, contextlib.suppress(ProcessLookupError):
-            if self.pidfd >= 0:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        with self._pidfd_lock:
+            self.process.kill()
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[bool]:
         """Until the end of the block its socket stays open and its slot its own; False: it was reaped already."""
         with self._pidfd_lock:
-            yield self.pidfd >= 0
+            yield self.process.pidfd >= 0
 
     def close(self) -> None:
         """After it was reaped: its descriptors, whose numbers are somebody else's from now on."""
         with self._pidfd_lock:
-            os.close(self.pidfd)
-            self.pidfd = -1
+            self.process.close()
         self.socket.close()
 
 
@@ -111,52 +106,8 @@ def stop_all(workers: Iterable[WorkerProcess]) -> None:
             log.error("worker %d does not end; the device library holds it", worker.process.pid)
 
 
-def is_open_to_others(path: Path) -> bool:
-    """Whether any user may enter every folder on the way to `path`, and `path` itself."""
-    return _closed_part(path) is None
-
-
-def _closed_part(path: Path) -> Path | None:
-    path = path.resolve()
-    return next((part for part in (path, *path.parents) if not part.stat().st_mode & stat.S_IXOTH), None)
-
-
-def worker_identity(user: str) -> tuple[int, int]:
-    """User and group id for workers: `user` when we are root and that user can read what a worker needs, else our own.
-
-    Where it cannot (a checkout below a home directory that only root may enter), workers keep our identity, and the log says so. ConfigError
-    when there is no such user.
-    """
-    if os.geteuid() != 0:
-        return os.geteuid(), os.getegid()
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        raise ConfigError(f"worker_user: there is no user {user!r} on this host") from None
-    for needed in (PACKAGE_ROOT, Path(sys.executable), Path(sys.prefix)):
-        closed = _closed_part(needed)
-        if closed is not None:
-            log.warning("workers run as root: the user %s may not enter %s; install FairGV elsewhere", user, closed)
-            return 0, 0
-    return entry.pw_uid, entry.pw_gid
-
-
-def worker_environment(identity: tuple[int, int], state_dir: Path) -> dict[str, str]:
-    """What workers' environment has more than ours.
-
-    Workers that run as another user cannot write to our home directory: compiled kernels go to a folder of their own below the state
-    directory, if they can enter that; else the device library looks for a place by itself.
-    """
-    if identity[0] == os.geteuid() or not is_open_to_others(state_dir):
-        return {}
-    cache = state_dir / "cache"
-    cache.mkdir(mode=0o700, exist_ok=True)
-    os.chown(cache, *identity, follow_symlinks=False)
-    return {"FAIRGV_SOFTGPU_CACHE": str(cache / "softgpu"), "CUDA_CACHE_PATH": str(cache / "cuda")}
-
-
 def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> dict[str, str]:
-    """The same, on a device that preempts: what a worker needs to take its work off it (backend_host/channels)."""
+    """What workers' environment has more on a device that preempts, to take their work off it (backend_host/channels)."""
     if config.preemption != "withdraw":
         return {}
     if not library.exists():
@@ -166,25 +117,19 @@ def preemption_environment(config: Config, library: Path = channels.LIBRARY) -> 
 
 
 class Workers:
-    """All workers of one device, `ordinal` of the library. Thread-safe."""
+    """All workers of one Gpu. Thread-safe."""
 
     def __init__(
         self,
         page: ControlPage,
-        library: str,
-        ordinal: int,
-        identity: tuple[int, int],
+        start: WorkerStart,
         nr_warm: int,
-        environment: Mapping[str, str] | None = None,
         slicing: Mapping[str, int] | None = None,
         costs: Mapping[str, int] | None = None,
     ) -> None:
         self._page = page
-        self._library = library
-        self._ordinal = ordinal
-        self._identity = identity
+        self._start = start
         self._nr_warm = nr_warm
-        self._environment = {**os.environ, **(environment or {})}
         self._slicing = dict(slicing or {})
         self._costs = dict(costs or {})
         self._lock = threading.Lock()
@@ -239,9 +184,7 @@ class Workers:
             "client": assignment.client,
             "vgpu": assignment.vgpu,
             "slot": worker.slot,
-            "device": self._ordinal,
-            "uid": self._identity[0],
-            "gid": self._identity[1],
+            "device": self._start.ordinal,
             "slicing": self._slicing,
             "costs": self._costs,
         }
@@ -250,6 +193,8 @@ class Workers:
                 return False
             try:
                 self._said.name(worker.slot, assignment.vgpu_name, assignment.program)
+                message["walls"] = self._start.message(assignment.tenant)
+                self._start.join(worker.process, assignment.vgpu, assignment.region_bytes)
                 self._page.worker_assign(worker.slot, worker.process.pid, assignment.vgpu, assignment.client)
                 with self._page.for_worker(assignment.vgpu, worker.slot) as page:
                     descriptors = [assignment.region_fd, *page, *assignment.bell_fds]
@@ -295,31 +240,17 @@ class Workers:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
             with theirs, self._said.pipe(slot) as said:
-                process = self._start_process(theirs.fileno(), slot, said)
+                process = self._start.spawn(theirs.fileno(), slot, said)
             undo.callback(self._said.close, slot)
+            undo.callback(process.close)
+            undo.callback(self._start.leave, process)
             undo.callback(process.wait)
             undo.callback(process.kill)
-            worker = WorkerProcess(slot, process, ours, os.pidfd_open(process.pid))
-            undo.callback(os.close, worker.pidfd)
-            self._selector.register(worker.pidfd, selectors.EVENT_READ, worker)
+            worker = WorkerProcess(slot, process, ours)
+            self._selector.register(process.pidfd, selectors.EVENT_READ, worker)
             self._all.add(worker)
             undo.pop_all()
         return worker
-
-    def _start_process(self, socket_fd: int, slot: int, said: int) -> subprocess.Popen[bytes]:
-        command: list[Any] = [sys.executable, "-m", "backend_host.worker.main"]
-        command += ["--socket", str(socket_fd), "--library", self._library]
-        command += ["--device", str(self._ordinal), "--slot", str(slot)]
-        return subprocess.Popen(
-            command,
-            pass_fds=[socket_fd],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            cwd=PACKAGE_ROOT,
-            env=self._environment,
-            start_new_session=True,  # what the terminal sends is for the daemon
-        )
 
     def _fill(self) -> bool:
         """True unless workers are missing that could not be started; then it is worth another attempt later."""
@@ -347,10 +278,11 @@ class Workers:
                     self._collect(key.data)
 
     def _collect(self, worker: WorkerProcess) -> None:
-        self._selector.unregister(worker.pidfd)
+        self._selector.unregister(worker.process.pidfd)
         status = worker.process.wait()
         worker.close()
         self._said.close(worker.slot)
+        self._start.leave(worker.process)
         reading = self._page.worker(worker.slot)
         has_served = reading is not None and reading.state in (WorkerState.SERVING, WorkerState.ENDED)
         self._page.repair(worker.slot)

@@ -39,7 +39,7 @@ _LZ4_MAX_RATIO = 255
 
 _HEADER = struct.Struct("<IHHQ")
 _ENTRY_HEADER_MIN_BYTES = 0x40
-_PTX_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_PTX_TARGET = re.compile(r"^[^\S\n]*\.target\s+sm_(\d{1,4})([af]?)", re.MULTILINE)
 # Atomic: a text of many comments must not be matched in many ways.
 _PTX_START = re.compile(rb"(?>\s+|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
@@ -195,9 +195,10 @@ def without_machine_code(data: Buffer) -> bytes:
     return _HEADER.pack(HEADER_MAGIC, 1, _HEADER.size, len(entries)) + bytes(entries)
 
 
-def select_ptx(image: bytes, capability: int) -> str:
+def select_ptx(image: bytes, capability: int, *, takes_newer: bool = False) -> str:
     """The PTX that a device of this capability (90 for 9.0) should compile: the newest of those it can run.
 
+    `takes_newer`: where there is none, the oldest of those for newer devices, for a compiler that finds out by itself what it does not know.
     `image` is a container, PTX text (a trailing NUL is fine) or a cubin. Raises NoPtxError when it has no PTX for the
     device, with a sentence for the user who built the program, and FatbinError when it is damaged.
     """
@@ -206,17 +207,24 @@ def select_ptx(image: bytes, capability: int) -> str:
             f"image is machine code ({_describe_elf(image)}) without PTX; build with -gencode code=compute_NN"
         )
     if _PTX_START.match(image):
-        return _select_bare_ptx(image, capability)
+        return _ptx_text(image) if takes_newer else _select_bare_ptx(image, capability)
     ptx_entries = [entry for entry in parse(image).entries if entry.kind == EntryKind.PTX]
     usable = [entry for entry in ptx_entries if entry.runs_on(capability)]
-    if not usable:
+    # Of two for the same architecture (sm_90 and sm_90a), the specific one was made for this very device, and for no other.
+    if usable:
+        best = max(usable, key=_architecture)
+    elif ptx_entries and takes_newer:
+        best = min(ptx_entries, key=_architecture)
+    else:
         found = ", ".join(f"compute_{entry.sm}" for entry in ptx_entries) or "machine code only"
         raise NoPtxError(
             f"image has no PTX for sm_{capability} or older, it has {found}; build with -gencode code=compute_NN"
         )
-    # Of two for the same architecture (sm_90 and sm_90a), the specific one was made for this very device.
-    best = max(usable, key=lambda entry: (entry.sm, bool(entry.flags & EntryFlags.ARCHITECTURE_SPECIFIC)))
     return _ptx_text(best.payload())
+
+
+def _architecture(entry: FatbinEntry) -> tuple[int, bool]:
+    return entry.sm, bool(entry.flags & (EntryFlags.ARCHITECTURE_SPECIFIC | EntryFlags.FAMILY_SPECIFIC))
 
 
 def _select_bare_ptx(image: bytes, capability: int) -> str:

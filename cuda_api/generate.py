@@ -1,6 +1,6 @@
-"""`python -m cuda_api.generate` writes every file that is made from calls.toml; `--check` only says which are stale.
+"""`python -m cuda_api.generate` writes every file that is made from calls.toml and refused.toml; `--check` only says which are stale.
 
-Each file carries a seal, a hash of the table and of the generators. A file is stale when it differs in any byte from
+Each file carries a seal, a hash of the tables and of the generators. A file is stale when it differs in any byte from
 what would be written, so a hand-made change is stale too.
 """
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api import outputs as files
+from cuda_api import refused as refused_module
 from cuda_api import table as table_module
 from cuda_api.generators import (
     coverage,
@@ -21,6 +22,7 @@ from cuda_api.generators import (
     loans,
     procs,
     prototypes,
+    refusals,
     stubs,
     twins,
     values,
@@ -49,15 +51,17 @@ OUTPUTS: dict[str, Callable[[Table], str]] = {
     "softgpu/driver/generated/procs.c": procs.generate_lenient,
     "backend_host/worker/generated/driver.c": driver.generate_loader,
     "backend_host/worker/generated/handlers.c": handlers.generate,
+    "cuda_api/common/generated/refusals.c": refusals.generate,
     "docs/coverage.md": coverage.generate,
 }
 
 
 def seal() -> str:
     """A hash of table, headers and generators."""
-    modules = ("c_types", "call", "generate", "layout", "prototype", "table", "value")
+    modules = ("c_types", "call", "generate", "layout", "prototype", "refused", "table", "value")
     headers = ("enums.h", "device_attributes.h", "results.h")
-    inputs = [table_module.CALLS_TOML, *PACKAGE.glob("generators/*.py"), *(PACKAGE / f"{name}.py" for name in modules)]
+    tables = (table_module.CALLS_TOML, refused_module.REFUSED_TOML)
+    inputs = [*tables, *PACKAGE.glob("generators/*.py"), *(PACKAGE / f"{name}.py" for name in modules)]
     return files.seal([*inputs, *(PACKAGE / "include" / "cuda_api" / name for name in headers)])
 
 
@@ -68,7 +72,7 @@ def outputs() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return files.command("cuda_api.generate", "calls.toml", outputs, TableError, arguments)
+    return files.command("cuda_api.generate", "calls.toml and refused.toml", outputs, TableError, arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def split(data: bytes) -> tuple[bytes, ...]:
     """The images of a set, as many as are in it. Whatever is no container and no text takes all that is left."""
     images: list[bytes] = []
     offset = 0
-    while offset < len(data) and (not images or data[offset:].strip(b"\0")):
+    end_of_last = len(data.rstrip(b"\0"))
+    while offset < (end_of_last if images else len(data)):
         end = _end(data, offset)
         images.append(data[offset:end])
         offset = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

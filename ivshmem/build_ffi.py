@@ -104,6 +104,7 @@ struct fgv_producer { uint8_t *data; uint64_t mask; uint64_t commit_key; uint32_
 struct fgv_consumer { uint64_t head; uint64_t released; uint64_t mask; uint64_t nr_records; uint64_t nr_bytes;
     uint64_t nr_parks; const struct fgv_host_bell *bell; ...; };
 struct fgv_host_bell { int guest; int own; int ready; uint64_t requests; };
+void fgv_host_bell_prepare(struct fgv_host_bell *bell);
 bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);
 void fgv_host_bell_wait(const struct fgv_host_bell *bell, uint64_t timeout_ns);

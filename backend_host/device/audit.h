@@ -24,6 +24,9 @@ struct fgw_claim {
     uint64_t charged_until_ns;
     uint32_t generation; /* 0: there is none */
     uint32_t nr_workers;
+    uint32_t nr_unused; /* as others count it */
+    double standing, standing_per_ns;
+    uint64_t waiting_since_ns;
     bool uses, waits, works; /* one of its workers says that it has its turn, that it waits, that it has work there */
 };
 
@@ -31,9 +34,13 @@ struct fgw_audit {
     uint64_t at_ns;
     uint64_t word;
     uint32_t holder;     /* vGPU index + 1, or 0 */
+    bool is_apart;       /* vGPUs are: the daemon itself wrote what is seen here of the grant */
+    bool is_word_wrong;  /* no worker writes such a word */
     bool is_start_ahead; /* the turn is said to begin in the future */
+    bool is_spare_ahead; /* a holder is said to be kept off the device in the future */
     uint64_t users[4];   /* bits that differ from what their owners say */
     uint64_t waiting[4];
+    uint64_t running[4];
     struct fgw_claim claims[64];
 };
 
@@ -42,6 +49,8 @@ void fgw_audit_look(struct fgw_control *control, struct fgw_audit *audit);
 uint32_t fgw_audit_mend(struct fgw_control *control, const struct fgw_audit *before, const struct fgw_audit *now);
 /* Hands the grant on to the next one that waits, if the word is still that. `is_used`: the holder came for it. */
 bool fgw_audit_take(struct fgw_control *control, uint64_t word, bool is_used);
+/* Puts back how many grants a vGPU did not use. */
+void fgw_audit_set_unused(struct fgw_control *control, uint32_t vgpu, uint32_t nr_unused);
 /* cffi: end */
 
 #endif

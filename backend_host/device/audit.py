@@ -1,19 +1,25 @@
 """What one look of the auditor saw, as data: see audit.h."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from backend_host.worker._worker import ffi
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share."""
+class Claim(NamedTuple):
+    """What a vGPU says of itself. Times in ns; `generation` is that of the place it has, which no two vGPUs share.
+
+    A tuple, as 64 of them are made in each look: as frozen dataclasses they took 0.1 ms longer.
+    """
 
     generation: int
     used_ns: int
     held_ns: int
     charged_until_ns: int
     nr_workers: int
+    nr_unused: int
+    standing: float
+    standing_per_ns: float
+    waiting_since_ns: int
     uses: bool
     waits: bool
     works: bool
@@ -31,7 +37,18 @@ class Audit:
         self.at_ns: int = seen.at_ns
         self.word: int = seen.word
         self.holder: int | None = seen.holder - 1 if seen.holder else None
-        self.is_wrong: bool = seen.is_start_ahead or any(seen.users) or any(seen.waiting)
+        self.turn = (seen.word >> 32, seen.holder)
+        """Another one for each turn."""
+        self.is_closed = bool(seen.word >> 16 & 1)
+        self.is_apart: bool = seen.is_apart
+        self.is_word_wrong: bool = seen.is_word_wrong
+        sets = {"users": seen.users, "waiting": seen.waiting, "running": seen.running}
+        times = {"a start": seen.is_start_ahead, "a spared holder": seen.is_spare_ahead}
+        self.wrong = [
+            *(name for name, words in sets.items() if any(words)),
+            *(name for name, is_ahead in times.items() if is_ahead),
+        ]
+        """What is not as its owner says, or in the future."""
         self._claims = {number: _claim(each) for number, each in enumerate(seen.claims) if each.generation}
 
     def claim(self, vgpu: int) -> Claim | None:
@@ -60,6 +77,10 @@ def _claim(each: ffi.CData) -> Claim:
         held_ns=each.held_ns,
         charged_until_ns=each.charged_until_ns,
         nr_workers=each.nr_workers,
+        nr_unused=each.nr_unused,
+        standing=each.standing,
+        standing_per_ns=each.standing_per_ns,
+        waiting_since_ns=each.waiting_since_ns,
         uses=bool(each.uses),
         waits=bool(each.waits),
         works=bool(each.works),

@@ -1,12 +1,13 @@
 """Sees to it that the grant goes by what workers themselves stand for, whatever a worker that its guest took over writes into it.
 
-All workers write the grant, so nothing in it tells who wrote it: what is wrong there is mended, and nobody is blamed. Blame needs evidence that
-only the culprit can have made: its vGPU's own object, which no other vGPU can write (worker/page/layout.h). So there are two kinds of things
-to be seen, in a look every 20 ms while anybody wants the GPU.
+All workers write the grant, so nothing in it tells who wrote it: what is wrong there is mended, and vGPUs go apart for a while (apart.py), but
+nobody is blamed for it. Blame needs evidence that only the culprit can have made: its vGPU's own object, which no other vGPU can write
+(worker/page/layout.h). So there are two kinds of things to be seen, in a look every 20 ms while anybody wants the GPU.
 
-Mended, seen by two looks in a row, without blame:
-  a bit in `users` or `waiting` that is not what its owner's phase says
-  a turn that began in the future
+Mended, and an alarm, without blame:
+  a word that no worker writes, counts of unused grants and turns that are not likely (forgeries.py)
+  seen by two looks in a row: a bit in `users`, `waiting` or `running` that is not what its owner's phase says
+  a turn that began in the future, or a holder that is kept off the device in the future
   a holder that by its own word does not use the grant, or that has it beyond its slice and charges itself nothing: the next one gets it
 
 Evidence, which ends the vGPU's workers, with the reason:
@@ -21,16 +22,22 @@ Wrong when: a taken-over worker submits without a turn. The page tells of no wor
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backend_host.device.audit import Audit, Claim
 from backend_host.device.control import MAX_VGPUS, ControlPage
+from backend_host.device.forgeries import Forgeries
 
 LOOK_S = 0.02
 """Two looks are within 50 ms, also where a look comes late by half of its time."""
 _ALONE_S = 0.2
 """While no two vGPUs have programs nobody can take anything from another."""
+_AGAIN_S = 0.001
+"""What is wrong is looked at once more after that: an honest worker may be between a bit and its phase in both looks, and is soon behind it."""
+_TIME_MOST_NS = 50_000_000
+"""A look that comes later tells nothing of the time since the last one: the daemon stood still."""
 PAID_DIVISOR = 2
 """An honest turn charges more than half of itself: of a slice of 6 ms at least 3, after 2 ms for another's work in the way and the switch."""
 GRACE_NS = 100_000_000
@@ -68,18 +75,27 @@ class _Turn:
 
 class Auditor:
     """One thread over one control page. `end` is called with a vGPU's number and why its workers are to be ended; `owe` with what it is to be
-    charged beside its own charges, each time that this has changed."""
+    charged beside its own charges, each time that this has changed; `alarm` with what somebody wrote that no worker writes, and the counts of
+    unused grants that are believed all the same."""
 
     def __init__(
-        self, page: ControlPage, end: Callable[[int, str], None], owe: Callable[[int, int], None], is_preemptive: bool
+        self,
+        page: ControlPage,
+        end: Callable[[int, str], None],
+        owe: Callable[[int, int], None],
+        alarm: Callable[[str, Sequence[int]], None],
+        *,
+        is_preemptive: bool,
     ) -> None:
         self._page = page
         self._end = end
         self._owe = owe
+        self._alarm = alarm
         self._is_preemptive = is_preemptive
         self._kept: dict[int, _Kept] = {}
         self._before: Audit | None = None
         self._turn: _Turn | None = None
+        self._forgeries = Forgeries()
         self.nr_mended = 0
         """Times that the grant was mended."""
         self._is_stopping = threading.Event()
@@ -108,10 +124,20 @@ class Auditor:
         if before is None:
             return audit.nr_served
         self._collect(before, audit)
-        if audit.is_wrong and before.is_wrong and (nr := self._page.mend(before, audit)):
-            self.nr_mended += nr
+        if why := self._forgeries.seen(before, audit, self._page.slice_ns):
+            self.nr_mended += 1
+            self._alarm(why, self._forgeries.nr_unused(audit))
+            self._page.set_unused(self._forgeries.nr_unused(audit))
+        if not audit.is_apart and audit.wrong and before.wrong:
+            time.sleep(_AGAIN_S)
+            self._mended(self._page.mend(before, audit), audit)
         self._take_back(before, audit)
         return audit.nr_served
+
+    def _mended(self, nr: int, audit: Audit) -> None:
+        self.nr_mended += nr
+        if nr and self._forgeries.mended(audit.at_ns):
+            self._alarm(" and ".join(audit.wrong) or "a grant that is kept", self._forgeries.nr_unused(audit))
 
     def _look_at(self, vgpu: int, claim: Claim | None, now_ns: int) -> None:
         if claim is None:
@@ -135,14 +161,13 @@ class Auditor:
             self._owe(vgpu, now_owed_ns)
 
     def _collect(self, before: Audit, audit: Audit) -> None:
-        """The holder owes a part of the time between two looks in which it said that it has its turn, and others said that they wait."""
+        """The holder owes a part of the time since the last look, if it says that it has its turn, and others say that they wait. Of shorter
+        turns as many are seen as come to that time together."""
         vgpu = audit.holder
-        if vgpu is None or before.word != audit.word or not self._keeps_others_waiting(audit, vgpu):
-            return
-        if not self._keeps_others_waiting(before, vgpu) or (kept := self._kept.get(vgpu)) is None:
+        if vgpu is None or not self._keeps_others_waiting(audit, vgpu) or (kept := self._kept.get(vgpu)) is None:
             return
         nr_sharing = max(1, audit.nr_working) if self._is_preemptive else 1
-        self._pay(vgpu, kept, -((audit.at_ns - before.at_ns) // PAID_DIVISOR // nr_sharing))
+        self._pay(vgpu, kept, -(min(audit.at_ns - before.at_ns, _TIME_MOST_NS) // PAID_DIVISOR // nr_sharing))
         if kept.unpaid_ns > UNPAID_NS // PAID_DIVISOR and not kept.is_blamed:
             self._blame(vgpu, kept, "it has the GPU while others wait, and does not charge itself for it")
 
@@ -170,7 +195,7 @@ class Auditor:
         is_still = audit.at_ns - turn.figures_ns >= still_ns
         is_used = any(claim.uses for claim in claims)
         if (not is_used or (is_over and is_still)) and self._page.take_grant(audit.word, is_used=is_used):
-            self.nr_mended += 1
+            self._mended(1, audit)
 
     def _blame(self, vgpu: int, kept: _Kept, why: str) -> None:
         kept.is_blamed = True

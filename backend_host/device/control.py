@@ -316,6 +316,11 @@ class ControlPage:
         nr_words: int = lib.fgw_audit_mend(self.page, before.seen, now.seen)
         return nr_words
 
+    def set_unused(self, nr_unused: Sequence[int]) -> None:
+        """Puts back how many grants each vGPU did not use."""
+        for vgpu, number in enumerate(nr_unused):
+            lib.fgw_audit_set_unused(self.page, _bounded(vgpu, MAX_VGPUS), number)
+
     def take_grant(self, word: int, *, is_used: bool) -> bool:
         """`evict`, if the grant is still as this word says. `is_used`: its holder came for it."""
         return bool(lib.fgw_audit_take(self.page, word, is_used))

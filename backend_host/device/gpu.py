@@ -12,16 +12,20 @@ from dataclasses import dataclass
 
 from backend_host.config import Config
 from backend_host.coscheduling import Coscheduler
+from backend_host.device.apart import Apart
 from backend_host.device.auditor import Auditor
 from backend_host.device.control import MAX_VGPUS, ControlPage, ControlPageFullError
-from backend_host.devices import Device
+from backend_host.devices import Device, kernel_wall
 from backend_host.entitlement import Entitlement
 from backend_host.errors import RefusedError
 from backend_host.grants import GrantKeeper
 from backend_host.sizes import format_size
 from backend_host.statistics import DeviceStatistics, GpuStatistics
+from backend_host.walls.cgroups import Cgroups, Groups
+from backend_host.walls.settings import WALLS
 from backend_host.watchdog import Late, Watchdog
-from backend_host.workers import Workers, preemption_environment, slicing_settings, worker_environment
+from backend_host.worker_start import worker_start
+from backend_host.workers import Workers, preemption_environment, slicing_settings
 from scheduler.registry import make_policy
 
 
@@ -35,10 +39,13 @@ class Gpu:
     keeper: GrantKeeper
     workers: Workers
     coscheduler: Coscheduler
+    walls: frozenset[str]
+    """What each of its workers is behind."""
     retired_ns: int = 0
     """Charged to vGPUs that are gone."""
     _watchdog: Watchdog | None = None
     _auditor: Auditor | None = None
+    _apart: Apart | None = None
 
     def charged_ns(self) -> int:
         """GPU time used here since the daemon started."""
@@ -51,11 +58,17 @@ class Gpu:
         """Until the end of the block `end` is called with the slot of a worker whose work keeps others waiting for so long (0: never) and for
         how long it did, and `expel` with the number of a vGPU whose workers write what cannot be true, and what that is."""
         with contextlib.ExitStack() as stack:
+
+            def end_all(vgpu: int, why: str) -> None:
+                expel(self, vgpu, why)
+
+            self._apart = apart = Apart(self.page, end_all)
             self._auditor = auditor = Auditor(
-                self.page, lambda vgpu, why: expel(self, vgpu, why), self.keeper.owe, self.device.preempts
+                self.page, end_all, self.keeper.owe, apart.alarm, is_preemptive=self.device.preempts
             )
-            auditor.start()
-            stack.callback(auditor.stop)
+            for thread in (apart, auditor):
+                thread.start()
+                stack.callback(thread.stop)
             if limit_s:
                 self._watchdog = Watchdog(
                     self.page, limit_s * 1_000_000_000, lambda slot, took_ns: end(self, slot, took_ns)
@@ -92,7 +105,9 @@ class Gpu:
             slice_ns=self.page.slice_ns,
             used_ns=self.charged_ns(),
             vgpus=tuple(vgpus),
+            walls=tuple(wall for wall in WALLS if wall in self.walls),
             nr_mended=0 if self._auditor is None else self._auditor.nr_mended,
+            nr_apart=0 if self._apart is None else self._apart.nr_times,
         )
 
 
@@ -128,19 +143,18 @@ def place(gpus: Sequence[Gpu], entitlement: Entitlement, weight_on: Callable[[Gp
 
 
 @contextlib.contextmanager
-def serving(number: int, device: Device, config: Config, identity: tuple[int, int]) -> Iterator[Gpu]:
-    """A Gpu until the end of the block; `identity` is as whom its workers run."""
-    environment = worker_environment(identity, config.state_dir)
-    if device.preempts:
-        environment |= preemption_environment(config)
+def serving(
+    number: int, device: Device, config: Config, walls: frozenset[str], cgroups: Cgroups | None
+) -> Iterator[Gpu]:
+    """A Gpu until the end of the block; `walls` are those that its workers have, and `cgroups` where they are put."""
+    groups = None if cgroups is None else Groups(cgroups, number)
+    more = kernel_wall(device) | (preemption_environment(config) if device.preempts else {})
+    start = worker_start(device, config, walls, groups, more)
     with contextlib.ExitStack() as stack:
         slice_ns = config.slice_ns or device.slice_ns
         page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
         keeper = GrantKeeper(page, make_policy(config.policy))
-        slicing = slicing_settings(config)
-        workers = Workers(
-            page, device.path, device.ordinal, identity, config.nr_warm_workers, environment, slicing, device.costs
-        )
+        workers = Workers(page, start, config.nr_warm_workers, slicing_settings(config), device.costs)
         workers.start()
         stack.callback(workers.stop)
         keeper.start()
@@ -148,4 +162,4 @@ def serving(number: int, device: Device, config: Config, identity: tuple[int, in
         coscheduler = Coscheduler(page, config.coscheduling)
         coscheduler.start()
         stack.callback(coscheduler.stop)
-        yield Gpu(number, device, page, keeper, workers, coscheduler)
+        yield Gpu(number, device, page, keeper, workers, coscheduler, walls)

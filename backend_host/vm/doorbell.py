@@ -15,6 +15,7 @@ the domain is started anew.
 import contextlib
 import logging
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend_host.config import PACKAGE_ROOT
-from backend_host.errors import RefusedError
+from backend_host.errors import ConfigError, RefusedError
 from backend_host.region_memory import sealed_memory
 from backend_host.vm.errors import VmError
 from backend_host.vm.region_file import RegionOwner, region_path
@@ -156,6 +157,17 @@ class Doorbells:
             cwd=PACKAGE_ROOT,
             start_new_session=True,  # what ends the daemon is not for it
         )
+
+
+def server_identity(user: str) -> tuple[int, int]:
+    """User and group id for servers: `user` when we are root, else our own. ConfigError when there is no such user."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise ConfigError(f"server_user: there is no user {user!r} on this host") from None
+    return entry.pw_uid, entry.pw_gid
 
 
 def _listener(path: Path, kind: socket.SocketKind) -> socket.socket:

@@ -37,6 +37,7 @@ HEADERS = (
     "page/account.h",
     "page/outlook.h",
     "page/grant.h",
+    "page/apart.h",
     "page/hand_over.h",
     "page/lives.h",
     "generated/counters.h",
@@ -53,6 +54,9 @@ HEADERS = (
     "parts/variant.h",
     "device/boost.h",
     "device/audit.h",
+    "walls/start.h",
+    "walls/enter.h",
+    "device/apart.h",
 )
 """What Python calls, in an order in which each needs only those before it."""
 
@@ -63,6 +67,7 @@ CONSTANTS = """
 #define FGW_CONTROL_OBJECTS ...
 #define FGW_NR_HAND_OVERS ...
 #define FGW_BOOST_MAX_THREADS ...
+#define FGW_GRANT_UNUSED_NS ...
 struct fgw_control;
 struct fgw_decided_vgpu;
 struct fgw_account;
@@ -82,8 +87,9 @@ _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
 
 
 def sources() -> list[Path]:
-    """Every C file of the worker, the generated ones, the booster of the daemon, and the transport that is compiled in."""
-    files = [*HERE.rglob("*.c"), *(HERE.parent / "device").glob("*.c"), *(ROOT / "ivshmem" / "src").glob("*.c")]
+    """Every C file of the worker, the generated ones, the booster of the daemon, the walls, and the transport that is compiled in."""
+    beside = (HERE.parent / "device", HERE.parent / "walls", ROOT / "ivshmem" / "src")
+    files = [*HERE.rglob("*.c"), *(path for folder in beside for path in folder.glob("*.c"))]
     return [*sorted(files), ROOT / "cuda_api" / "generated" / "call_info.c"]
 
 

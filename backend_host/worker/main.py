@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import Inspector, Printing
-from backend_host.worker.needs import needs_bytes
+from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
 from backend_host.worker.weigh import other_process, weigh
 
 if TYPE_CHECKING:
@@ -95,10 +95,6 @@ def _said(facts: ffi.CData) -> dict[str, Any]:
 
 def serve(socket_fd: int, library: str, device: int) -> int:
     """Warm start, one assignment, one client; returns the exit status."""
-    failed = lib.fgw_sandbox_early(socket_fd)
-    if failed:
-        raise WorkerError(f"cannot restrict the process: {os.strerror(failed)}")
-    os.environ.setdefault("FAIRGV_SOFTGPU_WALL", "1")  # a guest's kernels do not run where its worker does
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     worker = lib.fgw_worker_open(library.encode(), device, error, _ERROR_BYTES)
     if worker == ffi.NULL:
@@ -123,13 +119,13 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     control = lib.fgw_control_open(descriptors[1 : 1 + lib.FGW_CONTROL_OBJECTS], message["vgpu"])
     if control == ffi.NULL:
         raise WorkerError(f"no control page: {os.strerror(ffi.errno)}")
-    failed = lib.fgw_sandbox_enter(int(message.get("uid", 0)), int(message.get("gid", 0)))
-    if failed:
-        raise WorkerError(f"cannot give up privileges: {os.strerror(failed)}")
     own_words = lib.fgw_printing_open_errors(worker)
     if own_words < 0:
         raise WorkerError(f"no file for what kernels say: {os.strerror(ffi.errno)}")
     sys.stderr = os.fdopen(own_words, "w", buffering=1, errors="backslashreplace")
+    if bells:
+        lib.fgw_client_expect_bell(worker)
+    enter_walls(message["walls"])
     assignment = ffi.new(
         "struct fgw_assignment *",
         {
@@ -163,6 +159,17 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     return {"ended": ffi.string(lib.fgw_worker_run(worker)).decode()}
 
 
+def enter_walls(told: dict[str, Any]) -> None:
+    """Gives up what a worker needs no more once it knows its guest: walls/enter.h has the fields. From here on guest data is looked at."""
+    cache = told.pop("cache")
+    name = ffi.NULL if cache is None else ffi.new("char[]", cache.encode())
+    tenant = ffi.new("struct fgw_walls_tenant *", {"cache": name, **told})
+    step = ffi.new("const char **")
+    failed = lib.fgw_walls_enter(tenant, step)
+    if failed:
+        raise WorkerError(f"its walls are open at {ffi.string(step[0]).decode()}: {os.strerror(failed)}")
+
+
 _inspector = Inspector(lib.fgw_image_is_silent)
 
 
@@ -172,9 +179,9 @@ def fgv_image_inspect(image: ffi.CData, image_bytes: int, capability: int) -> in
     return _inspector.inspect(memoryview(ffi.buffer(image, image_bytes)), capability)
 
 
-@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=UNKNOWABLE_BYTES)  # type: ignore[untyped-decorator]
 def fgv_image_needs(image: ffi.CData, image_bytes: int, capability: int, is_exact: bool) -> int:
-    """Called by the loop before it hands an image to the driver."""
+    """Called by the loop before it hands an image to the driver; one at which this fails is not for any quota."""
     return needs_bytes(memoryview(ffi.buffer(image, image_bytes)), capability, is_exact=is_exact)
 
 

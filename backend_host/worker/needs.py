@@ -25,6 +25,8 @@ from cuda_api.ptx.reader import Reader
 UNKNOWABLE_BYTES = 1 << 60
 """No device has so much."""
 
+_MOST_UNPACKED_BYTES = 1 << 30
+"""Of all entries of an image that a device may run. A few kilobytes can be made to unpack to a quarter of it, again and again."""
 _MAX_NESTING = 8
 """Of braces in what a variable begins with: dimensions of an array."""
 
@@ -33,11 +35,12 @@ _LOADED = 2  # SHF_ALLOC
 _NOT_IN_MEMORY = (b".nv.shared", b".nv.local")
 """Memory of blocks and threads, of which a section tells the size."""
 
-_ASIDE = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+# A string without an end is one up to where its line ends: to look for another in it would take time that grows with its square.
+_ASIDE = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _DECLARATION = re.compile(r"(?<![\w.$%])\.(?:global|const)\b([^;]*)")
 _BEGINNING = re.compile(r"=[^,]*")
 _BRACES = re.compile(r"\{[^{}]*\}")
-_TYPE = re.compile(r"\.(?:[bsuf](\d+)|[a-z]\w*)")
+_TYPE = re.compile(r"\.(?:[bsuf](\d{1,4})\b|[a-z]\w*)")
 _VECTOR = re.compile(r"\.v(\d)\b")
 _ALIGNMENT = re.compile(r"\.align\s+(\d{1,9})\b")
 _DIRECTIVE = re.compile(r"\.align\s+\d+|\.attribute\s*\([^)]{0,200}\)|\.\w+")
@@ -56,9 +59,10 @@ def needs_bytes(image: Buffer, capability: int, *, is_exact: bool) -> int:
         entries = entries_for(image, capability)
     except FatbinError:
         return len(image)  # which the driver will find, too
-    most_bytes = max((_of_entry(entry, is_exact) for entry in entries), default=len(image))
-    if most_bytes < UNKNOWABLE_BYTES:
-        return most_bytes
+    if not is_exact or sum(entry.uncompressed_bytes for entry in entries) <= _MOST_UNPACKED_BYTES:
+        most_bytes = max((_of_entry(entry, is_exact) for entry in entries), default=len(image))
+        if most_bytes < UNKNOWABLE_BYTES:
+            return most_bytes
     return UNKNOWABLE_BYTES if is_exact else len(image)
 
 
@@ -78,7 +82,7 @@ def _of_entry(entry: FatbinEntry, is_exact: bool) -> int:
 def _of_machine_code(content: bytes) -> int:
     try:
         sections = _sections(content)
-    except struct.error:
+    except (struct.error, OverflowError):  # the latter of places beyond any address
         return len(content)
     return sum(size for name, size in sections if not name.startswith(_NOT_IN_MEMORY))
 
@@ -89,6 +93,8 @@ def _sections(content: bytes) -> list[tuple[bytes, int]]:
     nr, names_index = struct.unpack_from("<HH", content, 0x3C)
     if nr == 0 and table:
         nr = _SECTION.unpack_from(content, table)[5]  # too many for the header
+    if table + nr * _SECTION.size > len(content):
+        raise struct.error("a table of sections that ends behind the file")
     sections = list(_SECTION.iter_unpack(content[table : table + nr * _SECTION.size]))
     names = content[sections[names_index][4] :] if names_index < len(sections) else b""
     return [(names[name : name + 16], size) for name, _, flags, _, _, size in sections if flags & _LOADED]

@@ -20,11 +20,14 @@ _TOKEN = re.compile(
     | \.[A-Za-z_]\w*(?:::\w+)*                                                                               # dot
     | 0[fF][0-9a-fA-F]{8}(?![0-9a-fA-F])|0[dD][0-9a-fA-F]{16}(?![0-9a-fA-F])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+  # float
     | 0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?                                                                  # int
-    | "(?:[^"\\\n]|\\.)*"                                                                                    # string
+    | "(?:[^"\\\n]|\\.)*+"?                                                                                  # string, perhaps without an end
     | <<|>>|==|!=|<=|>=|&&|\|\||[{}()\[\]<>,;:@!|+\-*/%&^~=?]                                                # mark
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"', re.DOTALL)
 
 
 def _kind(token: str) -> str:
@@ -36,7 +39,9 @@ def _kind(token: str) -> str:
         return _kind_of_number(token)
     if first.isspace() or token[:2] in ("//", "/*"):
         return "skip"
-    return "string" if first == '"' else "dot" if first == "." else "mark"
+    if first == '"':
+        return "string" if _STRING.fullmatch(token) else "open"
+    return "dot" if first == "." else "mark"
 
 
 def _kind_of_number(token: str) -> str:
@@ -74,6 +79,8 @@ class Tokens:
             raise PtxSyntaxError("a comment without an end", self.line_at(ends[-1] - len(found[-1])), "/*")
         kind_of = _Kinds()
         kinds = [kind_of[token] for token in found]
+        if "open" in kind_of.values():
+            raise PtxSyntaxError("a string without an end", self.line_at(ends[kinds.index("open")] - 1), '"')
         is_kept = [kind != "skip" for kind in kinds]
         self.kinds: list[str] = [*compress(kinds, is_kept), "end"]
         self.texts: list[str] = [*compress(found, is_kept), "end of text"]

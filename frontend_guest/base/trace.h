@@ -33,7 +33,7 @@ struct fgv_traced {
 void fgv_trace_begin(struct fgv_traced *traced);
 /* Returns result. */
 CUresult fgv_trace_end(struct fgv_traced *traced, uint32_t symbol, CUresult result);
-/* For what is no symbol: a slot of an export table. */
+/* For what is no symbol of fgv_trace_symbols: a slot of an export table, a call that is not carried. */
 void fgv_trace_end_named(struct fgv_traced *traced, const char *name, CUresult result);
 
 /* What cuGetProcAddress gives for a call: its traced twin while calls are traced. */

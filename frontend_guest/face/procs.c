@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "cuda_api/prototypes.h"
+#include "cuda_api/refusals.h"
 
 static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t flags, int *status)
 {
@@ -17,7 +18,12 @@ static CUresult find(const char *symbol, void **pfn, int version, cuuint64_t fla
         return CUDA_ERROR_INVALID_VALUE;
     }
     fgv_proc proc = fgv_proc_find(symbol, version, flags, status);
-    *pfn = (void *)fgv_trace_proc(proc);
+    if (proc) {
+        proc = fgv_trace_proc(proc);
+    } else {
+        proc = fgv_refusal_find(symbol, version, flags, status);
+    }
+    *pfn = (void *)proc;
     if (!proc) {
         fgv_trace_missing(symbol, version, flags);
         fgv_count(FGV_COUNT_REFUSED_LOOKUPS, 1);
@@ -42,4 +48,18 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
     }
     return result;
+}
+
+/* What a program compiled for the per-thread default stream calls: without a flag it means those twins. CUDA gives it
+ * to nobody by cuGetProcAddress, so the table of calls has it not. */
+__attribute__((visibility("default"))) CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn,
+                                                                         int cudaVersion, cuuint64_t flags,
+                                                                         CUdriverProcAddressQueryResult *symbolStatus);
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *symbolStatus)
+{
+    if (flags == CU_GET_PROC_ADDRESS_DEFAULT) {
+        flags = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    }
+    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
 }

@@ -35,18 +35,20 @@ static int epoll_of(int eventfd)
     return own;
 }
 
-bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own)
+void fgv_host_bell_prepare(struct fgv_host_bell *bell)
 {
-    *bell = (struct fgv_host_bell){.guest = guest, .own = epoll_of(own), .ready = -1};
-    if (bell->own < 0) {
-        return false;
-    }
     aio_context_t requests = 0;
-    bell->ready = eventfd(1, EFD_CLOEXEC);
+    *bell = (struct fgv_host_bell){.guest = -1, .own = -1, .ready = eventfd(1, EFD_CLOEXEC)};
     if (bell->ready >= 0 && syscall(SYS_io_setup, NR_REQUESTS, &requests) == 0) {
         bell->requests = requests;
     }
-    return true;
+}
+
+bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own)
+{
+    bell->guest = guest;
+    bell->own = epoll_of(own);
+    return bell->own >= 0;
 }
 
 static bool request(const struct fgv_host_bell *bell)

@@ -10,8 +10,10 @@ that the driver answers with. The version names the compiler and its LLVM: two t
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -38,35 +40,37 @@ COMPILER_VERSION = "softgpu-compile 1"
 
 _NEWEST_PTX = (9, 99)
 _MOST_PROCESSES = 8
+_MOST_SAID = 1000
+"""Characters of an error: the driver keeps so many lines of what it is told, and a name in hostile text has no end."""
 
 
 def ptx_of_image(image: bytes, capability: int) -> str:
-    """PTX out of an image: a fat binary, or PTX text with or without a terminating zero."""
+    """
+    PTX out of an image: a fat binary, or PTX text with or without a terminating zero.
+
+    PTX for newer devices will do: it is translated as far as its instructions are known, and those that are not say so.
+    """
     start = image.lstrip()[:2]
     if start in (b".v", b"//", b"/*"):
         return image.split(b"\0", 1)[0].decode("utf-8", "replace")
     from cuda_api import fatbin  # noqa: PLC0415 - plain PTX needs none of it
 
     try:
-        return fatbin.select_ptx(image, capability)
+        return fatbin.select_ptx(image, capability, takes_newer=True)
     except fatbin.NoPtxError as error:
         raise NoBinaryForGpuError(str(error)) from error
     except fatbin.FatbinError as error:
         raise InvalidImageError(str(error)) from error
 
 
-def module_of_text(ptx: str, capability: int) -> Module:
+def module_of_text(ptx: str) -> Module:
     """PTX, read and found fit for the device."""
-    from softgpu.compiler.module.tables import target_of  # noqa: PLC0415
-
     try:
         module = parse(ptx)
     except PtxSyntaxError as error:
         raise InvalidPtxError(str(error)) from error
     if module.version > _NEWEST_PTX:
         raise UnsupportedPtxVersionError(f"PTX {module.version[0]}.{module.version[1]} is newer than this compiler")
-    if target_of(module.targets) > capability:
-        raise NoBinaryForGpuError(f"the PTX is for sm_{target_of(module.targets)}, the device is sm_{capability}")
     if module.address_size != 64:
         raise InvalidPtxError(f"addresses of {module.address_size} bits are not supported")
     return module
@@ -74,7 +78,7 @@ def module_of_text(ptx: str, capability: int) -> Module:
 
 def modules_of(images: bytes, capability: int) -> list[Module]:
     """The PTX of each image of a set; an image alone is a set."""
-    return [module_of_text(ptx_of_image(image, capability), capability) for image in split(images) or (b"",)]
+    return [module_of_text(ptx_of_image(image, capability)) for image in split(images) or (b"",)]
 
 
 def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Module:
@@ -84,9 +88,9 @@ def linked_module(modules: Sequence[Module], *, is_complete: bool = True) -> Mod
     return link_modules(modules, is_complete=is_complete)
 
 
-def llvm_text(ptx: str, capability: int) -> str:
+def llvm_text(ptx: str) -> str:
     """The LLVM module of a PTX module."""
-    return _translation(module_of_text(ptx, capability)).text()
+    return _translation(module_of_text(ptx)).text()
 
 
 def _translation(module: Module) -> Translation:
@@ -214,7 +218,10 @@ def run(arguments: list[str]) -> int:
     try:
         _write(options, options.image.read_bytes())
     except CompileError as error:
-        print(f"softgpu: {error.code}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"softgpu: {error.code}: {textwrap.shorten(str(error), _MOST_SAID)}", file=sys.stderr)
+        return 1
+    except RecursionError:
+        print("softgpu: CUDA_ERROR_INVALID_PTX: the image is too deep", file=sys.stderr)
         return 1
     except MemoryError:  # the driver's limit for this process
         print(
@@ -222,6 +229,11 @@ def run(arguments: list[str]) -> int:
         )
         return 1
     except OSError as error:
-        print(f"softgpu: CUDA_ERROR_FILE_NOT_FOUND: {error}", file=sys.stderr)
+        code = "OUT_OF_MEMORY" if error.errno in (errno.EFBIG, errno.ENOSPC) else "FILE_NOT_FOUND"
+        print(f"softgpu: CUDA_ERROR_{code}: {error}", file=sys.stderr)
         return 1
+    except Exception:
+        # A mistake of ours. The driver tells it from a compiler that cannot be started by the error's name.
+        print("softgpu: CUDA_ERROR_INVALID_PTX: the compiler failed", file=sys.stderr)
+        raise
     return 0

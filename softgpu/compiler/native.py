@@ -13,6 +13,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from softgpu.compiler.base.errors import CompileError, LinkError
+from softgpu.compiler.lifetime import end_with
 
 _EXCLUDED_FEATURES = "-avx512bf16,-avxneconvert"
 """Their conversions to bf16 flush subnormals, which PTX keeps."""
@@ -105,11 +106,13 @@ def objects(modules: Sequence[Callable[[], str]], folder: Path, *, speed_level: 
 
 def _start_worker(module: Callable[[], str], file: Path, speed_level: int) -> int:
     """A copy of this process that compiles one module and ends; its exit status is 0 when the file is complete."""
+    parent = os.getpid()
     worker = os.fork()
     if worker:
         return worker
     status = 1
     try:
+        end_with(parent)
         file.write_bytes(object_code(module(), speed_level=speed_level))
         status = 0
     finally:

@@ -5,7 +5,8 @@ that stays behind while the program runs.
 Both are made of the same LLVM text, so they differ in nothing but speed. The process that stays behind holds a lock on the quick object for
 as long as it lives, so that others see whether somebody is at it, and removes that object once the optimised one is in its place. Nobody
 waits for it: it belongs to no terminal, gives the program a head start, gives way to whatever else runs, and ends when it has used
-`_MOST_CPU_S`.
+`_MOST_CPU_S`, or with the program where that asks for it (lifetime.py). Of one cache there are at most `_MOST_BEHIND`; who comes when all
+places are taken leaves the quick object to the next program that finds it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from cuda_api.record import record
+from softgpu.compiler.lifetime import end_with_input, has_input_of_program
 from softgpu.compiler.text.pieces import Part
 
 _LARGE_WEIGHT = 300
@@ -29,6 +31,10 @@ _HEAD_START_S = 0.5
 _NICE = 10
 _MOST_CPU_S = 300
 """Of each process that stays behind, so that a text that LLVM comes to no end with does not keep a core for good."""
+
+
+_MOST_BEHIND = 4
+"""Each has work for all cores. Few programs have more large modules than this; one that was written to leave processes behind left dozens."""
 
 
 def is_large(parts: Sequence[Part]) -> bool:
@@ -49,8 +55,7 @@ def compile_in_two(parts: Sequence[Part], quick: Path, output: Path) -> None:
         lock = _locked(made)
         if not _is_locked(quick):  # else another process made the same meanwhile, and is at the rest
             made.replace(quick)
-            _leave_behind(partial(_optimise, texts, folder, quick, output))
-            is_handed_over = True
+            is_handed_over = _leave_behind(partial(_optimise, texts, folder, quick, output), output.parent)
         os.close(lock)
     finally:
         if not is_handed_over:
@@ -64,7 +69,7 @@ def finish(compile_whole: Callable[[], None], quick: Path, output: Path) -> None
     except OSError:
         return
     if not output.exists():
-        _leave_behind(partial(_complete, compile_whole, quick))
+        _leave_behind(partial(_complete, compile_whole, quick), output.parent)
     os.close(lock)
 
 
@@ -123,13 +128,19 @@ def _is_locked(file: Path) -> bool:
     return False
 
 
-def _leave_behind(work: Callable[[], None]) -> None:
-    """Has a copy of this process do it, detached."""
+def _leave_behind(work: Callable[[], None], cache: Path) -> bool:
+    """Has a copy of this process do it, detached. False: enough of them are at work for this cache."""
+    place = _place(cache)
+    if place is None:
+        return False
     if os.fork():
-        return
+        os.close(place)
+        return True
     status = 1
     try:
         _detach()
+        if has_input_of_program():
+            end_with_input()
         time.sleep(_HEAD_START_S)
         work()
         status = 0
@@ -137,12 +148,22 @@ def _leave_behind(work: Callable[[], None]) -> None:
         os._exit(status)
 
 
+def _place(cache: Path) -> int | None:
+    """A descriptor that holds one of the places, for this process and those it forks."""
+    for number in range(_MOST_BEHIND):
+        file = cache / f".behind-{number}"
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        with suppress(OSError):
+            return _locked(file)
+    return None
+
+
 def _detach() -> None:
     """Leaves the caller's session, folder and files, so that nothing waits for this process and nothing ends it by the way."""
     os.setsid()
     os.chdir("/")
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
+    for descriptor in (1, 2) if has_input_of_program() else (0, 1, 2):
         os.dup2(nowhere, descriptor)
     os.nice(_NICE)
     with suppress(

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define SGP_ABI_VERSION   7u
+#define SGP_ABI_VERSION   8u
 #define SGP_MODULE_SYMBOL "sgp_module"
 
 /* Addresses that kernels may use lie in this range, their reach: its size is a power of two, its address a multiple of
@@ -69,6 +69,50 @@ struct sgp_runtime {
                              uint32_t nr_bytes);
     /* txq, suq: SGP_QUERY_*; of level `level`. */
     uint32_t (*texture_query)(struct sgp_thread *self, uint64_t value, uint32_t query, uint32_t level);
+    /* mma, wmma.mma, by all threads of the warp: `registers` hold the thread's elements of A, B and C, one after
+     * another, and then those of D. `form` is SGP_MATRIX_*. */
+    void (*matrix_multiply)(struct sgp_thread *self, uint64_t form, uint32_t *registers);
+    /* ldmatrix, stmatrix, movmatrix, by all threads of the warp: `row` is the thread's address, `form` SGP_MOVE_*. */
+    void (*matrix_move)(struct sgp_thread *self, uint32_t form, void *row, uint32_t *registers);
+};
+
+/* Matrices that a warp multiplies: where the numbers of rows and columns (A is m by k, B k by n), and the elements of
+ * A, B, C and D, stand in the form. */
+enum {
+    SGP_MATRIX_M_SHIFT = 0,
+    SGP_MATRIX_N_SHIFT = 8,
+    SGP_MATRIX_K_SHIFT = 16,
+    SGP_MATRIX_ELEMENTS_SHIFT = 32, /* four bits each */
+    SGP_MATRIX_FLAGS_SHIFT = 48,
+    SGP_MATRIX_DEALT = 1
+        << 0, /* wmma: lane after lane has the next elements of the rows of A, C, D, the columns of B */
+    SGP_MATRIX_SATURATES = 1 << 1,
+    SGP_MATRIX_AND = 1 << 2, /* single bits: and in place of xor */
+};
+
+enum {
+    SGP_ELEMENT_F16,
+    SGP_ELEMENT_BF16,
+    SGP_ELEMENT_TF32,
+    SGP_ELEMENT_F32,
+    SGP_ELEMENT_F64,
+    SGP_ELEMENT_S32,
+    SGP_ELEMENT_S8,
+    SGP_ELEMENT_U8,
+    SGP_ELEMENT_S4,
+    SGP_ELEMENT_U4,
+    SGP_ELEMENT_B1,
+};
+
+/* Of wmma a thread has 16 elements of A or B in f16, whatever the shape: where that is too many, some twice. */
+#define SGP_DEALT_HALVES 16u
+
+/* 8 by 8 matrices of 16 bits: low bits how many (1, 2, 4), a register of each thread for each. */
+enum {
+    SGP_MOVE_NUMBER = 7,
+    SGP_MOVE_FROM_MEMORY = 1 << 3,
+    SGP_MOVE_TO_MEMORY = 1 << 4,
+    SGP_MOVE_TRANSPOSES = 1 << 5,
 };
 
 /* How a texture or surface is read: low bits the number of coordinates, SGP_TEX_CUBE for three that name a direction.

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from backend_host import hand_overs
 from backend_host.device.control import NR_OBJECTS, ControlPage
 from ivshmem.region import Region
+from tests.backend_host.walled import build
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
 
 NR_TOLD = 20
@@ -42,6 +44,16 @@ def served(host: Host, region: Region) -> Iterator[Served]:
     served = Served(host, region)
     yield served
     served.guest.close()
+
+
+@pytest.fixture(scope="session")
+def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device library that its guest owns; anybody may write to the file."""
+    folder = tmp_path_factory.mktemp("taken-over")
+    folder.chmod(0o755)
+    built = build(folder)
+    built.chmod(0o777)
+    return built
 
 
 @pytest.fixture

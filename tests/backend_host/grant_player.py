@@ -30,6 +30,7 @@ def add(board: mmap.mmap, offset: int) -> None:
 
 def enter(grantee: ffi.CData, board: mmap.mmap) -> None:
     while True:
+        lib.fgw_grant_follow(grantee)
         bell = lib.fgw_grant_bell(grantee)
         if lib.fgw_grant_enter(grantee, lib.fgw_clock_ns()):
             lib.fgw_grant_show_phase(grantee, READY)
@@ -51,6 +52,7 @@ def main() -> None:
         time.sleep(0)
     for _ in range(nr_rounds):
         enter(grantee, board)
+        begun_ns = lib.fgw_clock_ns()
         board[slot] = 1 + vgpu
         for _ in range(choice.randrange(4)):
             if any(byte not in (0, 1 + vgpu) for byte in board[:MAX_WORKERS]):
@@ -58,6 +60,7 @@ def main() -> None:
             if choice.random() < 0.2:
                 time.sleep(0)
         board[slot] = 0
+        lib.fgw_grant_charge(grantee, begun_ns, lib.fgw_clock_ns())
         if choice.random() < 0.5:
             lib.fgw_grant_close(grantee)
         wants_more = choice.random() < 0.5

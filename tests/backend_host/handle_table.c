@@ -82,12 +82,23 @@ uint32_t tell_gone(uint64_t *numbers)
     return nr_gone;
 }
 
+/* The longest run of taken places: all of it is walked past by who looks for a number that belongs before it. */
+uint32_t longest_run(void)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint32_t place = 0; place <= worker.handles.mask; place++) {
+        run = worker.handles.places[place] != 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
 /* The next number from `from` on that stands in the first or the last places of the first table. */
 uint64_t hot_number(uint8_t kind, uint64_t from)
 {
     const uint32_t mask = 1023;
     uint64_t number = from;
-    while (((hash(number, kind) + HOT_PLACES) & mask) >= 2 * HOT_PLACES) {
+    while (((hash(&worker.handles, number, kind) + HOT_PLACES) & mask) >= 2 * HOT_PLACES) {
         number++;
     }
     return number;
@@ -111,7 +122,7 @@ uint32_t bind_run(uint8_t kind, uint64_t first, uint32_t nr)
 /* The stream's capture makes this graph, which is bound as the worker binds its own. */
 bool bind_captured(uint64_t stream, uint64_t graph)
 {
-    struct fgw_stream *at = fgw_handle_find(&worker, FGV_HANDLE_STREAM, stream)->object;
+    struct fgw_stream *at = fgw_handle_find(&worker, FGV_HANDLE_STREAM, stream).object;
     at->is_capture_origin = true;
     at->capture_graph = graph;
     return bind_number(FGV_HANDLE_GRAPH, graph) && fgw_handle_remember_native(&worker, FGV_HANDLE_GRAPH, graph);
@@ -124,11 +135,28 @@ void unbind(uint8_t kind, uint64_t number)
 
 bool is_bound(uint8_t kind, uint64_t number)
 {
-    const struct fgw_handle *handle = fgw_handle_find(&worker, kind, number);
-    return handle && handle->native == (void *)(uintptr_t)number;
+    const struct fgw_handle handle = fgw_handle_find(&worker, kind, number);
+    return handle.number == number && handle.native == (void *)(uintptr_t)number;
 }
 
 uint32_t nr_bound(void)
 {
     return worker.handles.nr;
+}
+
+/* What is known of a handle before others are bound, and what is changed of it afterwards. */
+bool copy_stays(uint8_t kind, uint64_t number, uint64_t first, uint32_t nr)
+{
+    static int object;
+    const struct fgw_handle before = fgw_handle_find(&worker, kind, number);
+    const bool has_bound = bind_run(kind, first, nr) == nr;
+    fgw_handle_hang(&worker, kind, number, &object);
+    fgw_handle_charge(&worker, kind, number, 7);
+    fgw_handle_put_behind(&worker, kind, number, 8);
+    const struct fgw_handle after = fgw_handle_find(&worker, kind, number);
+    const bool is_changed =
+        after.object == &object && after.taken_bytes == 7 && after.is_charged && after.behind_host == 8;
+    fgw_handle_hang(&worker, kind, number, NULL);
+    return has_bound && is_changed && before.number == number && before.native == (void *)(uintptr_t)number &&
+           !before.object;
 }

@@ -88,14 +88,14 @@ static struct {
 /* Memory that the process would take with it. */
 static void free_memory(void)
 {
-    struct fgw_handle *handle = NULL;
+    struct fgw_handle handle;
     struct fgw_saved none = {0};
     const struct fgv_request_cuMemUnmap unmap = {.address = mapping.address, .bytes = mapping.bytes};
     const struct fgv_request_cuMemAddressFree free_address = {.address = mapping.address, .bytes = mapping.bytes};
     fgw_saved_serve(worker, &none, &(struct fgw_saved_call){.call = FGV_CALL_cuMemUnmap, .fixed = &unmap});
     fgw_saved_serve(worker, &none, &(struct fgw_saved_call){.call = FGV_CALL_cuMemAddressFree, .fixed = &free_address});
-    while ((handle = fgw_handle_next(worker, FGV_HANDLE_ALLOCATION, handle))) {
-        const struct fgv_request_cuMemRelease release = {.handle = handle->number};
+    for (uint32_t at = 0; fgw_handle_next(worker, FGV_HANDLE_ALLOCATION, &at, &handle);) {
+        const struct fgv_request_cuMemRelease release = {.handle = handle.number};
         fgw_saved_serve(worker, &none, &(struct fgw_saved_call){.call = FGV_CALL_cuMemRelease, .fixed = &release});
     }
 }
@@ -410,17 +410,17 @@ static void say_what(const struct fgv_driver *driver, struct text *text, const s
 void say_all(char *to, uint64_t room)
 {
     struct text text = {to, room};
-    const struct fgw_handle *handle = NULL;
-    while ((handle = fgw_handle_down(worker, handle))) {
-        const struct fgw_handle *above = fgw_handle_above(worker, handle);
-        struct fgw_context *home = handle->kind == FGV_HANDLE_CONTEXT ? fgw_context_find(worker, handle->number)
-                                   : handle->home != 0                ? worker->contexts[handle->home - 1]
-                                                                      : worker->current;
+    struct fgw_handle handle;
+    for (uint32_t at = 0; fgw_handle_down(worker, &at, &handle);) {
+        const struct fgw_handle above = fgw_handle_above(worker, &handle);
+        struct fgw_context *home = handle.kind == FGV_HANDLE_CONTEXT ? fgw_context_find(worker, handle.number)
+                                   : handle.home != 0                ? worker->contexts[handle.home - 1]
+                                                                     : worker->current;
         fgw_context_make_current(worker, home);
-        say(&text, "%s %llx of %s %llx in %llx: ", fgw_kinds[handle->kind].name, (unsigned long long)handle->number,
-            above ? fgw_kinds[above->kind].name : "client", above ? (unsigned long long)above->number : 0,
-            handle->home != 0 && home ? (unsigned long long)home->handle : 0);
-        say_what(&worker->driver, &text, handle);
+        say(&text, "%s %llx of %s %llx in %llx: ", fgw_kinds[handle.kind].name, (unsigned long long)handle.number,
+            above.number != 0 ? fgw_kinds[above.kind].name : "client", (unsigned long long)above.number,
+            handle.home != 0 && home ? (unsigned long long)home->handle : 0);
+        say_what(&worker->driver, &text, &handle);
         say(&text, "\n");
     }
 }

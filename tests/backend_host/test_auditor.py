@@ -16,8 +16,9 @@ from backend_host.device.control import ControlPage
 from tests.backend_host.claims import HELD, UNTIL, USED, Claimant
 
 GRANT = 1
-WORD, START, USERS, WAITING = 0, 8, 16, 64
-"""Places in the grant."""
+WORD, START, USERS, WAITING, RUNNING = 0, 8, 16, 64, 128
+SEATS, SEAT_BYTES, UNUSED, SPARED = 192, 32, 4, 16
+"""Places in the grant, and in a seat."""
 CLOSED = 1 << 16
 MS = 1_000_000
 
@@ -30,7 +31,14 @@ class Scene:
         self.one, self.two, self.three = (Claimant(control) for _ in range(3))
         self.ended: dict[int, str] = {}
         self.owed: dict[int, int] = {}
-        self.auditor = Auditor(control, self.ended.__setitem__, self.owed.__setitem__, is_preemptive)
+        self.alarms: list[str] = []
+        self.auditor = Auditor(
+            control,
+            self.ended.__setitem__,
+            self.owed.__setitem__,
+            lambda why, _: self.alarms.append(why),
+            is_preemptive=is_preemptive,
+        )
         self.grant = mmap.mmap(control.objects[GRANT], 0)
         self.auditor.look()
 
@@ -200,13 +208,90 @@ def test_turns_that_are_never_paid_for_cost_their_vgpu_its_workers(
 
 def test_a_turn_that_others_say_is_somebody_s_is_not(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A forged word and a forged bit make nobody owe anything: it is asked what it says itself."""
-    monkeypatch.setattr(auditor, "GRACE_NS", 0)
-    monkeypatch.setattr(auditor, "UNPAID_NS", 20 * MS)
     contended(scene)
     scene.one.leave()
+    scene.one.add(USED, 1000 * MS)
+    scene.look()
+    monkeypatch.setattr(auditor, "GRACE_NS", 0)
+    monkeypatch.setattr(auditor, "UNPAID_NS", 20 * MS)
     end_ns = time.monotonic_ns() + 40 * MS
     while time.monotonic_ns() < end_ns:
         scene.write(WORD, 7 << 32 | scene.one.vgpu + 1)
         scene.write(USERS, 1 << scene.one.slot)
         scene.look()
     assert (scene.owed, scene.ended) == ({}, {})
+
+
+def test_turns_that_are_shorter_than_two_looks_are_paid_for_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look finds another one, of which none is paid for."""
+    monkeypatch.setattr(auditor, "GRACE_NS", 0)
+    monkeypatch.setattr(auditor, "UNPAID_NS", 20 * MS)
+    contended(scene)
+    sequence, end_ns = 7, time.monotonic_ns() + 60 * MS
+    while time.monotonic_ns() < end_ns:
+        sequence += 1
+        scene.write(WORD, sequence << 32 | scene.one.vgpu + 1)
+        scene.look()
+    assert list(scene.ended) == [scene.one.vgpu]
+    assert "does not charge itself" in scene.ended[scene.one.vgpu]
+
+
+def test_work_on_the_device_that_another_one_says_there_is_alarms(scene: Scene) -> None:
+    """Where the device preempts, others would charge themselves less for it."""
+    contended(scene)
+    for _ in range(8):
+        scene.write(RUNNING, 1 << scene.two.slot)
+        scene.look(2)
+        assert scene.read(RUNNING) == 0
+    assert "running" in scene.alarms
+    assert scene.ended == {}
+
+
+def test_a_holder_is_not_spared_for_a_time_to_come(scene: Scene) -> None:
+    contended(scene)
+    place = SEATS + SEAT_BYTES * scene.one.vgpu + SPARED
+    scene.write(place, time.monotonic_ns() + 3_600_000 * MS)
+    scene.look(2)
+    assert scene.read(place) == 0
+    assert scene.alarms == [], "once is not too often"
+
+
+@pytest.mark.parametrize("more", [1000, 3], ids=["more than there was time for", "more than is likely"])
+def test_unused_grants_that_another_one_counts_are_not_believed(scene: Scene, more: int) -> None:
+    contended(scene)
+    scene.two.leave()
+    place = SEATS + SEAT_BYTES * scene.two.vgpu + UNUSED
+    alarm = f"unused grants of vGPU {scene.two.vgpu}"
+    for nr in range(1, 30):
+        time.sleep(0.01)
+        scene.grant[place : place + 4] = (nr * more).to_bytes(4, "little")
+        scene.look()
+        if alarm in scene.alarms:
+            break
+    assert alarm in scene.alarms
+    assert held_ns(scene) == 0, "they are put back"
+
+
+def held_ns(scene: Scene) -> int:
+    reading = scene.control.vgpu(scene.two.vgpu)
+    assert reading is not None
+    return reading.held_ns
+
+
+def test_turns_of_one_that_stands_behind_who_waits_alarm(scene: Scene) -> None:
+    contended(scene)
+    for vgpu, standing in ((scene.one.vgpu, 1e12), (scene.two.vgpu, 0.0), (scene.three.vgpu, 5.0)):
+        scene.control.set_standing(vgpu, standing, 1.0, charged_ns=0)
+    for _ in range(3):
+        assert scene.alarms == []
+        scene.write(WORD, scene.read(WORD) + (1 << 32))
+        scene.look()
+    assert scene.alarms == ["turns out of turn"]
+    assert scene.ended == {}
+
+
+def test_a_word_that_no_worker_writes_alarms_at_once(scene: Scene) -> None:
+    contended(scene)
+    scene.write(WORD, 7 << 32 | 40_000)
+    scene.look()
+    assert scene.alarms == ["a grant of nobody"]

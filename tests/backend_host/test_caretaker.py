@@ -80,7 +80,7 @@ class Scene:
         self.region.set_host_state(HostState.UP)
 
     def made(self, nr_clients: int = 0) -> Caretaker:
-        owner = Owner(name="vm", vgpu=3, table_hash=7)
+        owner = Owner(name="vm", vgpu=3, table_hash=7, tenant="domain-vm")
         return Caretaker(
             self.region, owner, self.played, self.ended.append, self._format, self._ask, nr_clients=nr_clients
         )

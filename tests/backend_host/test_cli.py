@@ -60,6 +60,7 @@ def status_of(name: str = "vm", program: str = "program") -> Message:
         policy="first-come",
         slice_ns=6_000_000,
         used_ns=4 * 10**9,
+        walls=("user", "mount"),
         vgpus=(name,),
     )
     statistics = DaemonStatistics(os.getpid(), 10**9, "first-come", 6_000_000, device, (gpu,), (vgpu,))

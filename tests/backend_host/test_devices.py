@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from backend_host.config import Config
-from backend_host.devices import Device, check_walls, choose, probe, with_quota
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.devices import Device, check_walls, choose, kernel_wall, probe, with_quota
 from backend_host.errors import DeviceUnavailableError, FairGVError
-from tests.end_to_end.host import start_host, stop_host
+from tests.end_to_end.host import own_device, start_host, stop_host, wait_until
 
 SOFTGPU = Config().softgpu_library
 MISSING = "/nowhere/libcuda.so.1"
@@ -184,9 +186,69 @@ def test_a_device_that_reaches_the_host_is_told_of_and_no_guest_learns_of_it(rea
 
 def test_a_device_that_reaches_the_host_is_for_guests_of_ones_own(reaching: Path, tmp_path: Path) -> None:
     with pytest.raises(FairGVError, match="uvm_disable_hmm=1") as caught:
-        start_host(tmp_path / "strangers", softgpu_library=str(reaching), nr_warm_workers=0)
+        start_host(tmp_path / "strangers", "cuda", cuda_library=str(reaching), nr_warm_workers=0)
     assert "--trusted-guests" in str(caught.value)
-    host = start_host(tmp_path / "own", softgpu_library=str(reaching), nr_warm_workers=0, trusted_guests=True)
-    assert host.guest("vector_add").returncode == 0
+    host = start_host(tmp_path / "own", "cuda", cuda_library=str(reaching), nr_warm_workers=0, trusted_guests=True)
+    assert host.status()["gpus"][0]["kind"] == "cuda"
     stop_host(host)
     check_walls(probe("soft", str(reaching)), Config(is_private=True))
+
+
+ATTRIBUTE = """
+import ctypes, sys
+softgpu = ctypes.CDLL(sys.argv[1])
+value = ctypes.c_int(-1)
+assert softgpu.cuInit(0) == 0 and softgpu.cuDeviceGetAttribute(ctypes.byref(value), 88, 0) == 0
+print(value.value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wall", "denied", "expected"), [("1", "", "0"), ("1", "fork", "1"), ("1", "seccomp", "1"), ("0", "fork", "0")]
+)
+def test_softgpu_says_when_kernels_cannot_be_walled(tmp_path: Path, wall: str, denied: str, expected: str) -> None:
+    """By the attribute that tells of memory that kernels reach (88); a program that asked for no wall is told nothing new."""
+    command = [sys.executable, "-c", ATTRIBUTE, SOFTGPU]
+    if denied:
+        command = [sys.executable, "-m", "tests.denied", denied, *command]
+    environment = os.environ | own_device(tmp_path) | {"FAIRGV_SOFTGPU_WALL": wall}
+    done = subprocess.run(command, cwd=PACKAGE_ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [expected]
+
+
+def test_a_daemon_whose_softgpu_cannot_wall_kernels_is_for_guests_of_ones_own(tmp_path: Path) -> None:
+    """What its environment says of the wall does not matter."""
+    start = [sys.executable, "-m", "tests.denied", "seccomp", sys.executable, "-m", "backend_host.cli"]
+    start += ["--state-dir", str(tmp_path / "state"), "start", "--foreground", "--device", "soft"]
+    for said in ("0", "1"):
+        environment = os.environ | own_device(tmp_path) | {"FAIRGV_SOFTGPU_WALL": said}
+        done = subprocess.run(start, cwd=PACKAGE_ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert "seccomp" in done.stderr
+        assert "--trusted-guests" in done.stderr
+    device = dataclasses.replace(probe("soft", SOFTGPU)[0], reaches_host=True)
+    check_walls([device], Config(trusted_guests=True))
+    assert kernel_wall(device) == {"FAIRGV_SOFTGPU_WALL": "0"}
+
+
+def test_workers_have_the_wall_whatever_the_daemons_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRGV_SOFTGPU_WALL", "0")
+    host = start_host(tmp_path)
+    wait_until(lambda: bool(workers_of(host.status()["pid"])), "a warm worker")
+    for worker in workers_of(host.status()["pid"]):
+        variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+        assert b"FAIRGV_SOFTGPU_WALL=1" in variables
+        assert b"FAIRGV_SOFTGPU_WALL=0" not in variables
+    stop_host(host)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Those below this process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            is_worker = b"backend_host.worker.main\0--socket" in Path(f"/proc/{child}/cmdline").read_bytes()
+            found += [child] if is_worker else workers_of(child)
+    return found

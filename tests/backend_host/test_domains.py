@@ -62,7 +62,10 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     config = Config(state_dir=tmp_path, nr_warm_workers=0)
     with contextlib.ExitStack() as stack:
         devices = probe("soft", config.softgpu_library)
-        gpus = [stack.enter_context(serving(number, device, config, ME)) for number, device in enumerate(devices)]
+        gpus = [
+            stack.enter_context(serving(number, device, config, frozenset(), None))
+            for number, device in enumerate(devices)
+        ]
         registry = VGpuRegistry(gpus, table_hash=7)
         stack.callback(registry.remove_all)
         played = Played(registry, tmp_path)

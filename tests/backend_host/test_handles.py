@@ -3,10 +3,12 @@
 import ctypes
 import random
 import re
+import subprocess
 from dataclasses import dataclass
 
 import pytest
 
+from backend_host.worker.build_ffi import INCLUDES
 from tests.backend_host.parts import load_parts
 from tests.backend_host.worker_harness import WIRE_TEXT
 
@@ -35,9 +37,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library.hot_number.restype = ctypes.c_uint64
     library.bind_captured.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
     library.bind_run.argtypes = [ctypes.c_uint8, ctypes.c_uint64, ctypes.c_uint32]
+    library.copy_stays.argtypes = [ctypes.c_uint8, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
     library.bind_under.argtypes = [ctypes.c_uint8, ctypes.c_uint64] * 2
-    for name in ("begin", "bind_number", "bind_captured", "bind_under", "is_bound"):
+    for name in ("begin", "bind_number", "bind_captured", "bind_under", "is_bound", "copy_stays"):
         getattr(library, name).restype = ctypes.c_bool
+    library.longest_run.restype = ctypes.c_uint32
     library.nr_bound.restype = ctypes.c_uint32
     return library
 
@@ -185,3 +189,38 @@ def test_what_comes_and_goes_leaves_what_it_should(table: ctypes.CDLL, seed: int
         kinds.update({one: kind for one, (kind, _, _) in model.bound.items()})
         assert table.nr_bound() == len(model.bound)
     assert all(table.is_bound(kind, number) == (number in model.bound) for number, kind in kinds.items())
+
+
+def test_numbers_that_a_guest_chose_do_not_meet_in_one_place(table: ctypes.CDLL) -> None:
+    """These met in one place when the table's hash had no secret: they differ in bits that reached no place."""
+    assert table.begin()
+    high = [bits << 52 for bits in range(1, 400)]
+    assert all(table.bind_number(EVENT, number ^ (number >> 32) ^ 1 << 40) for number in high)
+    assert table.longest_run() < 100
+
+
+PEEK = """
+#include "client/handles.h"
+const void *peek(struct fgw_worker *worker);
+const void *peek(struct fgw_worker *worker)
+{
+    return %s;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pointer", "compiles"), [("worker->handles.places + 1", True), ("worker->handles.entries + 1", False)]
+)
+def test_no_file_beside_the_table_points_at_a_handle(pointer: str, compiles: bool) -> None:
+    """It would keep pointing there when the table moves: what an entry is, handles.c alone knows."""
+    command = ["gcc", "-fsyntax-only", *(f"-I{include}" for include in INCLUDES), "-xc", "-"]
+    done = subprocess.run(command, input=PEEK % pointer, text=True, capture_output=True, check=False)
+    assert (done.returncode == 0) == compiles, done.stderr
+    assert compiles or "struct fgw_entry" in done.stderr
+
+
+def test_a_copy_stays_while_the_table_moves(table: ctypes.CDLL) -> None:
+    assert table.begin()
+    assert table.bind_number(EVENT, 10)
+    assert table.copy_stays(EVENT, 10, 100, 5000)

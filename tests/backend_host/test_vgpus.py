@@ -41,7 +41,7 @@ def facts(softgpu: Device) -> bytes:
 def gpu(softgpu: Device, tmp_path: Path) -> Iterator[Gpu]:
     """Without a worker."""
     config = Config(state_dir=tmp_path, policy="first-come", nr_warm_workers=0)
-    with serving(0, dataclasses.replace(softgpu, path="none"), config, (os.geteuid(), os.getegid())) as gpu:
+    with serving(0, dataclasses.replace(softgpu, path="none"), config, frozenset(), None) as gpu:
         yield gpu
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from backend_host.guest_log import NR_LINES
+from backend_host.walls.root import Root
+from backend_host.walls.settings import PLAIN
+from backend_host.walls.start import Walls
 from backend_host.window import (
     HELLO,
     WANT,
@@ -64,9 +66,9 @@ def peer(window: Window, device: Device) -> Iterator[WindowPeer]:
 @pytest.fixture
 def worker() -> Iterator[WorkerProcess]:
     """A process that does nothing, told of pieces."""
-    process = subprocess.Popen(["sleep", "600"])
+    process = Walls(frozenset(), PLAIN).start(["/bin/sleep", "600"], {}, Root())
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker = WorkerProcess(0, process, ours, os.pidfd_open(process.pid))
+    worker = WorkerProcess(0, process, ours)
 
     def reap() -> None:
         process.wait()
@@ -141,7 +143,7 @@ def test_a_reset_without_pieces_ends_nobody(
     assert device.is_refused(0, 2 * LIMIT_BYTES)
     device.reset()
     assert device.is_refused(0, 2 * LIMIT_BYTES)
-    assert worker.process.poll() is None
+    assert not worker.process.has_ended()
 
 
 def test_a_worker_that_cannot_be_told_is_ended(
@@ -237,7 +239,7 @@ def test_a_device_that_breaks_the_protocol(
     window.subscribe(worker)
     device.say(message)
     assert device.is_left()
-    assert worker.process.poll() is None, "others than the device go on"
+    assert not worker.process.has_ended(), "others than the device go on"
 
 
 def test_a_message_that_never_ends(device: Device, peer: WindowPeer) -> None:

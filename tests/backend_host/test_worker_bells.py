@@ -119,6 +119,7 @@ def test_a_bell_that_would_block_blocks_nobody(house: House) -> None:
 @contextmanager
 def opened(guest: int, own: int) -> Iterator[Any]:
     bell = ffi.new("struct fgv_host_bell *")
+    lib.fgv_host_bell_prepare(bell)
     assert lib.fgv_host_bell_open(bell, guest, own)
     yield bell
     os.close(bell.ready)

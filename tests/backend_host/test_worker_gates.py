@@ -119,7 +119,8 @@ def test_a_client_that_waits_for_ever_ends(host: Host) -> None:
         guest.begin("cuStreamSynchronize", hStream=STREAM)
         wait_until(lambda: host.control.holder().vgpu is None, "nobody holds the grant")
         guest.close()
-        assert served.worker.process.wait(60) == 70
+        assert served.worker.process.has_ended(60)
+        assert served.worker.process.wait() == 70
         host.control.repair(served.worker.slot)
         reading = host.control.vgpu(served.vgpu)
         assert reading is not None

@@ -186,9 +186,8 @@ def test_lies_under_sanitizers(sanitized: Path) -> None:
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(ROOT),
     }
-    host = Host(
-        SOFTGPU, environment, start=(str(ROOT / "tests" / "backend_host" / "sanitized_worker.py"), str(sanitized))
-    )
+    program = str(ROOT / "tests" / "backend_host" / "sanitized_worker.py")
+    host = Host(SOFTGPU, environment, start=(program, str(sanitized)), shared=[sanitized.parent])
     try:
         attack(host, 4, NR_ROUNDS)
         worker = host.workers[0]

@@ -149,7 +149,7 @@ def test_a_store_into_the_worker(served: Served, neighbour: Served, kind: str, k
     assert guest.call("cuCtxSynchronize").result == ILLEGAL_ADDRESS
     assert before != MARK
     assert word_at(pid, found[kind]) != MARK
-    assert served.worker.process.poll() is None
+    assert not served.worker.process.has_ended()
     other = Kernels(neighbour.primary())
     other.late(7, ns=1000)
     assert other.value() == 7

@@ -107,7 +107,7 @@ def settings() -> dict[str, int]:
 @pytest.fixture
 def logged(library: Path, tmp_path: Path, environment: dict[str, str], settings: dict[str, int]) -> Iterator[Logged]:
     log = tmp_path / "calls"
-    host = Host(library, {"FAIRGV_CALL_LOG": str(log), **environment})
+    host = Host(library, {"FAIRGV_CALL_LOG": str(log), **environment}, shared=[tmp_path])
     try:
         with make_region() as region:
             yield Logged(Served(host, region, slicing=settings), log)

@@ -296,4 +296,4 @@ def test_a_kernel_that_outlives_its_slice_is_not_waited_for_where_the_device_pre
             ),
             "both are charged while both wait for the device",
         )
-        assert host.workers[0].process.poll() is None
+        assert not host.workers[0].process.has_ended()

@@ -56,10 +56,14 @@ def compiler(tmp_path: Path) -> Iterator[Compiler]:
 
 
 @pytest.fixture
-def two(compiler: Compiler) -> Iterator[tuple[Served, Served]]:
+def two(compiler: Compiler, tmp_path: Path) -> Iterator[tuple[Served, Served]]:
     """Of two vGPUs; the first one's large launches go in parts."""
     environment = {"FAIRGV_SOFTGPU_COMPILER": compiler.command}
-    with contextlib.closing(Host(SOFTGPU, environment)) as host, make_region() as one, make_region() as other:
+    with (
+        contextlib.closing(Host(SOFTGPU, environment, shared=[tmp_path])) as host,
+        make_region() as one,
+        make_region() as other,
+    ):
         yield Served(host, one, slicing=BOXES), Served(host, other)
 
 

@@ -21,7 +21,7 @@ COUNTING = """
 int cuCtxSynchronize(void)
 {
     int (*next)(void) = dlsym(RTLD_NEXT, "cuCtxSynchronize");
-    int file = open(getenv("FAIRGV_ASKED"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int file = open(getenv("FAIRGV_ASKED"), O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (write(file, "1", 1) != 1)
         abort();
     close(file);
@@ -64,7 +64,9 @@ class Asking:
 
 @pytest.fixture
 def asking(library: Path, tmp_path: Path) -> Iterator[Asking]:
-    host = Host(library, {"FAIRGV_ASKED": str(tmp_path / "asked")})
+    (tmp_path / "asked").touch()
+    (tmp_path / "asked").chmod(0o666)  # it is opened before the worker has its user, and after
+    host = Host(library, {"FAIRGV_ASKED": str(tmp_path / "asked")}, shared=[tmp_path])
     try:
         with make_region() as region:
             yield Asking(Served(host, region).primary(), tmp_path / "asked")

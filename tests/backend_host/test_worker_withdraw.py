@@ -28,6 +28,7 @@ from tests.backend_host.worker_harness import (
     Served,
     kernel_image,
     make_region,
+    tenant_of,
 )
 from tests.end_to_end.host import wait_until
 
@@ -104,7 +105,10 @@ class Two:
 
     def asked_by(self, number: int) -> str:
         """By one worker: 0 is the long one's."""
-        own = self.log.with_name(f"{self.log.name}.{self.host.workers[number].process.pid}")
+        tenants = self.host.worker_start.tenants
+        assert tenants is not None
+        tenant = tenants.take(tenant_of(self.host.workers[number].vgpu))
+        own = self.log.with_name(f"{self.log.name}.{tenant.uid}")
         return own.read_text() if own.exists() else ""
 
     def is_being_taken_off(self) -> bool:
@@ -161,8 +165,10 @@ def two(request: pytest.FixtureRequest, library: Path, tmp_path: Path) -> Iterat
         "FAIRGV_OFF_LOG": str(tmp_path / "log"),
         **getattr(request, "param", {}),
     }
+    (tmp_path / "log").touch()
+    (tmp_path / "log").chmod(0o666)  # workers of two users write into it
     with (
-        contextlib.closing(Host(SOFTGPU, environment, is_preemptive=True)) as host,
+        contextlib.closing(Host(SOFTGPU, environment, is_preemptive=True, shared=[library.parent, tmp_path])) as host,
         make_region() as first,
         make_region() as second,
     ):
@@ -330,7 +336,11 @@ def test_a_driver_without_channels(tmp_path: Path) -> None:
 
 def test_no_device_that_does_not_preempt_is_asked(library: Path, tmp_path: Path) -> None:
     environment = {"LD_PRELOAD": str(library), "FAIRGV_OFF_LOG": str(tmp_path / "log")}
-    with contextlib.closing(Host(SOFTGPU, environment)) as host, make_region() as first, make_region() as second:
+    with (
+        contextlib.closing(Host(SOFTGPU, environment, shared=[library.parent, tmp_path])) as host,
+        make_region() as first,
+        make_region() as second,
+    ):
         two = Two(host, Served(host, first), Served(host, second), tmp_path / "log")
         two.overlap()
         wait_until(lambda: two.host.control.workers()[1].is_waiting, "the neighbour waits")

@@ -1,12 +1,11 @@
 """The daemon's workers: real processes, on softgpu or on a device library that is not there."""
 
 import dataclasses
+import itertools
 import os
-import pwd
 import select
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,29 +15,40 @@ import pytest
 from backend_host.channels import LIBRARY
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.device.control import MAX_WORKERS, ControlPage, ControlPageFullError
-from backend_host.errors import ConfigError, WorkerFailedError
+from backend_host.devices import Device, probe
+from backend_host.errors import WorkerFailedError
+from backend_host.walls import cgroups
+from backend_host.walls.cgroups import Groups
+from backend_host.worker_start import worker_start
 from backend_host.workers import (
     MAX_FAILURES,
     Assignment,
     WorkerProcess,
     Workers,
     preemption_environment,
-    worker_environment,
-    worker_identity,
 )
+from tests.backend_host.worker_harness import WALLS, tenant_of, walls_here
 
 MakeWorkers = Callable[..., Workers]
+numbers = itertools.count(2000)
 MISSING = "/nowhere/libcuda.so.1"
 EXIT_NO_LIBRARY = 3
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs workers as somebody else")
+
+
+@pytest.fixture(scope="module")
+def softgpu() -> Device:
+    return probe("soft", Config().softgpu_library)[0]
 
 
 @pytest.fixture
-def make_workers(control: ControlPage) -> Iterator[MakeWorkers]:
+def make_workers(control: ControlPage, softgpu: Device) -> Iterator[MakeWorkers]:
     made: list[Workers] = []
 
     def make(library: str = Config().softgpu_library, nr_warm: int = 0) -> Workers:
-        made.append(Workers(control, library, 0, (os.geteuid(), os.getegid()), nr_warm))
+        device = dataclasses.replace(softgpu, path=library)
+        config = Config(walls=WALLS)
+        start = worker_start(device, config, walls_here(), Groups(cgroups.find(), next(numbers)))
+        made.append(Workers(control, start, nr_warm))
         made[-1].start()
         return made[-1]
 
@@ -57,7 +67,7 @@ def region_fd() -> Iterator[int]:
 
 def assignment(region_fd: int) -> Assignment:
     """Of a region that is none: the worker refuses it and ends."""
-    return Assignment(region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, region_fd=region_fd)
+    return Assignment(region_bytes=16 << 20, table_hash=1, client=0, vgpu=0, region_fd=region_fd, tenant=tenant_of(0))
 
 
 class End:
@@ -127,7 +137,7 @@ def test_a_client_is_not_given_to_a_dead_worker(make_workers: MakeWorkers, regio
     warm = warm_worker(workers)
     with workers._lock:  # the reaper cannot take it off the list yet
         os.kill(warm.process.pid, signal.SIGKILL)
-        select.select([warm.pidfd], [], [])
+        select.select([warm.process.pidfd], [], [])
     end = End()
     assert workers.assign(assignment(region_fd), end) is not warm
     assert end.wait() is not None
@@ -157,7 +167,7 @@ def test_a_refused_client_ends_its_worker(make_workers: MakeWorkers, region_fd: 
     assert end.wait() is not None
     assert worker.is_ended.wait(10)
     worker.stop()
-    assert worker.pidfd == -1
+    assert worker.process.pidfd == -1
 
 
 def test_a_worker_is_in_a_session_of_its_own(make_workers: MakeWorkers) -> None:
@@ -166,7 +176,7 @@ def test_a_worker_is_in_a_session_of_its_own(make_workers: MakeWorkers) -> None:
     assert os.getsid(warm.process.pid) == warm.process.pid, "Ctrl-C at the daemon's terminal is not for it"
 
 
-@pytest.mark.parametrize("call", ["socket.socketpair", "subprocess.Popen", "os.pidfd_open"])
+@pytest.mark.parametrize("call", ["workers.socket.socketpair", "worker_start.Walls.start"])
 def test_a_start_that_fails_leaves_nothing(
     make_workers: MakeWorkers, control: ControlPage, region_fd: int, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -175,7 +185,7 @@ def test_a_start_that_fails_leaves_nothing(
 
     workers = make_workers()
     before, nr_fds = children(), len(list(Path("/proc/self/fd").iterdir()))
-    monkeypatch.setattr(f"backend_host.workers.{call}", fail)
+    monkeypatch.setattr(f"backend_host.{call}", fail)
     with pytest.raises(OSError, match="too many"):
         workers.assign(assignment(region_fd), End())
     monkeypatch.undo()
@@ -190,7 +200,7 @@ def test_a_reaper_that_cannot_start_workers_goes_on(
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(11, "no processes")
 
-    monkeypatch.setattr("backend_host.workers.subprocess.Popen", fail)
+    monkeypatch.setattr("backend_host.worker_start.Walls.start", fail)
     workers = make_workers(nr_warm=1)
     wait_for_lines(caplog, "cannot start a worker", 1)
     monkeypatch.undo()
@@ -229,54 +239,6 @@ def test_workers_that_were_stopped_start_nothing(make_workers: MakeWorkers, regi
     workers.stop()
     with pytest.raises(WorkerFailedError, match="stopping"):
         workers.assign(assignment(region_fd), End())
-
-
-def test_workers_of_an_ordinary_user_are_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1234)
-    monkeypatch.setattr(os, "getegid", lambda: 567)
-    assert worker_identity("nobody") == (1234, 567)
-    assert worker_environment((1234, 567), Path("/nowhere")) == {}
-
-
-def test_root_needs_a_user_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(ConfigError, match="no-such-user"):
-        worker_identity("no-such-user")
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_root_gives_up_its_privileges_where_it_can(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        place = Path(directory)
-        place.chmod(mode)
-        (place / "inside").mkdir(mode=0o755)
-        monkeypatch.setattr("backend_host.workers.PACKAGE_ROOT", place / "inside")
-        monkeypatch.setattr("sys.prefix", str(place / "inside"))
-        monkeypatch.setattr("sys.executable", "/bin/sh")
-        nobody = pwd.getpwnam("nobody")
-        wanted = (nobody.pw_uid, nobody.pw_gid) if mode == 0o755 else (0, 0)
-        assert worker_identity("nobody") == wanted
-        assert (f"may not enter {place}" in caplog.text) == (mode == 0o700)
-
-
-@only_root
-def test_workers_of_another_user_get_a_cache_of_their_own() -> None:
-    nobody = pwd.getpwnam("nobody")
-    identity = (nobody.pw_uid, nobody.pw_gid)
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        state_dir = Path(directory)
-        assert worker_environment(identity, state_dir) == {}, "it could not be entered"
-        state_dir.chmod(0o711)
-        for _ in range(2):
-            environment = worker_environment(identity, state_dir)
-        cache = Path(environment["FAIRGV_SOFTGPU_CACHE"])
-        subprocess.run(["mkdir", cache], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], check=True)
-        assert cache.parent.stat().st_uid == nobody.pw_uid
-        assert cache.parent.stat().st_mode & 0o077 == 0
-        assert worker_environment((0, 0), state_dir) == {}
 
 
 def test_what_takes_work_off_a_gpu_is_loaded_before_libc(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import array
 import contextlib
+import functools
+import itertools
 import json
 import os
 import re
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,10 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from backend_host.worker._worker import lib as walls
 from cffi import FFI
 
 from backend_host.device.control import ControlPage
 from backend_host.device.readings import VgpuReading
+from backend_host.walls import cgroups
+from backend_host.walls.cgroups import Groups
+from backend_host.walls.check import walls_of_host
+from backend_host.walls.root import root_of_worker
+from backend_host.walls.settings import WallSettings
+from backend_host.walls.start import Child, Walls
+from backend_host.walls.tenants import Tenants
+from backend_host.worker_start import WORKER, WorkerStart, worker_environment
 from cuda_api.generated.values import Place
 from ivshmem.region import BEAT_SECONDS, ClientState, Region, Wake, ffi, lib
 
@@ -298,6 +308,24 @@ class Guest:
             raise GuestTimeoutError(f"client in state {self.region.client(self.index).state}")
 
 
+SOFTGPU_BYTES = 4 << 30
+"""The memory of softgpu's device where nothing is said."""
+WALLS = WallSettings(cache_dir=str(ROOT / "build" / "tenants"))
+_numbers = itertools.count(1000)
+"""Hosts of one process are told apart by numbers that no Gpu has."""
+
+
+@functools.cache
+def walls_here() -> frozenset[str]:
+    """The names of all walls that this machine has."""
+    return walls_of_host(WALLS, is_lenient=True)
+
+
+def tenant_of(vgpu: int) -> str:
+    """Its name."""
+    return f"test-{vgpu}"
+
+
 class Host:
     """The daemon's part, by hand: a control page, and workers."""
 
@@ -308,32 +336,55 @@ class Host:
         library: Path,
         environment: Mapping[str, str] | None = None,
         slice_ns: int = 6_000_000,
-        start: Sequence[str] = ("-m", "backend_host.worker.main"),
+        start: Sequence[str] = WORKER,
         *,
         is_preemptive: bool = False,
+        shared: Sequence[Path] = (),
     ) -> None:
-        self.library = library
-        self.start_with = start
+        """`shared`: folders of the test's that workers find and may write, too."""
         self.state = tempfile.TemporaryDirectory(prefix="fairgv-worker-")  # a device of its own
-        self.environment = {
-            **os.environ,
-            "FAIRGV_SOFTGPU_STATE": f"{self.state.name}/device",
-            "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
-            **(environment or {}),
-        }
+        self.worker_start = self._worker_start(library, environment or {}, start, shared)
         self.control = ControlPage.create(slice_ns, is_preemptive=is_preemptive)
         self.workers: list[Worker] = []
         self.running.append(self)
+
+    def _worker_start(
+        self, library: Path, environment: Mapping[str, str], program: Sequence[str], shared: Sequence[Path]
+    ) -> WorkerStart:
+        """As the daemon's, with all walls that this machine has; each vGPU is a tenant of its own."""
+        names = walls_here()
+        own = {
+            "FAIRGV_SOFTGPU_STATE": f"{self.state.name}/device",
+            "FAIRGV_SOFTGPU_WALL": "1",
+            "FAIRGV_SOFTGPU_COMPILER": f"{sys.executable} -m softgpu.compiler",
+        }
+        variables = worker_environment({**os.environ, **own, **environment}, names)
+        root = root_of_worker("soft", str(library), "", variables, WALLS.cache_path)
+        root.read(SOFTGPU.parent, ROOT / "tests")
+        for folder in shared:
+            folder.chmod(0o777)
+            root.add(walls.FGW_WALLS_CACHES, str(folder), str(folder))
+        return WorkerStart(
+            library=str(library),
+            ordinal=0,
+            kind="soft",
+            walls=Walls(names, WALLS, SOFTGPU_BYTES),
+            root=root,
+            environment=variables,
+            tenants=Tenants(WALLS) if "user" in names else None,
+            groups=Groups(cgroups.find(), next(_numbers)) if "cgroup" in names else None,
+            memory_bytes=WALLS.memory_bytes + SOFTGPU_BYTES,
+            program=program,
+        )
 
     def start(self, region: Region, client: int, vgpu: int, bells: Sequence[int] = (), **changes: Any) -> Worker:
         """A worker process for a client in HELLO. `bells`: its own, and those of the guest."""
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         slot = self.control.worker_take()
-        command = [sys.executable, *self.start_with, "--socket", str(its.fileno()), "--library", str(self.library)]
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=self.environment, pass_fds=[its.fileno()], stderr=subprocess.PIPE, text=True
-        )
-        its.close()
+        errors = Path(self.state.name, f"errors-{len(self.workers)}")
+        with its, errors.open("wb") as file:
+            process = self.worker_start.spawn(its.fileno(), slot, file.fileno())
+        self.worker_start.join(process, vgpu, region.region_bytes)
         message = {
             "region_bytes": region.region_bytes,
             "table_hash": TABLE_HASH,
@@ -341,23 +392,23 @@ class Host:
             "vgpu": vgpu,
             "slot": slot,
             "device": 0,
-            "uid": 0,
-            "gid": 0,
+            "walls": self.worker_start.message(tenant_of(vgpu)),
             **changes,
         }
         self.control.worker_assign(slot, process.pid, vgpu, client)
         with self.control.for_worker(vgpu, slot) as page:
             descriptors = array.array("i", [region.fileno(), *page, *bells])
             mine.sendmsg([json.dumps(message).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-        self.workers.append(Worker(process, mine, slot))
+        self.workers.append(Worker(process, mine, slot, vgpu, errors))
         return self.workers[-1]
 
     def close(self) -> None:
         for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-            worker.errors()
+            worker.process.kill()
+            worker.process.wait()
+            worker.process.close()
             worker.socket.close()
+            self.worker_start.leave(worker.process)
         self.running.remove(self)
         self.control.close()
         self.state.cleanup()
@@ -367,22 +418,23 @@ class Host:
 class Worker:
     """A running worker process, its socket and its slot."""
 
-    process: subprocess.Popen[str]
+    process: Child
     socket: socket.socket
     slot: int
-    said: str = ""
+    vgpu: int
+    said: Path
 
     def errors(self) -> str:
         """What it wrote to standard error, once it has ended."""
-        if self.process.stderr is not None and not self.process.stderr.closed:
-            self.said = self.process.communicate()[1]
-        return self.said
+        self.process.wait()
+        return self.said.read_text(errors="replace")
 
     def ended(self, timeout_s: float = 60) -> dict[str, Any]:
         """What it said when it ended, or why it said nothing."""
         self.socket.settimeout(timeout_s)
         message = self.socket.recv(65536)
-        self.process.wait(timeout_s)
+        assert self.process.has_ended(timeout_s)
+        self.process.wait()
         self.socket.close()
         assert message, self.errors()
         told: dict[str, Any] = json.loads(message)

@@ -16,12 +16,19 @@ import pytest
 from backend_host.cli import host_command, start_in_background, wait_for_end
 from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.ipc import Connection
+from backend_host.walls.check import check
+from backend_host.walls.settings import PLAIN, WallSettings
 from tests.programs.build import NAMES, SHARED
 
 PROGRAMS = PACKAGE_ROOT / "build/programs"
 SOFTGPU = PACKAGE_ROOT / "build/softgpu"
 TIMEOUT_S = 120
 PROGRAM_NAMES = [*NAMES, *(f"{name}.shared" for name in SHARED)]
+WALLS = WallSettings(
+    cache_dir=str(PACKAGE_ROOT / "build/tenants"),
+    allow_missing=tuple(finding.wall for finding in check(PLAIN) if finding.reason),
+)
+"""All that this machine has."""
 NOT_COMPARED = re.compile(r"\d+(\.\d+)? (ms|us|GB/s|MB/s)")
 """Measurements differ from run to run; everything else must not."""
 
@@ -95,7 +102,7 @@ def own_device(state_dir: Path) -> dict[str, str]:
 
 def start_host(state_dir: Path, device: str = "soft", **settings: object) -> Host:
     """A daemon of its own for a test, with a device of its own; end it with `stop_host`."""
-    settings = {"adopt": "attached", **settings}  # never what runs on this machine already
+    settings = {"adopt": "attached", "walls": WALLS, **settings}  # never what runs on this machine already
     with pytest.MonkeyPatch.context() as environment:
         for name, value in own_device(state_dir).items():
             environment.setenv(name, value)

@@ -1,29 +1,33 @@
 """`make faults`: kills, stops and shortages of every kind, alone and in pairs, beside programs that check their results.
 
 Each round starts a victim and a neighbour on vGPUs of their own, waits until both are served, and lets one fault or two happen to the victim,
-to its worker, or to the daemon. Then the neighbour has to end with right results, the victim has to end at all, a newcomer that comes while the
-fault lasts may be refused and nothing worse, a program afterwards has to pass, and nothing may be left behind. Every fault and every pair has
-its round first; random ones follow until the time is over. The seed comes first: the same one gives the same rounds.
+to its worker, to the daemon, or to QEMU, in whose guest the victim runs then. Then the neighbour has to end with right results, the victim has
+to end at all, a newcomer that comes while the fault lasts may be refused and nothing worse, a program afterwards has to pass, in the guest too
+if that is still there, and nothing may be left behind. Every fault and every pair has its round first; random ones follow until the time is
+over. The seed comes first: the same one gives the same rounds.
 Wrong when: the machine is so loaded that a program needs a minute. It counts as a hang then, with what its threads waited for.
 """
 
 import argparse
 import contextlib
+import functools
 import itertools
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
+from backend_host.vm.errors import VmError
 from tests.endurance import processes
 from tests.endurance.conditions import CONDITIONS, missing
-from tests.endurance.programs import Ended, Ending, Guest, await_served
+from tests.endurance.machine import Machine, MachineProgram, machine
+from tests.endurance.programs import Ended, Ending, Guest, Program, await_served, send
 from tests.endurance.scene import LIMIT_S, House, end_all, small_disk
 
 Fault = tuple[str, ...]
@@ -31,7 +35,7 @@ Fault = tuple[str, ...]
 SIGNALS = {
     f"{verb} {whom}": (whom, number)
     for verb, number in (("kill", signal.SIGKILL), ("stop", signal.SIGSTOP))
-    for whom in ("guest", "worker", "daemon")
+    for whom in ("guest", "worker", "daemon", "QEMU")
 }
 DAEMON_AND_WORKER: Fault = ("kill daemon", "kill worker")
 """The pair that `--pairs` repeats: who held the device is gone, and who would have noticed, too."""
@@ -79,42 +83,74 @@ class Round:
     def run(self) -> None:
         self.tally.nr_rounds += 1
         log_bytes = len(self.house.log())
-        victim = self._start("victim", *self.random.choice(VICTIMS))
+        if self._is_in_a_machine() and not self._boot():
+            return
+        victim = self._victim()
         neighbour = self._start("neighbour", *self.random.choice(CHECKERS))
         workers = await_served(self.house.host, [victim, neighbour], LIMIT_S)
         time.sleep(self.random.uniform(0, 0.3))
-        is_targeted = any(SIGNALS.get(name, ("", 0))[0] in ("guest", "worker") for name in self.fault)
+        is_targeted = "kill QEMU" in self.fault or any(whom in ("guest", "worker") for whom in self._whom())
         with contextlib.ExitStack() as lasting:
-            self._bring_about(lasting, victim, workers.get("victim"))
+            self._bring_about(lasting, victim, workers.get(victim.vgpu))
             newcomer = self._start("newcomer", *NEWCOMER)
             time.sleep(self.random.uniform(0, STOPPED_S))
         deadline = time.monotonic() + LIMIT_S
         self._judge("neighbour", neighbour.end(deadline - time.monotonic()), may_fail="neighbour" not in workers)
-        self._judge("victim", victim.end(deadline - time.monotonic()), may_fail=is_targeted or "victim" not in workers)
+        self._judge(
+            "victim", victim.end(deadline - time.monotonic()), may_fail=is_targeted or victim.vgpu not in workers
+        )
         self._judge("newcomer", newcomer.end(deadline - time.monotonic()), may_fail=True)
         for guest in self.guests:
             guest.kill()
         self._look_at_the_house(log_bytes)
+
+    def _whom(self) -> list[str]:
+        """What signals go to."""
+        return [SIGNALS[name][0] for name in self.fault if name in SIGNALS]
+
+    def _is_in_a_machine(self) -> bool:
+        return "QEMU" in self._whom()
+
+    def _boot(self) -> bool:
+        """False, which counts as a program that was told an error: the machine did not come up, though nothing was done to it."""
+        assert self.house.machine is not None
+        try:
+            self.house.machine.boot(self.house.host)
+        except VmError as error:
+            self.tally.nr_failed += 1
+            self.findings += [f"machine: {error}", *self.house.machine.end(self.house.host)]
+            return False
+        return True
+
+    def _victim(self) -> Program:
+        program = self.random.choice(VICTIMS)
+        if self._is_in_a_machine():
+            assert self.house.machine is not None
+            return MachineProgram(self.house.machine, *program)
+        return self._start("victim", *program)
 
     def _start(self, vgpu: str, *program: str) -> Guest:
         guest = Guest.start(self.house.host, vgpu, *program)
         self.guests.append(guest)
         return guest
 
-    def _bring_about(self, lasting: contextlib.ExitStack, victim: Guest, worker: int | None) -> None:
+    def _bring_about(self, lasting: contextlib.ExitStack, victim: Program, worker: int | None) -> None:
         """A fault that lasts ends with `lasting`. Shortages come first: who is dead has no limits to be lowered."""
-        targets = {"guest": victim.program_pid(), "worker": worker, "daemon": self.house.daemon}
+        machine = self.house.machine
+        targets: dict[str, Callable[[int], None]] = {
+            "guest": victim.signal,
+            "worker": lambda number: send(worker, number) if worker else None,
+            "daemon": functools.partial(send, self.house.daemon),
+            "QEMU": lambda number: machine.signal(number) if machine else None,
+        }
         for name in sorted(self.fault, key=lambda name: name not in CONDITIONS):
             if name in CONDITIONS:
                 lasting.enter_context(CONDITIONS[name](self.house.state_dir, self.house.daemon))
                 continue
             whom, number = SIGNALS[name]
-            pid = targets[whom]
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                    if number == signal.SIGSTOP:
-                        lasting.callback(_go_on, pid)
+            targets[whom](number)
+            if number == signal.SIGSTOP:
+                lasting.callback(targets[whom], signal.SIGCONT)
             time.sleep(self.random.uniform(0, APART_S))
 
     def _judge(self, who: str, ended: Ended, *, may_fail: bool) -> None:
@@ -133,21 +169,30 @@ class Round:
         log = self.house.log()[log_bytes:]
         if "kill daemon" in self.fault:
             self.house.again()
-        after = self._start("afterwards", *NEWCOMER).end(LIMIT_S)
-        if after.ending is not Ending.PASSED:
-            self.tally.nr_not_served += 1
-            self.findings.append(f"afterwards: {after.ending.value}: {after.said}")
-            self.guests[-1].kill()
-        left = self.house.left_behind()
+        left = self._look_at_the_machine() if self._is_in_a_machine() else []
+        if "kill daemon" in self.fault:
+            self.house.settle()
+        self._serve_afterwards(self._start("afterwards", *NEWCOMER))
+        left += self.house.left_behind()
         if "Traceback" in log:
             left.append(f"an exception in the log:\n{log}")
         self.tally.nr_left += bool(left)
         self.findings += left
 
+    def _look_at_the_machine(self) -> list[str]:
+        """One that still runs is served, and what is left of it when it has been taken away."""
+        machine = self.house.machine
+        assert machine is not None
+        if "kill QEMU" not in self.fault:
+            self._serve_afterwards(MachineProgram(machine, *NEWCOMER))
+        return machine.end(self.house.host)
 
-def _go_on(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
+    def _serve_afterwards(self, program: Program) -> None:
+        after = program.end(LIMIT_S)
+        if after.ending is not Ending.PASSED:
+            self.tally.nr_not_served += 1
+            self.findings.append(f"afterwards, {program.vgpu}: {after.ending.value}: {after.said}")
+            program.kill()
 
 
 def schedule(names: Sequence[str], dice: random.Random) -> list[Fault]:
@@ -185,33 +230,44 @@ def show(tallies: dict[Fault, Tally], console: Console) -> None:
     console.print(table, markup=False)
 
 
+def _machine(scene: contextlib.ExitStack) -> Machine | None:
+    """None where no guest can be booted."""
+    try:
+        return scene.enter_context(machine())
+    except VmError as error:
+        print(f"without QEMU: {error}", flush=True)
+        return None
+
+
 def run(options: argparse.Namespace, dice: random.Random, tallies: dict[Fault, Tally]) -> None:
     """Rounds until the time is over and every pair was had, or as many as were asked for."""
     deadline = time.monotonic() + 60 * options.minutes
-    with small_disk() as (place, has_small_disk):
-        names = list(SIGNALS)
+    with contextlib.ExitStack() as scene:
+        place, has_small_disk = scene.enter_context(small_disk())
+        virtual_machine = None if options.pairs or options.without_qemu else _machine(scene)
+        names = [name for name in SIGNALS if virtual_machine or SIGNALS[name][0] != "QEMU"]
         for condition in CONDITIONS:
             if reason := missing(condition, has_small_disk):
                 print(f"without {condition!r}: {reason}", flush=True)
             else:
                 names.append(condition)
-        first = [DAEMON_AND_WORKER] * options.pairs if options.pairs else schedule(names, dice)
-        house = House(place / "state")
-        try:
-            for number in itertools.count():
-                if number >= len(first) and (options.pairs or time.monotonic() > deadline):
-                    return
-                if options.rounds and number >= options.rounds:
-                    return
-                fault = first[number] if number < len(first) else dice.choice(first)
-                this = Round(house, fault, dice, tallies.setdefault(fault, Tally()))
-                begun_s = time.monotonic()
-                this.run()
-                print(f"round {number + 1}: {text_of(fault)}, {time.monotonic() - begun_s:.1f} s", flush=True)
-                for finding in this.findings:
-                    print(f"  FOUND {finding}", flush=True)
-        finally:
-            house.end()
+        every = [fault for fault in schedule(names, dice) if options.only in ("", text_of(fault))]
+        first = [DAEMON_AND_WORKER] * options.pairs if options.pairs else every
+        house = House(place / "state", virtual_machine)
+        scene.callback(house.end)
+        house.settle()
+        for number in itertools.count():
+            if number >= len(first) and (options.pairs or time.monotonic() > deadline):
+                return
+            if options.rounds and number >= options.rounds:
+                return
+            fault = first[number] if number < len(first) else dice.choice(first)
+            this = Round(house, fault, dice, tallies.setdefault(fault, Tally()))
+            begun_s = time.monotonic()
+            this.run()
+            print(f"round {number + 1}: {text_of(fault)}, {time.monotonic() - begun_s:.1f} s", flush=True)
+            for finding in this.findings:
+                print(f"  FOUND {finding}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,6 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pairs", type=int, default=0, metavar="N", help="only daemon and busiest worker, killed N times"
     )
+    parser.add_argument("--only", default="", metavar="FAULT", help="this alone, in the table's words")
+    parser.add_argument("--without-qemu", action="store_true", help="no virtual machine is among the victims")
     parser.add_argument("--rounds", type=int, default=0, help="no more than so many")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed

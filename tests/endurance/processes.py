@@ -7,12 +7,15 @@ killed on the way. Linux alone.
 import contextlib
 import ctypes
 import os
+import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tests.children import is_there
 
 _PR_SET_CHILD_SUBREAPER = 36
+REAP_INTERVAL_S = 0.05
+"""Less than what a round of `faults` takes by far."""
 
 
 def adopt_orphans() -> None:
@@ -41,6 +44,28 @@ def reap(kept: Collection[int]) -> None:
     for child in set(children(os.getpid())) - set(kept):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)
+
+
+@contextlib.contextmanager
+def reaping(command: str) -> Iterator[None]:
+    """For the block, orphans of this command (comm of proc(5)) go as soon as they end. libvirt waits until its QEMU is gone, also those by
+    which it finds out what QEMU can do, and here nobody else would take their status."""
+    is_over = threading.Event()
+
+    def reap_them() -> None:
+        while not is_over.wait(REAP_INTERVAL_S):
+            for child in children(os.getpid()):
+                with contextlib.suppress(OSError):
+                    if Path(f"/proc/{child}/comm").read_text().strip() == command:
+                        os.waitpid(child, os.WNOHANG)
+
+    thread = threading.Thread(target=reap_them, name=f"reaping {command}")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def name(pid: int) -> str:

@@ -2,12 +2,14 @@
 
 import contextlib
 import enum
+import os
 import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from backend_host.ipc import Connection
 from tests.end_to_end.host import Host
@@ -35,6 +37,25 @@ class Ended:
     said: str
 
 
+def ending_of(status: int, said: str) -> Ending:
+    """Of a program with this status, or the signal as a negative one, that said so much."""
+    if status == 0:
+        return Ending.PASSED
+    is_told = status >= 128 or status < 0 or _ERROR.search(said)
+    return Ending.ERROR if is_told else Ending.WRONG
+
+
+class Program(Protocol):
+    """Something that computes and checks, and that things can happen to."""
+
+    @property
+    def vgpu(self) -> str: ...
+    def has_ended(self) -> bool: ...
+    def signal(self, number: int) -> None: ...
+    def end(self, limit_s: float) -> Ended: ...
+    def kill(self) -> None: ...
+
+
 @dataclass
 class Guest:
     """One program under `fairgv-run`, on the vGPU of its name."""
@@ -46,9 +67,13 @@ class Guest:
     def start(cls, host: Host, vgpu: str, *program: str, weight: int = 1) -> "Guest":
         return cls(vgpu, host.start(*program, options=("--vgpu", vgpu, "--weight", str(weight))))
 
-    def program_pid(self) -> int | None:
-        """Of the program itself; None before it runs, and after."""
-        return next(children(self.command.pid), None)
+    def has_ended(self) -> bool:
+        return self.command.poll() is not None
+
+    def signal(self, number: int) -> None:
+        """To the program itself, once it runs."""
+        for pid in children(self.command.pid):
+            send(pid, number)
 
     def end(self, limit_s: float) -> Ended:
         """Waits for it; one that has not ended after `limit_s` hangs, and is left as it is."""
@@ -57,11 +82,7 @@ class Guest:
         except subprocess.TimeoutExpired:
             return Ended(Ending.HANG, "")
         status = self.command.returncode
-        said = f"status {status}\n{output}{errors}"
-        if status == 0:
-            return Ended(Ending.PASSED, said)
-        is_told = status >= 128 or status < 0 or _ERROR.search(output + errors)
-        return Ended(Ending.ERROR if is_told else Ending.WRONG, said)
+        return Ended(ending_of(status, output + errors), f"status {status}\n{output}{errors}")
 
     def kill(self) -> None:
         """Whatever it does."""
@@ -70,13 +91,19 @@ class Guest:
         self.command.communicate()
 
 
+def send(pid: int, number: int) -> None:
+    """A signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def ask(host: Host, operation: str) -> dict[str, Any]:
     """What a command asks the daemon, without a process for each."""
     with Connection(host.state_dir / "control.sock") as connection:
         return connection.ask(operation)
 
 
-def await_served(host: Host, guests: list[Guest], limit_s: float) -> dict[str, int]:
+def await_served(host: Host, guests: Sequence[Program], limit_s: float) -> dict[str, int]:
     """The worker of each guest's program, by vGPU, once all have one. Those that ended before are left out."""
     deadline = time.monotonic() + limit_s
     while True:
@@ -85,7 +112,7 @@ def await_served(host: Host, guests: list[Guest], limit_s: float) -> dict[str, i
             for vgpu in ask(host, "status")["vgpus"]
             if vgpu["clients"]
         }
-        awaited = [guest for guest in guests if guest.command.poll() is None and guest.vgpu not in served]
+        awaited = [guest for guest in guests if not guest.has_ended() and guest.vgpu not in served]
         if not awaited or time.monotonic() > deadline:
             return {guest.vgpu: served[guest.vgpu] for guest in guests if guest.vgpu in served}
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The house of a long run: a daemon in a folder of its own, on a small disk where that can be had, and what is left behind."""
+"""The house of a long run: a daemon in its own folder, on a small disk where that can be had, maybe with a machine; what is left behind."""
 
 import contextlib
 import os
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.children import is_there
-from tests.end_to_end.host import Host, start_host, stop_host
+from tests.end_to_end.host import start_host, stop_host
 from tests.endurance import processes
 from tests.endurance.conditions import DISK_BYTES
+from tests.endurance.machine import Machine
 from tests.endurance.programs import ask
 
 LIMIT_S = 60
@@ -32,16 +33,16 @@ def within(is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
 class House:
     """One daemon after another, over one state directory."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, machine: Machine | None = None) -> None:
         self.state_dir = state_dir
-        self.host = self._start()
-        self.nr_idle_descriptors = 0
-        self.await_idle()
+        self.machine = machine
+        self._start()
 
-    def _start(self) -> Host:
-        host = start_host(self.state_dir, nr_warm_workers=1)
-        self.daemon = int(ask(host, "status")["pid"])
-        return host
+    def _start(self) -> None:
+        settings = {"libvirt_uri": self.machine.libvirt.uri} if self.machine else {}
+        self.host = start_host(self.state_dir, nr_warm_workers=1, **settings)
+        self.daemon = int(ask(self.host, "status")["pid"])
+        self.nr_idle_descriptors = 0
 
     def await_idle(self) -> bool:
         """No vGPU is left, and the one worker that is kept warm waits; then as many descriptors are open as ever will be without a guest."""
@@ -57,8 +58,12 @@ class House:
         """Another daemon where one was killed."""
         within(lambda: not is_there(self.daemon))
         processes.reap(())
-        self.nr_idle_descriptors = 0
-        self.host = self._start()
+        self._start()
+
+    def settle(self) -> None:
+        """Takes what the daemon holds now, without a guest, for what it needs."""
+        if self.machine and not self.nr_idle_descriptors:
+            self.machine.acquaint(self.host)
         self.await_idle()
 
     def left_behind(self) -> list[str]:
@@ -74,7 +79,8 @@ class House:
 
     def _strangers(self) -> set[int]:
         processes.reap({self.daemon})
-        return set(processes.descendants(os.getpid())) - {self.daemon, *processes.children(self.daemon)}
+        kept = {self.daemon, *processes.children(self.daemon), *([self.machine.libvirtd()] if self.machine else [])}
+        return set(processes.descendants(os.getpid())) - kept
 
     def _nr_too_many(self) -> int:
         return len(processes.descriptors(self.daemon)) - self.nr_idle_descriptors
@@ -83,11 +89,10 @@ class House:
         return self.host.log()
 
     def end(self) -> None:
-        """Stops the daemon and ends whatever is left of the run."""
+        """Stops the daemon."""
         with contextlib.suppress(Exception):
             os.kill(self.daemon, signal.SIGCONT)
             stop_host(self.host)
-        end_all()
 
 
 def end_all() -> None:

@@ -147,14 +147,15 @@ def churn(house: House, number: int, soak: Soak, dice: random.Random) -> Guest:
     return Guest.start(house.host, f"churn-{number % 5}", *dice.choice(CHURN), weight=dice.choice((1, 2, 5)))
 
 
-def run(house: House, duration_s: float, soak: Soak, dice: random.Random) -> None:
+def run(house: House, duration_s: float, soak: Soak, dice: random.Random, into: Path) -> None:
+    """For so long; figures are written on the way, so that a run of hours can be looked at, and one that is killed has told something."""
     staying = [Guest.start(house.host, name, *ENDLESS, weight=weight) for name, weight in STAYING.items()]
     workers = await_served(house.host, staying, LIMIT_S)
     begun_s, step_s, number = time.monotonic(), max(1.0, duration_s / NR_SAMPLES), 0
     guest = churn(house, number, soak, dice)
     for sample in range(int(duration_s / step_s) + 1):
         while time.monotonic() < begun_s + sample * step_s:
-            if guest.command.poll() is None:
+            if not guest.has_ended():
                 time.sleep(0.05)
                 continue
             ended = guest.end(0)
@@ -166,6 +167,7 @@ def run(house: House, duration_s: float, soak: Soak, dice: random.Random) -> Non
             guest = churn(house, number, soak, dice)
         soak.look(house, workers, time.monotonic() - begun_s)
         if sample % 12 == 0:
+            soak.write(into / "soak.json")
             print(f"{(time.monotonic() - begun_s) / 60:.1f} min, {number} programs", flush=True)
     if guest.end(LIMIT_S).ending is Ending.HANG:
         soak.endings[Ending.HANG.value] += 1
@@ -191,8 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak, status = Soak(), 0
     with small_disk() as (place, _):
         house = House(place / "state")
+        house.settle()
         try:
-            run(house, options.hours * 3600, soak, random.Random(options.seed))
+            run(house, options.hours * 3600, soak, random.Random(options.seed), options.into)
         except KeyboardInterrupt:
             status = 128 + signal.SIGINT
         finally:

@@ -39,6 +39,16 @@ def test_the_daemon_and_the_busiest_worker_killed_together_stop_nobody() -> None
     assert done.returncode == 0
 
 
+@pytest.mark.vm
+@pytest.mark.parametrize("fault", ["stop QEMU", "kill QEMU"])
+def test_a_stopped_qemu_goes_on_and_one_that_is_killed_leaves_nothing(fault: str) -> None:
+    command = endurance("faults", "--only", fault, "--rounds", "1", "--seed", "1")
+    done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
+    assert "without QEMU" not in done.stdout
+    assert sums(done.stdout) == ["1", "0", "0", "0", "0", "0"], done.stdout + done.stderr
+    assert done.returncode == 0
+
+
 def test_an_interrupted_run_of_faults_shows_its_table_and_leaves_nothing() -> None:
     with running(endurance("faults"), cwd=PACKAGE_ROOT, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

@@ -22,6 +22,8 @@ GUEST_SOURCES = [
         "cuda_api/common/copy_calls",
         "cuda_api/common/graph_calls",
         "cuda_api/common/green_calls",
+        "cuda_api/common/refusals",
+        "cuda_api/common/generated",
     )
     for path in sorted((ROOT / folder).glob("*.c"))
 ]

@@ -20,7 +20,8 @@ from backend_host.vm.accelerator import find_emulator
 from backend_host.vm.guest_output import GuestOutput
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, GuestCommand, build_image
 from backend_host.vm.region_file import prepare_region_file, remove_region_file
-from backend_host.workers import worker_identity
+from backend_host.walls import cgroups
+from backend_host.walls.check import walls_of_host
 from benchmarks.nvcc import find_nvcc
 from tests.end_to_end.host import PROGRAMS
 
@@ -44,7 +45,8 @@ def registry(region_name: str, tmp_path: Path) -> Iterator[VGpuRegistry]:
     """A daemon's parts on NVIDIA's driver, with one vGPU whose region a virtual machine can map."""
     config = load_config(None, device="cuda", nr_warm_workers=1, state_dir=tmp_path)
     (device, *_), _ = choose(config)
-    with serving(0, device, config, worker_identity(config.worker_user)) as gpu:
+    walls = walls_of_host(config.walls, is_lenient=True)
+    with serving(0, device, config, walls, cgroups.find() if "cgroup" in walls else None) as gpu:
         vgpus = VGpuRegistry([gpu], lib.fgw_table_hash())
         vgpus.add_domain("vm", PLAIN, region_name, REGION_BYTES, lambda: False)
         yield vgpus

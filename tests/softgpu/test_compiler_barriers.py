@@ -324,4 +324,4 @@ def test_large_code_keeps_fibers() -> None:
     ways = "".join(
         f"setp.eq.u32 %p0, %r13, {k}; @%p0 bar.sync 0; " + "mad.lo.u32 %r20, %r20, %r13, 7; " * 20 for k in range(60)
     )
-    assert "@thread.k" in llvm_text(HEADER + ENTRY.format(name="k", body=ways), 80).replace('"', "")
+    assert "@thread.k" in llvm_text(HEADER + ENTRY.format(name="k", body=ways)).replace('"', "")

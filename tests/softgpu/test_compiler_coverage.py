@@ -14,12 +14,15 @@ import pytest
 from softgpu.compiler.base.errors import UnsupportedInstruction
 from softgpu.compiler.command import llvm_text
 from softgpu.compiler.text.registry import LOWERINGS
-from tests.softgpu.compiler_harness import CAPABILITY, HEADER, compiled_quickly
+from tests.softgpu.compiler_harness import HEADER, compiled_quickly
 
 COMPILED = """
 add.s32 %r1, %r2, %r3
 add.sat.s32 %r1, %r2, %r3
 add.f16x2 %r1, %r2, %r3
+add.u16x2 %r1, %r2, %r3
+min.s16x2 %r1, %r2, %r3
+max.relu.s16x2 %r1, %r2, %r3
 sub.s64 %x5, %x6, %x7
 mul.wide.u32 %x5, %r1, %r2
 mul.hi.s64 %x5, %x6, %x7
@@ -219,6 +222,27 @@ trap
 brkpt
 pmevent 7
 nanosleep.u32 20
+elect.sync %r1|%p1, -1
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0], 16, [cell]
+cp.async.bulk.commit_group
+cp.async.bulk.prefetch.L2.global [%x0], 16
+mbarrier.arrive.expect_tx.shared.b64 %x5, [cell], 16
+mbarrier.complete_tx.shared::cta.b64 [cell], 16
+mbarrier.arrive.shared::cluster.b64 _, [cell]
+mbarrier.arrive.release.cta.shared::cta.b64 [cell]
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [cell], 16
+mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [cell], %r1
+cp.async.bulk.global.shared::cta.bulk_group [%x0], [cell], %r1
+cp.async.bulk.wait_group.read 0
+elect.sync _|%p1, %r1
+wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x0]
+wmma.load.b.sync.aligned.col.m32n8k16.shared.u8 {%r1}, [cell], %r2
+wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64 {%d1, %d2}, {%d3}, {%d4}, {%d1, %d2}
+wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%x0], {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f8}, %r1
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}
+ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [cell]
+stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
+movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 vabsdiff4.u32.u32.u32.add %r1, %r2, %r3, %r4
 vabsdiff2.s32.s32.s32 %r1, %r2, %r3, %r4
 mbarrier.init.shared.b64 [cell], 32
@@ -238,7 +262,6 @@ REFUSED = """
 mov.u32 %r1, %nosuchregister
 mapa.shared::cluster.u32 %r1, %r2, %r3
 getctarank.shared::cluster.u32 %r1, %r2
-elect.sync %r1|%p1, -1
 barrier.cluster.arrive
 barrier.cluster.wait
 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%x0], %r1, [%x5]
@@ -247,9 +270,9 @@ red.async.relaxed.cluster.global.mbarrier::complete_tx::bytes.shared::cluster.ad
 multimem.ld_reduce.global.add.u32 %r1, [%x0]
 multimem.st.global.u32 [%x0], %r1
 multimem.red.global.add.u32 [%x0], %r1
-cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0], 16, [cell]
-cp.async.bulk.commit_group
-cp.async.bulk.prefetch.L2.global [%x0], 16
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [cell], [%x0], 16, [cell], %h1
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.nothing [cell], [cell], 16, [cell]
+cp.async.bulk
 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%x0], [cell], 16
 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [cell], [%x0, {%r1}], [cell]
 tensormap.replace.tile.rank.global.b1024.b32 [%x0], 1
@@ -271,14 +294,7 @@ sured.b.add.1d.u32.trap [s, {%r2}], %r1
 suq.width.b32 %r1, [s]
 vote.ballot.b32 %r1, %p1
 shfl.up.b32 %r1, %r2, 1, 0
-wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x0]
-wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {%f1}, {%r1}, {%r2}, {%f1}
-wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%x0], {%f1}
-mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}
 mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4}, %r1, 0
-ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [cell]
-stmatrix.sync.aligned.m8n8.x1.shared.b16 [cell], {%r1}
-movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2
 wgmma.fence.sync.aligned
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1}, %x0, %x1, 1, 1, 1, 0, 0
 wgmma.wait_group.sync.aligned 0
@@ -291,8 +307,6 @@ vadd.s32.u32.s32 %r1, %r2, %r3
 vadd2.u32.u32.u32 %r1, %r2, %r3, %r4
 vset4.u32.u32.lt %r1, %r2, %r3, %r4
 cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r4
-mbarrier.arrive.expect_tx.shared.b64 %x5, [cell], 16
-mbarrier.complete_tx.shared::cta.b64 [cell], 16
 ld.global.sideways.u32 %r1, [%x0]
 nosuchinstruction.u32 %r1
 """.strip().splitlines()
@@ -315,7 +329,7 @@ def _text(instruction: str) -> str:
 
 @pytest.mark.parametrize("instruction", COMPILED, ids=lambda text: text.split()[0])
 def test_compiled(instruction: str) -> None:
-    assert "define" in llvm_text(_text(instruction), CAPABILITY)
+    assert "define" in llvm_text(_text(instruction))
 
 
 def test_llvm_takes_them_all(tmp_path: Path) -> None:
@@ -333,7 +347,7 @@ def test_llvm_takes_them_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("instruction", REFUSED, ids=lambda text: text.split()[0])
 def test_refused_by_name(instruction: str) -> None:
     with pytest.raises(UnsupportedInstruction) as caught:
-        llvm_text(_text(instruction), CAPABILITY)
+        llvm_text(_text(instruction))
     assert f"instruction '{instruction.split(maxsplit=1)[0]}'" in str(caught.value)
 
 

@@ -18,6 +18,7 @@ from softgpu.compiler import command, native
 from softgpu.compiler.base.errors import UnsupportedInstruction
 from softgpu.compiler.command import compile_image
 from softgpu.compiler.module.translation import Translation
+from tests.end_to_end.host import wait_until
 from tests.softgpu.compiler_harness import CAPABILITY, HEADER, LoadedModule
 
 NR_KERNELS = 6
@@ -148,3 +149,36 @@ def test_the_number_of_processes(cores: int, threads: int, processes: int, monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr(threading, "active_count", lambda: threads)
     assert command._nr_processes() == processes
+
+
+SLEEPS = """
+import os, sys, time
+from pathlib import Path
+from softgpu.compiler import command, native
+
+parent = os.getpid()
+command._nr_processes = lambda: 4
+
+def sleep(text, *, speed_level):
+    (Path(sys.argv[1]) / str(os.getpid())).touch()
+    time.sleep(600)
+
+native.object_code = sleep
+command.compile_image(sys.stdin.buffer.read(), int(sys.argv[2]), Path(sys.argv[1]) / "module.so")
+"""
+
+
+def test_forks_end_with_the_process_that_made_them(tmp_path: Path) -> None:
+    compiler = subprocess.Popen([sys.executable, "-c", SLEEPS, str(tmp_path), str(CAPABILITY)], stdin=subprocess.PIPE)
+    assert compiler.stdin is not None
+    compiler.stdin.write(_text().encode())
+    compiler.stdin.close()
+    wait_until(lambda: len(_numbers(tmp_path)) == 4, "all four compile")
+    compiler.kill()
+    compiler.wait()
+    for number in _numbers(tmp_path):
+        wait_until(lambda number=number: not Path(f"/proc/{number}").exists(), "a fork has ended")  # type: ignore[misc]
+
+
+def _numbers(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.isdecimal()]

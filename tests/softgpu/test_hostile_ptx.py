@@ -59,12 +59,12 @@ def test_a_syntax_error(name: str) -> None:
 @pytest.mark.parametrize("name", COMPILED)
 def test_an_error_of_the_compiler(name: str) -> None:
     with pytest.raises(CompileError):
-        llvm_text(COMPILED[name], 80)
+        llvm_text(COMPILED[name])
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_what_compiles(name: str) -> None:
-    assert len(llvm_text(FITS[name], 80)) < 100_000
+    assert len(llvm_text(FITS[name])) < 100_000
 
 
 @pytest.mark.parametrize("name", ["blocks", "digits", "a large array"])

@@ -7,6 +7,7 @@ a kernel's answer tells which code it ran.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -90,8 +91,9 @@ class Held:
         return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
 
     def cached(self) -> list[str]:
-        """Names in the cache but for their keys; a folder that somebody works in is '/'."""
-        return sorted("/" if path.is_dir() else path.name[32:] for path in self.device.cache.iterdir())
+        """Names in the cache but for their keys and the places of who stays behind; a folder that somebody works in is '/'."""
+        found = (path for path in self.device.cache.iterdir() if not path.name.startswith(".behind-"))
+        return sorted("/" if path.is_dir() else path.name[32:] for path in found)
 
     def wait_until_cached(self, names: list[str]) -> None:
         _wait(lambda: self.cached() == names)
@@ -265,6 +267,38 @@ def test_a_quick_object_that_others_may_write_is_not_loaded(held: Held) -> None:
     held.wait_until_cached([".so"])
 
 
+@pytest.mark.parametrize(("wall", "ends"), [("1", True), ("0", False)])
+def test_what_stays_behind_ends_with_a_program_that_runs_kernels_of_others(held: Held, wall: str, ends: bool) -> None:
+    process = held.start(FAIRGV_SOFTGPU_WALL=wall)
+    assert _run(process)["version"] == "1111"
+    _wait(held.behind)
+    [behind] = held.behind()
+    process.kill()
+    process.communicate()
+    if ends:
+        _wait(lambda: not _is_running(behind))
+    else:
+        assert _is_running(behind)
+        held.let_go()
+        held.wait_until_cached([".so"])
+
+
+def test_only_so_many_stay_behind(held: Held) -> None:
+    """Who finds no place leaves the quick object to the next program."""
+    held.device.cache.mkdir(mode=0o700)
+    with contextlib.ExitStack() as places:
+        for number in range(tiers._MOST_BEHIND):
+            place = places.enter_context((held.device.cache / f".behind-{number}").open("w"))
+            fcntl.flock(place, fcntl.LOCK_EX)
+        assert _run(held.start())["version"] == "1111"
+        assert held.cached() == [".quick.so"]
+        assert held.behind() == []
+    held.let_go()
+    assert _run(held.start())["version"] == "1111"
+    held.wait_until_cached([".so"])
+    assert held.calls() == ["--quick", "--quick --finish"]
+
+
 @pytest.mark.parametrize("program", ["textures"])
 def test_both_tiers_compute_the_same(held: Held, program: str) -> None:
     quick = held.device.run(build_one(program), "--values")
@@ -289,7 +323,7 @@ def test_what_one_process_has_to_do_decides(weights: list[int], is_large: bool) 
 
 def test_who_comes_second_leaves_it_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRGV_SOFTGPU_TIERS", "all")
-    monkeypatch.setattr(tiers, "_leave_behind", lambda _: pytest.fail("a process more"))
+    monkeypatch.setattr(tiers, "_leave_behind", lambda *_: pytest.fail("a process more"))
     quick = tmp_path / "k.quick.so"
     quick.write_text("the first one's")
     with quick.open() as first:
@@ -301,7 +335,7 @@ def test_who_comes_second_leaves_it_to_the_first(tmp_path: Path, monkeypatch: py
 
 
 def test_nothing_is_left_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "_leave_behind", lambda _: pytest.fail("a process more"))
+    monkeypatch.setattr(tiers, "_leave_behind", lambda *_: pytest.fail("a process more"))
     output, quick = tmp_path / "k.so", tmp_path / "k.quick.so"
     tiers.finish(lambda: None, quick, output)
     for path in (quick, output):
@@ -311,7 +345,7 @@ def test_nothing_is_left_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_quick_object_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRGV_SOFTGPU_TIERS", "all")
-    monkeypatch.setattr(tiers, "_leave_behind", lambda work: work())
+    monkeypatch.setattr(tiers, "_leave_behind", lambda work, _: work() or True)
     compile_image(IMAGE, CAPABILITY, tmp_path / "k.so", quick=tmp_path / "k.quick.so")
     assert list(LoadedModule(tmp_path / "k.so").kernels) == ["k"]
     assert [path.name for path in tmp_path.iterdir()] == ["k.so"]

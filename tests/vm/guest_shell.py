@@ -75,9 +75,13 @@ class GuestShell:
 
     def run(self, line: str, limit_s: float = LINE_LIMIT_S) -> Answer:
         """Types one line and waits until it has ended. Raises VmError when it does not, or the guest ends."""
+        self.type(line)
+        return self._await(self._number, limit_s)
+
+    def type(self, line: str) -> None:
+        """Types one line that is not waited for: lines behind it are, after it."""
         self._number += 1
         self._guest.send(f"{line}\n".encode())
-        return self._await(self._number, limit_s)
 
     def _await(self, number: int, limit_s: float) -> Answer:
         deadline = time.monotonic() + limit_s

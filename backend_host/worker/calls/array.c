@@ -62,11 +62,6 @@ void fgw_array_release(struct fgw_worker *worker, const struct fgw_handle *handl
     array_delete(worker, handle->object);
 }
 
-static void attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, struct fgw_array *array)
-{
-    fgw_handle_find(worker, kind, number)->object = array;
-}
-
 static CUresult create_native(const struct fgv_driver *driver, enum fgv_handle_kind kind,
                               const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint32_t nr_levels, void **native)
 {
@@ -97,7 +92,7 @@ static CUresult create(struct fgw_worker *worker, enum fgv_handle_kind kind, uin
         return result;
     }
     fgw_worker_bind(worker, kind, number, native);
-    attach(worker, kind, number, array);
+    fgw_handle_hang(worker, kind, number, array);
     return CUDA_SUCCESS;
 }
 
@@ -127,12 +122,12 @@ CUresult fgw_serve_cuArrayDestroy(struct fgw_worker *worker, const struct fgw_re
 {
     const struct fgv_request_cuArrayDestroy *fixed = request->fixed;
     (void)reply;
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, fixed->handle);
-    if (!handle || ((const struct fgw_array *)handle->object)->is_level) {
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, fixed->handle);
+    if (handle.number == 0 || ((const struct fgw_array *)handle.object)->is_level) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     CUresult result =
-        worker->driver.cuArrayDestroy ? worker->driver.cuArrayDestroy(handle->native) : CUDA_ERROR_NOT_SUPPORTED;
+        worker->driver.cuArrayDestroy ? worker->driver.cuArrayDestroy(handle.native) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_ARRAY, fixed->handle);
     }
@@ -143,11 +138,11 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
 {
     const struct fgv_request_cuMipmappedArrayGetLevel *fixed = request->fixed;
     (void)reply;
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
-    if (!handle || !worker->driver.cuMipmappedArrayGetLevel) {
-        return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
+    if (handle.number == 0 || !worker->driver.cuMipmappedArrayGetLevel) {
+        return handle.number != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct fgw_array *mipmap = handle->object;
+    const struct fgw_array *mipmap = handle.object;
     if (fixed->level >= mipmap->nr_levels) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -155,8 +150,7 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
     struct fgw_array *level = calloc(1, sizeof(*level));
     CUresult result = level ? fgw_worker_can_bind(worker, FGV_HANDLE_ARRAY, fixed->handle) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap); /* entries may have moved */
-        result = worker->driver.cuMipmappedArrayGetLevel(&native, handle->native, fixed->level);
+        result = worker->driver.cuMipmappedArrayGetLevel(&native, handle.native, fixed->level);
     }
     if (result != CUDA_SUCCESS) {
         free(level);
@@ -167,7 +161,7 @@ CUresult fgw_serve_cuMipmappedArrayGetLevel(struct fgw_worker *worker, const str
     level->is_level = true;
     fgv_array_box_of(&mipmap->descriptor, fixed->level, &level->box);
     fgw_worker_bind_under(worker, FGV_HANDLE_ARRAY, fixed->handle, native, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->mipmap);
-    attach(worker, FGV_HANDLE_ARRAY, fixed->handle, level);
+    fgw_handle_hang(worker, FGV_HANDLE_ARRAY, fixed->handle, level);
     return CUDA_SUCCESS;
 }
 
@@ -175,11 +169,11 @@ CUresult fgw_serve_cuMipmappedArrayDestroy(struct fgw_worker *worker, const stru
 {
     const struct fgv_request_cuMipmappedArrayDestroy *fixed = request->fixed;
     (void)reply;
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
-    if (!handle) {
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);
+    if (handle.number == 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    CUresult result = worker->driver.cuMipmappedArrayDestroy ? worker->driver.cuMipmappedArrayDestroy(handle->native)
+    CUresult result = worker->driver.cuMipmappedArrayDestroy ? worker->driver.cuMipmappedArrayDestroy(handle.native)
                                                              : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->handle);

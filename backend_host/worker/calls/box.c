@@ -10,6 +10,7 @@
 #include "calls/array.h"
 #include "calls/memory.h"
 #include "client/arena.h"
+#include "client/current.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -61,14 +62,14 @@ static bool span_of(const struct side *side, const struct box_size *size, uint64
 static bool array_side(struct fgw_worker *worker, const struct side *side, const struct box_size *size,
                        struct native_side *native)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
-    const struct fgw_array *array = handle ? handle->object : NULL;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_ARRAY, side->address);
+    const struct fgw_array *array = handle.object;
     if (!array || !fits(side->x_bytes, size->width_bytes, array->box.row_bytes) ||
         !fits(side->y, size->height, array->box.rows) || !fits(side->z, size->depth, array->box.slices)) {
         return false;
     }
     *native = (struct native_side){
-        .type = CU_MEMORYTYPE_ARRAY, .array = handle->native, .x_bytes = side->x_bytes, .y = side->y, .z = side->z};
+        .type = CU_MEMORYTYPE_ARRAY, .array = handle.native, .x_bytes = side->x_bytes, .y = side->y, .z = side->z};
     return true;
 }
 
@@ -171,6 +172,9 @@ CUresult fgw_serve_cuMemcpy3DAsync_v2(struct fgw_worker *worker, const struct fg
         !check_side(worker, &from, &size, &native_from)) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgw_box_chunk(fixed) != FGV_NO_CHUNK && fgw_is_recording(worker, fixed->stream)) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the chunk is another's when the graph is launched */
     }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {

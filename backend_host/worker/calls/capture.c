@@ -79,6 +79,30 @@ static CUresult number_of_graph(struct fgw_worker *worker, CUgraph graph, uint64
     return fgw_graph_number(worker, FGV_HANDLE_GRAPH, graph, FGV_HANDLE_KINDS, 0, number);
 }
 
+/* Names the graph of a capture that has begun, so that whoever ends it can take the number away. 0: the driver tells
+ * of no graph before the end, and nothing can name it until then. */
+static CUresult name_graph(struct fgw_worker *worker, CUstream stream, uint64_t *graph)
+{
+    const struct fgv_driver *driver = &worker->driver;
+    struct info info;
+    *graph = 0;
+    if (!driver->cuStreamGetCaptureInfo_v3 && !driver->cuStreamGetCaptureInfo_v2) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ask(worker, stream, &info);
+    return result == CUDA_SUCCESS && info.graph ? number_of_graph(worker, info.graph, graph) : result;
+}
+
+/* Takes back a capture whose graph has no name. */
+static void take_back(struct fgw_worker *worker, CUstream stream)
+{
+    CUgraph graph = NULL;
+    if (worker->driver.cuStreamEndCapture && worker->driver.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS &&
+        graph && worker->driver.cuGraphDestroy) {
+        worker->driver.cuGraphDestroy(graph);
+    }
+}
+
 CUresult fgw_serve_capture_begin(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_capture_begin *fixed = request->fixed;
@@ -95,10 +119,10 @@ CUresult fgw_serve_capture_begin(struct fgw_worker *worker, const struct fgw_req
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct info info;
     uint64_t graph = 0;
-    if (fixed->graph == 0 && ask(worker, stream->native, &info) == CUDA_SUCCESS && info.graph) {
-        number_of_graph(worker, info.graph, &graph);
+    if (fixed->graph == 0 && (result = name_graph(worker, stream->native, &graph)) != CUDA_SUCCESS) {
+        take_back(worker, stream->native);
+        return result;
     }
     fgw_stream_capture_begins(worker, stream, graph);
     return CUDA_SUCCESS;

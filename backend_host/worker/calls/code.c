@@ -54,8 +54,7 @@ static const char *name_of(struct fgw_worker *worker, const struct fgw_handle *h
 
 const char *fgw_code_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {
-    const struct fgw_handle *above = fgw_handle_above(worker, handle);
-    const bool has_name = above->kind != FGV_HANDLE_KERNEL;
+    const bool has_name = fgw_handle_above(worker, handle).kind != FGV_HANDLE_KERNEL;
     const char *name = NULL;
     struct saved_code saved = {0};
     if (fgw_kernel_lend_context(worker) != CUDA_SUCCESS || (has_name && !(name = name_of(worker, handle))) ||

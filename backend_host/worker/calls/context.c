@@ -21,7 +21,7 @@
 #include "page/account.h"
 #include "parts/lane.h"
 #include "parts/variant.h"
-#include "track/sync.h"
+#include "track/ends.h"
 
 /* Those scheduling flags say how a thread of the program waits in the driver; the worker never waits there. */
 #define PASSED_FLAGS (CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
@@ -130,7 +130,7 @@ CUresult fgw_context_destroy(struct fgw_worker *worker, struct fgw_context *cont
     fgw_context_make_current(worker, context);
     fgw_memory_unpin(worker);
     fgw_host_let_go(worker, context);
-    fgw_sync_drop_context(worker, context);
+    fgw_stream_drop_context(worker, context);
     fgw_variants_drop_context(worker, context);
     fgw_handles_drop_context(worker, context);
     fgw_lanes_drop(worker, context);

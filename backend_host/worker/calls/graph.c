@@ -40,13 +40,13 @@ CUresult fgw_graph_number(struct fgw_worker *worker, enum fgv_handle_kind kind, 
 
 uint64_t fgw_graph_root(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    const struct fgw_handle *above = fgw_handle_find(worker, kind, number);
-    const struct fgw_handle *next = above;
-    while (next) {
-        above = next;
-        next = fgw_handle_above(worker, above);
+    struct fgw_handle above = fgw_handle_find(worker, kind, number);
+    uint64_t root = 0;
+    while (above.number != 0) {
+        root = above.number;
+        above = fgw_handle_above(worker, &above);
     }
-    return above->number;
+    return root;
 }
 
 /* ---- nodes and edges in payloads ---- */
@@ -267,16 +267,15 @@ CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_reques
     const struct fgv_request_graph_list *fixed = request->fixed;
     struct fgv_reply_graph_list *answer = reply;
     bool is_of_node = fixed->what == FGV_GRAPH_LIST_DEPENDENCIES || fixed->what == FGV_GRAPH_LIST_DEPENDENTS;
-    struct fgw_handle *handle =
+    const struct fgw_handle handle =
         fgw_handle_find(worker, is_of_node ? FGV_HANDLE_GRAPH_NODE : FGV_HANDLE_GRAPH, fixed->handle);
-    if (!handle || fixed->what > FGV_GRAPH_LIST_DEPENDENTS) {
+    if (handle.number == 0 || fixed->what > FGV_GRAPH_LIST_DEPENDENTS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    void *native = handle->native;
-    uint64_t graph = is_of_node ? fgw_handle_above(worker, handle)->number : fixed->handle;
+    const uint64_t graph = is_of_node ? fgw_handle_above(worker, &handle).number : fixed->handle;
     struct fgw_edges all = {0};
     size_t nr_all = 0;
-    CUresult result = list(&worker->driver, fixed->what, native, &all, &nr_all);
+    CUresult result = list(&worker->driver, fixed->what, handle.native, &all, &nr_all);
     answer->nr_all = nr_all;
     if (result != CUDA_SUCCESS || fixed->capacity == 0 || fixed->first >= nr_all) {
         return result;
@@ -285,7 +284,7 @@ CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_reques
     all.ends = calloc(nr_all, sizeof(*all.ends));
     all.data = calloc(nr_all, sizeof(*all.data));
     size_t nr = nr_all;
-    result = all.nodes && all.ends && all.data ? list(&worker->driver, fixed->what, native, &all, &nr)
+    result = all.nodes && all.ends && all.data ? list(&worker->driver, fixed->what, handle.native, &all, &nr)
                                                : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS && nr == nr_all) {
         uint64_t left = nr_all - fixed->first;

@@ -162,19 +162,24 @@ void fgw_graph_memory_wrap(struct fgv_driver *driver)
 
 CUresult fgw_graph_memory_may_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
-    if (!handle || fgw_handle_above(worker, handle) || !real.cuDeviceGetGraphMemAttribute) {
-        return handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
+    if (handle.number == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!handle->object && !(handle->object = calloc(1, sizeof(struct sum)))) {
+    if (fgw_handle_above(worker, &handle).number != 0 || !real.cuDeviceGetGraphMemAttribute) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    struct sum *sum = handle.object ? handle.object : calloc(1, sizeof(*sum));
+    if (!sum) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    fgw_handle_hang(worker, FGV_HANDLE_GRAPH, graph, sum);
     return count(worker) && fits(worker, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t bytes)
 {
-    struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph)->object;
+    struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph).object;
     const uint64_t before_bytes = worker->calls->graph_memory.counted_bytes;
     count(worker);
     const uint64_t taken_bytes = worker->calls->graph_memory.counted_bytes - before_bytes;
@@ -185,8 +190,7 @@ void fgw_graph_memory_add(struct fgw_worker *worker, uint64_t graph, uint64_t by
 
 void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph)
 {
-    const struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
-    struct sum *sum = handle ? handle->object : NULL;
+    struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph).object;
     if (sum) {
         sum->nr_frees++;
     }
@@ -194,8 +198,7 @@ void fgw_graph_memory_add_free(struct fgw_worker *worker, uint64_t graph)
 
 CUresult fgw_graph_memory_instantiated(struct fgw_worker *worker, uint64_t graph, CUgraphExec exec, bool *keeps)
 {
-    const struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph);
-    const struct sum *sum = handle->object;
+    const struct sum *sum = fgw_handle_find(worker, FGV_HANDLE_GRAPH, graph).object;
     *keeps = sum && sum->nr_frees < sum->nr_allocations;
     if (!sum || sum->nr_allocations == 0) {
         return CUDA_SUCCESS;

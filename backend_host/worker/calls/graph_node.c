@@ -39,10 +39,10 @@ static CUresult find_context(struct fgw_worker *worker, const void *number, CUco
 static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARAMS *sent, bool is_kernel,
                           uint8_t *parameters, uint32_t parameter_bytes, struct node_params *params)
 {
-    struct fgw_handle *handle =
+    const struct fgw_handle handle =
         fgw_handle_find(worker, is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, (uint64_t)(uintptr_t)sent->func);
-    const struct fgw_kernel *kernel;
-    CUresult result = handle ? fgw_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_INVALID_HANDLE;
+    struct fgw_kernel *kernel;
+    CUresult result = handle.number != 0 ? fgw_kernel_layout(worker, &handle, &kernel) : CUDA_ERROR_INVALID_HANDLE;
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -59,7 +59,7 @@ static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARA
                      CU_LAUNCH_PARAM_END};
     memcpy(params->extra, extra, sizeof(extra));
     params->native.kernel = (CUDA_KERNEL_NODE_PARAMS){
-        .func = is_kernel ? NULL : handle->native,
+        .func = is_kernel ? NULL : handle.native,
         .gridDimX = sent->gridDimX,
         .gridDimY = sent->gridDimY,
         .gridDimZ = sent->gridDimZ,
@@ -68,7 +68,7 @@ static CUresult kernel_in(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARA
         .blockDimZ = sent->blockDimZ,
         .sharedMemBytes = sent->sharedMemBytes,
         .extra = parameter_bytes != 0 ? params->extra : NULL,
-        .kern = is_kernel ? handle->native : NULL,
+        .kern = is_kernel ? handle.native : NULL,
     };
     return find_context(worker, sent->ctx, &params->native.kernel.ctx);
 }
@@ -123,7 +123,7 @@ static CUresult copy_in(struct fgw_worker *worker, const CUDA_MEMCPY_NODE_PARAMS
 static CUresult conditional_in(struct fgw_worker *worker, const CUDA_CONDITIONAL_NODE_PARAMS *sent,
                                struct node_params *params)
 {
-    if (!fgw_handle_find(worker, FGW_HANDLE_GRAPH_CONDITION, ~sent->handle) ||
+    if (fgw_handle_find(worker, FGW_HANDLE_GRAPH_CONDITION, ~sent->handle).number == 0 ||
         (unsigned int)sent->type > CU_GRAPH_COND_TYPE_SWITCH || sent->size == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -17,18 +17,21 @@ static bool is_function_of(const struct fgw_worker *worker, const struct fgw_han
            worker->driver.cuKernelGetFunction(&derived, handle->native) == CUDA_SUCCESS && derived == function;
 }
 
-static struct fgw_handle *find_code(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
+static struct fgw_handle find_code(struct fgw_worker *worker, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    struct fgw_handle *found = params->func ? fgw_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func) : NULL;
-    if (!found && params->kern) {
+    struct fgw_handle found = {0};
+    if (params->func) {
+        found = fgw_handle_of_native(worker, FGV_HANDLE_FUNCTION, params->func);
+    }
+    if (found.number == 0 && params->kern) {
         found = fgw_handle_of_native(worker, FGV_HANDLE_KERNEL, params->kern);
     }
-    if (!found && params->func) {
+    if (found.number == 0 && params->func) {
         found = fgw_handle_of_native(worker, FGV_HANDLE_KERNEL, params->func);
     }
-    struct fgw_handle *kernel = NULL;
-    while (!found && (kernel = fgw_handle_next(worker, FGV_HANDLE_KERNEL, kernel))) {
-        found = is_function_of(worker, kernel, params->func) ? kernel : NULL;
+    struct fgw_handle kernel;
+    for (uint32_t at = 0; found.number == 0 && fgw_handle_next(worker, FGV_HANDLE_KERNEL, &at, &kernel);) {
+        found = is_function_of(worker, &kernel, params->func) ? kernel : found;
     }
     return found;
 }
@@ -65,7 +68,7 @@ static CUresult kernel_out(struct fgw_worker *worker, CUgraphNode node, CUDA_KER
                            struct fgv_reply_graph_get_node *answer, uint8_t *parameters)
 {
     CUDA_KERNEL_NODE_PARAMS params = {0};
-    const struct fgw_kernel *kernel;
+    struct fgw_kernel *kernel;
     if (!worker->driver.cuGraphKernelNodeGetParams_v2) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -73,19 +76,19 @@ static CUresult kernel_out(struct fgw_worker *worker, CUgraphNode node, CUDA_KER
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgw_handle *handle = find_code(worker, &params);
-    result = handle ? fgw_kernel_layout(worker, handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
+    const struct fgw_handle handle = find_code(worker, &params);
+    result = handle.number != 0 ? fgw_kernel_layout(worker, &handle, &kernel) : CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (kernel->parameter_bytes > FGW_MAX_PARAMETER_BYTES ||
-        !parameters_out(worker, handle, &params, kernel, parameters)) {
+        !parameters_out(worker, &handle, &params, kernel, parameters)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    answer->is_kernel = handle->kind == FGV_HANDLE_KERNEL;
+    answer->is_kernel = handle.kind == FGV_HANDLE_KERNEL;
     answer->nr_parameter_bytes = kernel->parameter_bytes;
     *to = params;
-    to->func = (CUfunction)(uintptr_t)handle->number;
+    to->func = (CUfunction)(uintptr_t)handle.number;
     to->kern = NULL;
     to->ctx = NULL;
     to->kernelParams = NULL;
@@ -116,9 +119,9 @@ static CUresult event_out(struct fgw_worker *worker, CUresult (*get)(CUgraphNode
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgw_handle *handle = fgw_handle_of_native(worker, FGV_HANDLE_EVENT, event);
-    *to = handle ? (CUevent)(uintptr_t)handle->number : NULL;
-    return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    const uint64_t number = fgw_handle_of_native(worker, FGV_HANDLE_EVENT, event).number;
+    *to = (CUevent)(uintptr_t)number;
+    return number != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult copy_out(struct fgw_worker *worker, CUgraphNode node, CUDA_MEMCPY3D *to)
@@ -199,13 +202,13 @@ CUresult fgw_serve_graph_get_node(struct fgw_worker *worker, const struct fgw_re
 {
     const struct fgv_request_graph_get_node *fixed = request->fixed;
     struct fgv_reply_graph_get_node *answer = reply;
-    struct fgw_handle *found = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
     uint8_t *chunk = fgw_arena_chunk(worker, fixed->chunk);
     CUgraphNodeType type;
-    if (!found || !chunk || worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGW_MAX_PARAMETER_BYTES) {
+    if (handle.number == 0 || !chunk ||
+        worker->layout.chunk_bytes < sizeof(CUgraphNodeParams) + FGW_MAX_PARAMETER_BYTES) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct fgw_handle handle = *found; /* entries move when a child graph is numbered */
     if (!worker->driver.cuGraphNodeGetType) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }

@@ -208,8 +208,7 @@ static void keep_image(struct fgw_worker *worker, enum fgv_handle_kind kind, con
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
     struct fgw_blob *blob = fgw_blob_complete(worker, fixed->blob);
     fgw_image_keep(worker, kind, fixed->handle, blob->bytes, fixed->prelinked == 0 ? blob->size_bytes : 0);
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, fixed->handle);
-    if (fgw_kept_image_attach(worker, handle, blob->bytes, blob->size_bytes, request)) {
+    if (fgw_kept_image_attach(worker, kind, fixed->handle, blob->bytes, blob->size_bytes, request)) {
         give_blob_away(worker, blob);
     }
 }
@@ -248,13 +247,13 @@ static CUresult load_charged(struct fgw_worker *worker, uint64_t number, const v
     if (!fgw_image_memory_take(worker, kind, needs_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
     const CUresult result = call(worker, number, image, options);
     if (result == CUDA_SUCCESS) {
-        struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
-        handle->is_charged = true;
-        handle->taken_bytes = needs_bytes;
+        fgw_handle_charge(worker, kind, number, needs_bytes);
     } else {
         fgw_image_memory_give(worker, kind, needs_bytes);
+        fgw_printing_pass_on(worker, said_bytes);
     }
     return result;
 }

@@ -34,8 +34,8 @@ void fgw_kept_image_limit(struct fgw_worker *worker, uint64_t most_bytes)
     worker->calls->most_kept_bytes = most_bytes;
 }
 
-bool fgw_kept_image_attach(struct fgw_worker *worker, struct fgw_handle *handle, uint8_t *image, uint64_t image_bytes,
-                           const struct fgw_request *request)
+bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
+                           uint64_t image_bytes, const struct fgw_request *request)
 {
     const struct fgv_request_cuModuleLoadDataEx *fixed = request->fixed;
     const uint64_t option_bytes = fixed->nr_options * sizeof(struct option);
@@ -51,7 +51,7 @@ bool fgw_kept_image_attach(struct fgw_worker *worker, struct fgw_handle *handle,
         .image = image, .image_bytes = image_bytes, .nr_prelinked = fixed->prelinked, .nr_options = fixed->nr_options};
     memcpy(kept->options, request->payload, option_bytes);
     worker->calls->kept_bytes += image_bytes;
-    handle->object = kept;
+    fgw_handle_hang(worker, kind, number, kept);
     return true;
 }
 
@@ -80,10 +80,10 @@ struct saved_image {
 
 const char *fgw_image_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {
-    const struct fgw_handle *above = fgw_handle_above(worker, handle);
+    const struct fgw_handle above = fgw_handle_above(worker, handle);
     const struct kept *kept = handle->object;
     struct saved_image saved = {0};
-    if (above && above->kind == FGV_HANDLE_LIBRARY) {
+    if (above.kind == FGV_HANDLE_LIBRARY) {
         fgw_saver_put(saver, &saved, sizeof(saved));
         return NULL;
     }

@@ -10,8 +10,8 @@
 void fgw_kept_image_limit(struct fgw_worker *worker, uint64_t most_bytes);
 /* Hangs the image on the handle that was loaded from it by this request, of the shape that modules and libraries have
  * in common; the bytes are this file's then. False: it is not kept. */
-bool fgw_kept_image_attach(struct fgw_worker *worker, struct fgw_handle *handle, uint8_t *image, uint64_t image_bytes,
-                           const struct fgw_request *request);
+bool fgw_kept_image_attach(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint8_t *image,
+                           uint64_t image_bytes, const struct fgw_request *request);
 
 /* Of a module or a library. */
 void fgw_image_release(struct fgw_worker *worker, const struct fgw_handle *handle);

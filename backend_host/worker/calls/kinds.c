@@ -12,7 +12,7 @@
 #include "client/state.h"
 #include "client/stream.h"
 #include "parts/variant.h"
-#include "track/sync.h"
+#include "track/ends.h"
 
 /* docs/objects.md has a table of these rows, in which the comment before a row says what is saved of it. */
 const struct fgw_kind fgw_kinds[FGW_NR_KINDS] = {

@@ -12,6 +12,7 @@
 #include "calls/state.h"
 #include "client/arena.h"
 #include "client/handles.h"
+#include "client/printing.h"
 #include "client/service.h"
 #include "client/state.h"
 #include "cuda_api/fatbin.h"
@@ -77,7 +78,7 @@ CUresult fgw_serve_cuLinkCreate_v2(struct fgw_worker *worker, const struct fgw_r
         free(link);
         return result;
     }
-    fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link)->object = link;
+    fgw_handle_hang(worker, FGV_HANDLE_LINK, fixed->link, link);
     worker->calls->nr_links++;
     return CUDA_SUCCESS;
 }
@@ -108,10 +109,10 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
     const struct fgv_request_cuLinkAddData_v2 *fixed = request->fixed;
     struct fgv_reply_cuLinkAddData_v2 *answer = reply;
     const struct fgw_blob *blob = fgw_blob_complete(worker, fixed->blob);
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     struct fgw_jit_options options = {0};
     char name[FGV_MAX_LINK_NAME_BYTES + 1] = {0};
-    if (!handle) {
+    if (handle.number == 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (!fgw_jit_take(request, fixed->nr_options, &options) || fixed->name_bytes > FGV_MAX_LINK_NAME_BYTES ||
@@ -119,7 +120,7 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(name, request->payload + request->payload_bytes - fixed->name_bytes, fixed->name_bytes);
-    struct link *link = handle->object;
+    struct link *link = handle.object;
     CUresult result = check_input(link, blob, fixed->type);
     if (result == CUDA_ERROR_INVALID_IMAGE) {
         fgw_jit_note_refusal(link->jit, name);
@@ -135,8 +136,10 @@ static CUresult add_data(struct fgw_worker *worker, const struct fgw_request *re
     if (!fgw_limit_take(&worker->grantee, FGW_LIMITED_IMAGE_BYTES, blob->size_bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    result = worker->driver.cuLinkAddData_v2(handle->native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
+    result = worker->driver.cuLinkAddData_v2(handle.native, (CUjitInputType)fixed->type, blob->bytes, blob->size_bytes,
                                              name, options.nr, options.options, options.values);
+    fgw_printing_pass_on(worker, said_bytes);
     link->input_bytes += blob->size_bytes;
     answer->said = fgw_jit_tell(worker, link->jit, result, fixed->chunk);
     return CUDA_SUCCESS;
@@ -154,17 +157,19 @@ CUresult fgw_serve_cuLinkComplete(struct fgw_worker *worker, const struct fgw_re
 {
     const struct fgv_request_cuLinkComplete *fixed = request->fixed;
     struct fgv_reply_cuLinkComplete *answer = reply;
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     void *image = NULL;
     size_t image_bytes = 0;
-    if (!handle) {
+    if (handle.number == 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    struct link *link = handle->object;
+    struct link *link = handle.object;
     if (link->image || !worker->driver.cuLinkComplete) {
         return link->image ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
     }
-    CUresult result = worker->driver.cuLinkComplete(handle->native, &image, &image_bytes);
+    const uint64_t said_bytes = fgw_printing_said_bytes(worker);
+    CUresult result = worker->driver.cuLinkComplete(handle.native, &image, &image_bytes);
+    fgw_printing_pass_on(worker, said_bytes);
     if (result == CUDA_SUCCESS) {
         link->image = image;
         link->image_bytes = image_bytes;
@@ -178,13 +183,13 @@ CUresult fgw_serve_link_read(struct fgw_worker *worker, const struct fgw_request
 {
     const struct fgv_request_link_read *fixed = request->fixed;
     (void)reply;
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_LINK, fixed->link);
     uint8_t *memory = fgw_arena_chunk(worker, fixed->chunk);
-    if (!handle) {
+    if (handle.number == 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct link *link = handle->object;
-    if (!memory || fixed->bytes > worker->layout.chunk_bytes || fixed->offset > link->image_bytes ||
+    const struct link *link = handle.object;
+    if (!memory || !link->image || fixed->bytes > worker->layout.chunk_bytes || fixed->offset > link->image_bytes ||
         fixed->bytes > link->image_bytes - fixed->offset) {
         return CUDA_ERROR_INVALID_VALUE;
     }

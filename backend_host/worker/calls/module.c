@@ -31,7 +31,7 @@ static bool copy_name(const struct fgw_request *request, uint32_t name_bytes, ch
 }
 
 /* All that the guest wants to know of a kernel or function, so that it never asks again. */
-static CUresult tell_kernel(struct fgw_worker *worker, struct fgw_handle *handle, uint32_t chunk,
+static CUresult tell_kernel(struct fgw_worker *worker, const struct fgw_handle *handle, uint32_t chunk,
                             struct fgv_reply_kernel_info *answer)
 {
     uint8_t *told = chunk == FGV_NO_CHUNK ? NULL : fgw_arena_chunk(worker, chunk);
@@ -60,9 +60,9 @@ static CUresult tell_kernel(struct fgw_worker *worker, struct fgw_handle *handle
 CUresult fgw_serve_kernel_info(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_kernel_info *fixed = request->fixed;
-    struct fgw_handle *handle =
+    const struct fgw_handle handle =
         fgw_handle_find(worker, fixed->is_kernel ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION, fixed->handle);
-    return handle ? tell_kernel(worker, handle, fixed->chunk, reply) : CUDA_ERROR_INVALID_HANDLE;
+    return handle.number != 0 ? tell_kernel(worker, &handle, fixed->chunk, reply) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult fgw_serve_cuModuleGetFunction(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
@@ -89,7 +89,8 @@ CUresult fgw_serve_cuModuleGetFunction(struct fgw_worker *worker, const struct f
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = tell_kernel(worker, fgw_handle_find(worker, FGV_HANDLE_FUNCTION, fixed->handle), fixed->chunk, reply);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_FUNCTION, fixed->handle);
+    result = tell_kernel(worker, &handle, fixed->chunk, reply);
     if (result != CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_FUNCTION, fixed->handle);
     }
@@ -120,7 +121,8 @@ CUresult fgw_serve_cuLibraryGetKernel(struct fgw_worker *worker, const struct fg
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = tell_kernel(worker, fgw_handle_find(worker, FGV_HANDLE_KERNEL, fixed->handle), fixed->chunk, reply);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_KERNEL, fixed->handle);
+    result = tell_kernel(worker, &handle, fixed->chunk, reply);
     if (result != CUDA_SUCCESS) {
         fgw_worker_unbind(worker, FGV_HANDLE_KERNEL, fixed->handle);
     }

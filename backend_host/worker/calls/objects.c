@@ -66,12 +66,12 @@ static const char *save_in_context(struct fgw_worker *worker, const struct fgw_h
 
 static const char *save_one(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {
-    const struct fgw_handle *above = fgw_handle_above(worker, handle);
+    const struct fgw_handle above = fgw_handle_above(worker, handle);
     struct fgw_saved_head head = {.number = handle->number,
-                                  .above = above ? above->number : 0,
+                                  .above = above.number,
                                   .context = context_at(worker, handle->home),
                                   .kind = handle->kind,
-                                  .above_kind = above ? above->kind : 0};
+                                  .above_kind = above.kind};
     const uint64_t begin = saver->nr;
     fgw_saver_put(saver, &head, sizeof(head));
     const char *why = save_in_context(worker, handle, saver);
@@ -87,23 +87,23 @@ enum phase { CONTEXTS, ALLOCATIONS, IN_CONTEXTS, CLIENTS_OWN, PHASES };
 
 static enum phase phase_of(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    const struct fgw_handle *top = handle;
-    for (const struct fgw_handle *above = handle; above; above = fgw_handle_above(worker, above)) {
+    struct fgw_handle top = *handle;
+    for (struct fgw_handle above = top; above.number != 0; above = fgw_handle_above(worker, &above)) {
         top = above;
     }
     return handle->kind == FGV_HANDLE_CONTEXT      ? CONTEXTS
            : handle->kind == FGV_HANDLE_ALLOCATION ? ALLOCATIONS
-           : top->kind == FGV_HANDLE_CONTEXT       ? IN_CONTEXTS
+           : top.kind == FGV_HANDLE_CONTEXT        ? IN_CONTEXTS
                                                    : CLIENTS_OWN;
 }
 
 static bool save_phase(struct fgw_worker *worker, enum phase phase, struct fgw_saver *saver,
                        struct fgw_trouble *trouble)
 {
-    const struct fgw_handle *handle = NULL;
-    while ((handle = fgw_handle_down(worker, handle))) {
-        const char *why = phase_of(worker, handle) == phase ? save_one(worker, handle, saver) : NULL;
-        if (!tell(trouble, handle->kind, handle->number, CUDA_SUCCESS, why)) {
+    struct fgw_handle handle;
+    for (uint32_t at = 0; fgw_handle_down(worker, &at, &handle);) {
+        const char *why = phase_of(worker, &handle) == phase ? save_one(worker, &handle, saver) : NULL;
+        if (!tell(trouble, handle.kind, handle.number, CUDA_SUCCESS, why)) {
             return false;
         }
     }
@@ -140,10 +140,10 @@ static const char *check(struct fgw_worker *worker, const struct fgw_saved_head 
         memcmp(head->reserved, nothing, sizeof(nothing)) != 0) {
         return FGW_SAVED_ODD;
     }
-    if (head->above != 0 && !fgw_handle_find(worker, head->above_kind, head->above)) {
+    if (head->above != 0 && fgw_handle_find(worker, head->above_kind, head->above).number == 0) {
         return "what it goes with is not there";
     }
-    if (fgw_handle_find(worker, head->kind, head->number)) {
+    if (fgw_handle_find(worker, head->kind, head->number).number != 0) {
         return "its number is taken";
     }
     return NULL;
@@ -152,10 +152,10 @@ static const char *check(struct fgw_worker *worker, const struct fgw_saved_head 
 /* Whether what was made would be saved as it was. */
 static bool is_equal(struct fgw_worker *worker, const struct fgw_saved_head *head, const uint8_t *bytes)
 {
-    const struct fgw_handle *handle = fgw_handle_find(worker, head->kind, head->number);
+    const struct fgw_handle handle = fgw_handle_find(worker, head->kind, head->number);
     struct fgw_saver saver = {0};
-    bool is_same = handle && !save_one(worker, handle, &saver) && saver.nr == sizeof(*head) + head->bytes &&
-                   memcmp(saver.bytes, head, sizeof(*head)) == 0 &&
+    bool is_same = handle.number != 0 && !save_one(worker, &handle, &saver) &&
+                   saver.nr == sizeof(*head) + head->bytes && memcmp(saver.bytes, head, sizeof(*head)) == 0 &&
                    memcmp(saver.bytes + sizeof(*head), bytes, head->bytes) == 0;
     free(saver.bytes);
     return is_same;

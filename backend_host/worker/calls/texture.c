@@ -137,6 +137,11 @@ static bool native_view(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_
            fixed->first_level <= fixed->last_level && fixed->first_layer <= fixed->last_layer;
 }
 
+static bool is_there(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+{
+    return fgw_handle_find(worker, kind, number).number != 0;
+}
+
 /* The request that it was made with hangs on it. */
 static CUresult bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t object, const void *fixed,
                      uint32_t fixed_bytes)
@@ -148,7 +153,7 @@ static CUresult bind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint6
         return result;
     }
     memcpy(made, fixed, fixed_bytes);
-    fgw_handle_find(worker, kind, NUMBER_OF(object))->object = made;
+    fgw_handle_hang(worker, kind, NUMBER_OF(object), made);
     return CUDA_SUCCESS;
 }
 
@@ -185,7 +190,7 @@ CUresult fgw_serve_cuTexObjectDestroy(struct fgw_worker *worker, const struct fg
 {
     const struct fgv_request_cuTexObjectDestroy *fixed = request->fixed;
     (void)reply;
-    if (!fgw_handle_find(worker, FGW_OWN_TEXTURE, NUMBER_OF(fixed->object))) {
+    if (!is_there(worker, FGW_OWN_TEXTURE, NUMBER_OF(fixed->object))) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -220,7 +225,7 @@ CUresult fgw_serve_cuSurfObjectDestroy(struct fgw_worker *worker, const struct f
 {
     const struct fgv_request_cuSurfObjectDestroy *fixed = request->fixed;
     (void)reply;
-    if (!fgw_handle_find(worker, FGW_OWN_SURFACE, NUMBER_OF(fixed->object))) {
+    if (!is_there(worker, FGW_OWN_SURFACE, NUMBER_OF(fixed->object))) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -233,11 +238,6 @@ CUresult fgw_serve_cuSurfObjectDestroy(struct fgw_worker *worker, const struct f
 /* Kernels have the values of objects among their parameters, where nobody finds them, so the value has to be the same.
  * A driver gives free ones in an order of its own: what comes before the right one is kept until that comes. */
 #define MAX_TRIES 4096u
-
-static bool is_there(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
-{
-    return fgw_handle_find(worker, kind, number) != NULL;
-}
 
 const char *fgw_texture_save(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_saver *saver)
 {

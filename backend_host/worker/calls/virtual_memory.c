@@ -29,8 +29,7 @@ struct fgw_physical {
 
 static struct fgw_physical *find_physical(struct fgw_worker *worker, uint64_t number)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, number);
-    return handle ? handle->object : NULL;
+    return fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, number).object;
 }
 
 static CUmemAllocationProp properties(const struct fgw_worker *worker, uint32_t compression, uint32_t rdma)
@@ -122,7 +121,7 @@ CUresult fgw_serve_cuMemCreate(struct fgw_worker *worker, const struct fgw_reque
     physical->compression = fixed->compression;
     physical->rdma = fixed->rdma;
     physical->nr_retained = 1;
-    fgw_handle_find(worker, FGV_HANDLE_ALLOCATION, fixed->handle)->object = physical;
+    fgw_handle_hang(worker, FGV_HANDLE_ALLOCATION, fixed->handle, physical);
     return CUDA_SUCCESS;
 }
 

@@ -93,6 +93,11 @@ static CUresult map_region(struct fgw_worker *worker, const struct fgw_assignmen
 
 _Static_assert(sizeof(((struct fgw_assignment *)NULL)->guest_bells) == FGV_NR_GUEST_VECTORS * sizeof(int), "bells");
 
+void fgw_client_expect_bell(struct fgw_worker *worker)
+{
+    fgv_host_bell_prepare(&worker->bell);
+}
+
 /* From here on the region's way of waking is this client's. One whose guest has no bell is served as under POLL. */
 static CUresult take_bells(struct fgw_worker *worker, const struct fgw_assignment *assignment)
 {

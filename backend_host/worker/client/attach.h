@@ -23,6 +23,8 @@ struct fgw_assignment {
     uint32_t nr_guest_bells; /* 0: no bells */
     int guest_bells[16];
 };
+/* For a client that may have a bell, before the walls: they refuse what a bell takes of the kernel. */
+void fgw_client_expect_bell(struct fgw_worker *worker);
 /* cffi: end */
 
 /* Opens a device library for this process and fills the table of its calls, cuInit included. A CUresult; `error` is one

@@ -8,11 +8,15 @@
  * A handle stands in one place of `entries` for as long as it lives, and is found through `places`, a hash table with
  * open addressing and linear probing; a removal there moves later ones back, so there are no tombstones to pile up.
  *
- * Wrong when: a pointer to a handle is kept while others are bound. `entries` may move then.
+ * `entries` move when others are bound, so nobody outside has a pointer into them: what is asked comes as a copy, and
+ * what is changed is changed by its number.
+ *
+ * Wrong when: a copy is kept across what may end the handle. Its number has to be looked up again.
  */
 #include "client/handles.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "client/service.h"
 #include "client/state.h"
@@ -24,12 +28,20 @@
 #define FIRST_PLACES 1024u
 #define CLIENT       0u
 
-/* The product's upper half depends on the lower bits alone, and the first objects of all kinds differ in the upper ones
- * of their numbers: those are folded down. */
-static uint32_t hash(uint64_t number, uint8_t kind)
+/* It is known by its index, which is its own until it goes. Index 0 is the client itself, whose handle is none. */
+struct fgw_entry {
+    struct fgw_handle handle;
+    uint32_t above;        /* the index of what it goes with */
+    uint32_t newest;       /* of all that go with it, 0: nothing does */
+    uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
+};
+
+/* Vector multiply-shift: over the secret any two numbers meet in a place as seldom as if both were drawn. Without one
+ * a guest finds thousands that meet, and each look then walks past all of them. */
+static uint32_t hash(const struct fgw_handles *handles, uint64_t number, uint8_t kind)
 {
-    uint64_t mixed = (number ^ (number >> 32) ^ kind) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(mixed >> 32);
+    const uint64_t *secret = handles->secret;
+    return (uint32_t)((secret[0] + secret[1] * (uint32_t)number + secret[2] * (number >> 32) + secret[3] * kind) >> 32);
 }
 
 bool fgw_handles_init(struct fgw_worker *worker, const struct fgw_kind *kinds)
@@ -39,7 +51,8 @@ bool fgw_handles_init(struct fgw_worker *worker, const struct fgw_kind *kinds)
     struct fgw_handles *handles = &worker->handles;
     handles->places = calloc(FIRST_PLACES, sizeof(*handles->places));
     handles->entries = calloc(handles->room, sizeof(*handles->entries));
-    return handles->places && handles->entries;
+    return handles->places && handles->entries &&
+           getrandom(handles->secret, sizeof(handles->secret), 0) == (ssize_t)sizeof(handles->secret);
 }
 
 static const struct fgw_kind *kind_of(const struct fgw_handles *handles, uint8_t kind)
@@ -49,9 +62,9 @@ static const struct fgw_kind *kind_of(const struct fgw_handles *handles, uint8_t
 
 static uint32_t place_of(const struct fgw_handles *handles, uint8_t kind, uint64_t number)
 {
-    uint32_t place = hash(number, kind) & handles->mask;
-    while (handles->places[place] != 0 && (handles->entries[handles->places[place]].number != number ||
-                                           handles->entries[handles->places[place]].kind != kind)) {
+    uint32_t place = hash(handles, number, kind) & handles->mask;
+    while (handles->places[place] != 0 && (handles->entries[handles->places[place]].handle.number != number ||
+                                           handles->entries[handles->places[place]].handle.kind != kind)) {
         place = (place + 1) & handles->mask;
     }
     return place;
@@ -62,26 +75,27 @@ static uint32_t index_of(const struct fgw_handles *handles, uint8_t kind, uint64
     return number != 0 ? handles->places[place_of(handles, kind, number)] : 0;
 }
 
-struct fgw_handle *fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
+struct fgw_handle fgw_handle_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
-    return index != 0 ? &worker->handles.entries[index] : NULL;
+    return worker->handles.entries[index_of(&worker->handles, (uint8_t)kind, number)].handle;
 }
 
-struct fgw_handle *fgw_handle_above(struct fgw_worker *worker, const struct fgw_handle *handle)
+struct fgw_handle fgw_handle_above(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    return handle->above != CLIENT ? &worker->handles.entries[handle->above] : NULL;
+    const struct fgw_handles *handles = &worker->handles;
+    return handles->entries[handles->entries[index_of(handles, handle->kind, handle->number)].above].handle;
 }
 
-struct fgw_handle *fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, struct fgw_handle *handle)
+bool fgw_handle_next(struct fgw_worker *worker, enum fgv_handle_kind kind, uint32_t *at, struct fgw_handle *handle)
 {
-    struct fgw_handle *end = worker->handles.entries + worker->handles.nr_entries;
-    for (handle = handle ? handle + 1 : worker->handles.entries + 1; handle < end; handle++) {
+    const struct fgw_handles *handles = &worker->handles;
+    while (++*at < handles->nr_entries) {
+        *handle = handles->entries[*at].handle;
         if (handle->number != 0 && handle->kind == (uint8_t)kind) {
-            return handle;
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static uint32_t oldest_below(const struct fgw_handles *handles, uint32_t above)
@@ -93,19 +107,19 @@ static uint32_t oldest_below(const struct fgw_handles *handles, uint32_t above)
     return index;
 }
 
-struct fgw_handle *fgw_handle_down(struct fgw_worker *worker, const struct fgw_handle *handle)
+bool fgw_handle_down(struct fgw_worker *worker, uint32_t *at, struct fgw_handle *handle)
 {
     const struct fgw_handles *handles = &worker->handles;
-    uint32_t at = handle ? (uint32_t)(handle - handles->entries) : CLIENT;
     do {
-        uint32_t next = oldest_below(handles, at);
-        while (next == 0 && at != CLIENT) {
-            next = handles->entries[at].newer;
-            at = handles->entries[at].above;
+        uint32_t next = oldest_below(handles, *at);
+        while (next == 0 && *at != CLIENT) {
+            next = handles->entries[*at].newer;
+            *at = handles->entries[*at].above;
         }
-        at = next;
-    } while ((handles->entries[at].kind & BY_NATIVE) != 0);
-    return at != CLIENT ? &worker->handles.entries[at] : NULL;
+        *at = next;
+    } while ((handles->entries[*at].handle.kind & BY_NATIVE) != 0);
+    *handle = handles->entries[*at].handle;
+    return *at != CLIENT;
 }
 
 /* ---- coming ---- */
@@ -122,7 +136,7 @@ static bool widen(struct fgw_handles *handles)
     handles->places = places;
     handles->mask = nr_places - 1;
     for (uint32_t i = 1; i < handles->nr_entries; i++) {
-        const struct fgw_handle *handle = &handles->entries[i];
+        const struct fgw_handle *handle = &handles->entries[i].handle;
         if (handle->number != 0) {
             handles->places[place_of(handles, handle->kind, handle->number)] = i;
         }
@@ -133,7 +147,7 @@ static bool widen(struct fgw_handles *handles)
 static bool lengthen(struct fgw_handles *handles)
 {
     const uint32_t room = handles->room * 2;
-    struct fgw_handle *entries = realloc(handles->entries, room * sizeof(*entries));
+    struct fgw_entry *entries = realloc(handles->entries, room * sizeof(*entries));
     if (entries) {
         handles->entries = entries;
         handles->room = room;
@@ -144,7 +158,7 @@ static bool lengthen(struct fgw_handles *handles)
 static CUresult has_place(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
     struct fgw_handles *handles = &worker->handles;
-    if (number <= 2 || fgw_handle_find(worker, kind, number)) {
+    if (number <= 2 || index_of(handles, (uint8_t)kind, number) != 0) {
         return CUDA_ERROR_INVALID_HANDLE; /* 0, 1 and 2 name default streams */
     }
     if (handles->nr >= FGW_MAX_HANDLES || (handles->nr * 2 > handles->mask && !widen(handles)) ||
@@ -163,12 +177,12 @@ CUresult fgw_worker_can_bind(struct fgw_worker *worker, enum fgv_handle_kind kin
 
 static void link_below(struct fgw_handles *handles, uint32_t index, uint32_t above)
 {
-    struct fgw_handle *handle = &handles->entries[index];
-    handle->above = above;
-    handle->newer = 0;
-    handle->older = handles->entries[above].newest;
-    if (handle->older != 0) {
-        handles->entries[handle->older].newer = index;
+    struct fgw_entry *entry = &handles->entries[index];
+    entry->above = above;
+    entry->newer = 0;
+    entry->older = handles->entries[above].newest;
+    if (entry->older != 0) {
+        handles->entries[entry->older].newer = index;
     }
     handles->entries[above].newest = index;
 }
@@ -190,7 +204,7 @@ static CUresult add(struct fgw_worker *worker, struct fgw_handle handle, uint32_
     } else {
         index = handles->nr_entries++;
     }
-    handles->entries[index] = handle;
+    handles->entries[index] = (struct fgw_entry){.handle = handle};
     handles->places[place_of(handles, handle.kind, handle.number)] = index;
     handles->nr++;
     link_below(handles, index, above);
@@ -223,7 +237,7 @@ CUresult fgw_worker_bind_under(struct fgw_worker *worker, enum fgv_handle_kind k
     if (above == CLIENT) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    handle.home = worker->handles.entries[above].home;
+    handle.home = worker->handles.entries[above].handle.home;
     if (handle.home == 0 && kind_of(&worker->handles, handle.kind)->is_of_context && worker->current) {
         handle.home = worker->current->home;
     }
@@ -235,8 +249,8 @@ CUresult fgw_worker_bind_under(struct fgw_worker *worker, enum fgv_handle_kind k
 static void vacate(struct fgw_handles *handles, uint32_t hole)
 {
     for (uint32_t next = (hole + 1) & handles->mask; handles->places[next] != 0; next = (next + 1) & handles->mask) {
-        const struct fgw_handle *handle = &handles->entries[handles->places[next]];
-        const uint32_t home = hash(handle->number, handle->kind) & handles->mask;
+        const struct fgw_handle *handle = &handles->entries[handles->places[next]].handle;
+        const uint32_t home = hash(handles, handle->number, handle->kind) & handles->mask;
         if (((next - home) & handles->mask) >= ((next - hole) & handles->mask)) {
             handles->places[hole] = handles->places[next];
             hole = next;
@@ -245,26 +259,26 @@ static void vacate(struct fgw_handles *handles, uint32_t hole)
     handles->places[hole] = 0;
 }
 
-static void unlink_from_above(struct fgw_handles *handles, const struct fgw_handle *handle)
+static void unlink_from_above(struct fgw_handles *handles, const struct fgw_entry *entry)
 {
-    if (handle->newer != 0) {
-        handles->entries[handle->newer].older = handle->older;
+    if (entry->newer != 0) {
+        handles->entries[entry->newer].older = entry->older;
     } else {
-        handles->entries[handle->above].newest = handle->older;
+        handles->entries[entry->above].newest = entry->older;
     }
-    if (handle->older != 0) {
-        handles->entries[handle->older].newer = handle->newer;
+    if (entry->older != 0) {
+        handles->entries[entry->older].newer = entry->newer;
     }
 }
 
 /* Takes a handle with nothing below it out of the table. */
 static struct fgw_handle take_out(struct fgw_handles *handles, uint32_t index)
 {
-    struct fgw_handle *handle = &handles->entries[index];
-    const struct fgw_handle gone = *handle;
+    struct fgw_entry *entry = &handles->entries[index];
+    const struct fgw_handle gone = entry->handle;
     vacate(handles, place_of(handles, gone.kind, gone.number));
-    unlink_from_above(handles, handle);
-    *handle = (struct fgw_handle){.older = handles->free};
+    unlink_from_above(handles, entry);
+    *entry = (struct fgw_entry){.older = handles->free};
     handles->free = index;
     handles->nr--;
     return gone;
@@ -322,11 +336,11 @@ void fgw_handles_drop_context(struct fgw_worker *worker, const struct fgw_contex
 {
     struct fgw_handles *handles = &worker->handles;
     for (uint32_t i = 1; i < handles->nr_entries; i++) {
-        const struct fgw_handle *handle = &handles->entries[i];
-        if (handle->number != 0 && handle->home == context->home) {
-            const struct fgw_handle *above = &handles->entries[handle->above];
+        const struct fgw_handle handle = handles->entries[i].handle;
+        if (handle.number != 0 && handle.home == context->home) {
+            const struct fgw_handle *above = &handles->entries[handles->entries[i].above].handle;
             if (above->home == 0 && above->kind != FGV_HANDLE_CONTEXT) {
-                fgw_worker_unbind(worker, handle->kind, handle->number);
+                fgw_worker_unbind(worker, handle.kind, handle.number);
             }
         }
     }
@@ -340,28 +354,63 @@ void fgw_handles_end(struct fgw_worker *worker)
     free(worker->handles.entries);
 }
 
-/* ---- asking ---- */
+/* ---- changing ---- */
 
-uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
+void fgw_handle_hang(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void *object)
 {
-    struct fgw_handle *by_native = fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native);
-    return by_native ? (uint64_t)(uintptr_t)by_native->native : 0;
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        worker->handles.entries[index].handle.object = object;
+    }
+}
+
+void fgw_handle_charge(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t taken_bytes)
+{
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        worker->handles.entries[index].handle.taken_bytes = taken_bytes;
+        worker->handles.entries[index].handle.is_charged = true;
+    }
+}
+
+void fgw_handle_put_behind(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t host)
+{
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        worker->handles.entries[index].handle.behind_host = host;
+    }
+}
+
+void fgw_handle_record(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, uint64_t seq)
+{
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index != 0) {
+        worker->handles.entries[index].handle.recorded_seq = seq;
+    }
 }
 
 bool fgw_handle_remember_native(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
 {
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
-    return fgw_worker_bind(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)handle->native, (void *)(uintptr_t)number) ==
-           CUDA_SUCCESS;
+    const uint64_t native = (uint64_t)(uintptr_t)fgw_handle_find(worker, kind, number).native;
+    return fgw_worker_bind(worker, kind | BY_NATIVE, native, (void *)(uintptr_t)number) == CUDA_SUCCESS;
 }
 
-struct fgw_handle *fgw_handle_of_native(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
+/* ---- asking ---- */
+
+uint64_t fgw_handle_number(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
 {
-    struct fgw_handle *handle = fgw_handle_next(worker, kind, NULL);
-    while (handle && handle->native != native) {
-        handle = fgw_handle_next(worker, kind, handle);
+    return (uint64_t)(uintptr_t)fgw_handle_find(worker, kind | BY_NATIVE, (uint64_t)(uintptr_t)native).native;
+}
+
+struct fgw_handle fgw_handle_of_native(struct fgw_worker *worker, enum fgv_handle_kind kind, const void *native)
+{
+    struct fgw_handle handle;
+    for (uint32_t at = 0; fgw_handle_next(worker, kind, &at, &handle);) {
+        if (handle.native == native) {
+            return handle;
+        }
     }
-    return handle;
+    return (struct fgw_handle){0};
 }
 
 CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number, void **native)
@@ -370,11 +419,11 @@ CUresult fgw_worker_find(struct fgw_worker *worker, enum fgv_handle_kind kind, u
         *native = (void *)(uintptr_t)number;
         return CUDA_SUCCESS;
     }
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, number);
-    if (!handle) {
+    const uint32_t index = index_of(&worker->handles, (uint8_t)kind, number);
+    if (index == 0) {
         return kind_of(&worker->handles, (uint8_t)kind)->unknown;
     }
-    *native = handle->native;
+    *native = worker->handles.entries[index].handle.native;
     return CUDA_SUCCESS;
 }
 
@@ -384,6 +433,5 @@ struct fgw_stream *fgw_stream_find(struct fgw_worker *worker, uint64_t number)
         struct fgw_context *context = worker->current;
         return !context ? NULL : number == 2 ? &context->per_thread : &context->legacy;
     }
-    struct fgw_handle *handle = fgw_handle_find(worker, FGV_HANDLE_STREAM, number);
-    return handle ? handle->object : NULL;
+    return worker->handles.entries[index_of(&worker->handles, FGV_HANDLE_STREAM, number)].handle.object;
 }

@@ -68,19 +68,20 @@ static uint32_t ask_local_bytes(struct fgw_worker *worker, const struct fgw_hand
     return bytes > 0 ? (uint32_t)bytes : 0;
 }
 
-CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout)
+CUresult fgw_kernel_layout(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel **layout)
 {
-    if (!handle->object) {
-        struct fgw_kernel *kernel = malloc(sizeof(*kernel));
+    struct fgw_kernel *kernel = handle->object;
+    if (!kernel) {
+        kernel = malloc(sizeof(*kernel));
         CUresult result = kernel ? fgw_kernel_walk(worker, handle, kernel, NULL, 0) : CUDA_ERROR_OUT_OF_MEMORY;
         if (result != CUDA_SUCCESS) {
             free(kernel);
             return result;
         }
         kernel->local_bytes = ask_local_bytes(worker, handle);
-        handle->object = kernel;
+        fgw_handle_hang(worker, handle->kind, handle->number, kernel);
     }
-    *layout = handle->object;
+    *layout = kernel;
     return CUDA_SUCCESS;
 }
 

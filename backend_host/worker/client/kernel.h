@@ -19,7 +19,7 @@ struct fgw_kernel {
 };
 
 /* Finds what hangs on the handle of a kernel or function, made when it is first asked for. */
-CUresult fgw_kernel_layout(struct fgw_worker *worker, struct fgw_handle *handle, const struct fgw_kernel **layout);
+CUresult fgw_kernel_layout(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel **layout);
 /* Walks the parameters, which go to `told` as struct fgv_parameter, at most `room` of them. */
 CUresult fgw_kernel_walk(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel,
                          uint8_t *told, uint32_t room);

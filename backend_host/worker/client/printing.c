@@ -3,7 +3,8 @@
  * standard error, so descriptors 1 and 2 of a worker are anonymous files: the driver never blocks on them, whatever the
  * guest does, and no guest writes the host's log. After each synchronisation the worker looks whether a file has grown
  * and tells the guest, whose library fetches the text (output.c) and prints it there. What the worker itself has to say
- * goes past descriptor 2 (log.h).
+ * goes past descriptor 2 (log.h). softgpu says there, too, why an image does not load; that is for the host's operator
+ * as well, and goes to the daemon's log beside.
  *
  * Wrong when: a guest prints without ever fetching. What is beyond the limit is then dropped. What libc says of a crash
  * of this process is lost with it: the daemon tells the status.
@@ -13,6 +14,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@
 #include "page/layout.h"
 
 #define FGW_OUTPUT_MAX_BYTES (64 << 20)
+/* Of one line of the log, which is cut at 400 (worker_log.py). */
+#define FGW_LIBRARY_WORDS_BYTES 400u
 
 _Atomic uint32_t fgw_nr_printing;
 
@@ -89,6 +93,26 @@ void fgw_printing_check(struct fgw_worker *worker)
 {
     fflush(stdout);
     check(worker, 0);
+    check(worker, 1);
+}
+
+uint64_t fgw_printing_said_bytes(const struct fgw_worker *worker)
+{
+    struct stat status;
+    const int fd = worker->printing.printed[1].fd;
+    return fd != 0 && fstat(fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+void fgw_printing_pass_on(struct fgw_worker *worker, uint64_t since_bytes)
+{
+    char words[FGW_LIBRARY_WORDS_BYTES];
+    if (fgw_printing_said_bytes(worker) <= since_bytes) {
+        return;
+    }
+    ssize_t got = pread(worker->printing.printed[1].fd, words, sizeof(words) - 1, (off_t)since_bytes);
+    words[got > 0 ? got : 0] = '\0';
+    words[strcspn(words, "\n")] = '\0';
+    fgw_log("the device library says: %s", words);
     check(worker, 1);
 }
 

@@ -17,6 +17,11 @@ bool fgw_printing_open(struct fgw_worker *worker);
 void fgw_printing_check(struct fgw_worker *worker);
 /* The guest has got so many bytes more of a stream; `is_all`: and nothing is left. */
 void fgw_printing_fetched(struct fgw_worker *worker, uint32_t stream, uint64_t bytes, bool is_all);
+/* How much the device library has said on the standard error output, and its first line since then: to the guest, and
+ * to the daemon's log. For calls that failed. Wrong when: a kernel's assertion fails meanwhile: its line is told in the
+ * log. */
+uint64_t fgw_printing_said_bytes(const struct fgw_worker *worker);
+void fgw_printing_pass_on(struct fgw_worker *worker, uint64_t since_bytes);
 /* Says, before an image is loaded, whether its kernels may print. */
 void fgw_printing_note_image(struct fgw_worker *worker, const uint8_t *image, size_t bytes);
 /* Images of which it is not known that their kernels do not print. */

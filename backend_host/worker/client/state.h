@@ -47,6 +47,7 @@ typedef uint64_t (*fgw_needs_fn)(const uint8_t *image, uint64_t image_bytes, uin
 
 struct fgw_calls;
 struct fgw_chunk_due;
+struct fgw_entry;
 struct fgw_kind;
 struct fgw_lane;
 struct fgw_loop;
@@ -83,6 +84,7 @@ struct fgw_stream {
     uint64_t last_seq;            /* of the newest work */
     uint64_t done_seq;            /* everything up to here is done */
     uint64_t marked_seq;          /* the newest mark */
+    uint64_t recorded;            /* the guest's number of the event that it recorded last, 0: none */
     uint64_t behind_host;         /* the host function that what is not marked yet waits for, 0: none */
     struct fgw_mark *first_mark, *last_mark;
     struct fgw_chunk_due *first_due, *last_due;
@@ -111,17 +113,14 @@ struct fgw_context {
     struct fgw_taken_limits limits;
 };
 
-/* It is known by its index in `entries`, which is its own until it goes. Index 0 is the client itself, which has no
- * number. */
+/* What is known of a handle: always a copy of what the table has, which is changed by the handle's number. */
 struct fgw_handle {
-    uint64_t number; /* 0: no handle is here */
+    uint64_t number; /* 0: it is none */
     void *native;
     void *object;
     uint64_t behind_host;  /* of an event: the host function that what it was recorded behind waits for */
+    uint64_t recorded_seq; /* of an event: the place in its stream where it was recorded last */
     uint64_t taken_bytes;  /* of a module or a library with an image: the driver's memory for it in one context */
-    uint32_t above;        /* the index of what it goes with */
-    uint32_t newest;       /* of all that go with it, 0: nothing does */
-    uint32_t older, newer; /* beside it; `older` of a free index is the next free one */
     uint32_t flags;        /* that an event was made with: no driver tells them */
     bool is_charged;       /* for taken_bytes, which may be 0: a library's modules are not */
     uint8_t kind;
@@ -129,9 +128,10 @@ struct fgw_handle {
 };
 
 struct fgw_handles {
-    struct fgw_handle *entries;
-    uint32_t *places; /* by number and kind: an index, 0: free */
+    struct fgw_entry *entries; /* of handles.c, which hands out no pointer to one */
+    uint32_t *places;          /* by number and kind: an index, 0: free */
     const struct fgw_kind *kinds;
+    uint64_t secret[4];  /* of the hash: a guest cannot choose numbers that meet in one place */
     uint32_t mask;       /* of places */
     uint32_t nr_entries; /* in use, or free again */
     uint32_t room;       /* for entries */

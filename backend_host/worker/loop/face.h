@@ -13,11 +13,6 @@
 struct fgw_worker;
 
 /* cffi: begin */
-/* Before any library is open: no core files, no new privileges, no descriptor but 0, 1, 2 and `kept`. 0 or an errno. */
-int fgw_sandbox_early(int kept);
-/* Before the first look at guest data: gives up root, and the calls that no worker needs. 0 or an errno. */
-int fgw_sandbox_enter(uint32_t uid, uint32_t gid);
-
 /* Facts of one device as Python hands them on: the block as bytes, and what a person wants to see of it. `nr_devices`
  * is how many the library has. */
 struct fgw_facts_block {

@@ -33,8 +33,10 @@
 #include "parts/state.h"
 #include "parts/take.h"
 #include "track/behind.h"
+#include "track/ends.h"
 #include "track/gate.h"
 #include "track/latency.h"
+#include "track/recorded.h"
 #include "track/state.h"
 #include "track/sync.h"
 #include "turn/beside.h"
@@ -152,7 +154,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         }
         stream = fgw_stream_find(worker, number);
     } else if (service->number == FGV_CALL_cuStreamDestroy_v2) {
-        fgw_sync_before_destroy(worker, request);
+        fgw_stream_before_destroy(worker, request);
     }
     if (stream) {
         fgw_behind_before(worker, service, stream);
@@ -165,6 +167,9 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         fgw_gate_prepare(worker, stream, service->number);
     }
     CUresult result = service->serve(worker, request, service->reply_bytes ? reply : NULL);
+    if (result == CUDA_ERROR_NOT_READY && fgw_recorded_tells_done(worker, service, request)) {
+        result = CUDA_SUCCESS;
+    }
     if (worker->track->latency.measuring) {
         fgw_latency_submitted(worker, result);
     }
@@ -174,6 +179,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         } else {
             fgw_behind_after(worker, service, request, stream);
             fgw_stream_touch(worker, stream);
+            fgw_recorded_note(worker, service, request, stream);
             fgw_gate_close(worker, stream, request);
         }
     }

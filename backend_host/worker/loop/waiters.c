@@ -134,7 +134,7 @@ static void involve_legacy(struct fgw_worker *worker, struct fgw_stream *stream)
         return;
     }
     for (const struct fgw_stream *other = stream->context->streams; other; other = other->next) {
-        if (other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
+        if (other != stream && other->last_seq > stream->marked_seq && !is_stream_done(other, worker->track->seq)) {
             fgw_stream_touch(worker, stream);
             return;
         }

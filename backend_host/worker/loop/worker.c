@@ -36,6 +36,7 @@
 #include "loop/serve.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
+#include "page/apart.h"
 #include "page/bell.h"
 #include "page/grant.h"
 #include "page/layout.h"
@@ -225,6 +226,7 @@ static void loop(struct fgw_worker *worker)
 {
     uint32_t nr_hurried = 0;
     while (!worker->ended) {
+        fgw_grant_follow(&worker->grantee);
         if (fgw_turn_is_off(worker)) {
             stand_by(worker);
             continue;

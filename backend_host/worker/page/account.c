@@ -33,11 +33,12 @@ static uint32_t nr_sharing(const struct fgw_grantee *grantee)
     return nr;
 }
 
-/* Tells how much of the time another vGPU's work kept this one off the device, as far as that is believed. */
+/* Tells how much of the time another vGPU's work kept this one off the device, as far as that is believed: work is
+ * taken off a device that preempts alone. */
 static uint64_t spared_ns(struct fgw_grantee *grantee, uint64_t from_ns, uint64_t to_ns)
 {
     const uint64_t until_ns = atomic_load_explicit(&grantee->seat->spared_until_ns, memory_order_relaxed);
-    if (until_ns <= from_ns) {
+    if (until_ns <= from_ns || !grantee->control->decided->is_preemptive) {
         return 0;
     }
     const uint64_t room_ns = FGW_SPARED_MOST_NS - grantee->turn_spared_ns;

@@ -71,8 +71,10 @@ static struct fgw_control *map_page(const int *fds, uint32_t vgpu, bool is_daemo
     control->lives = fcntl(fds[LIVES], F_DUPFD_CLOEXEC, 0);
     const int of_decided = is_daemon ? PROT_READ | PROT_WRITE : PROT_READ;
     control->decided = map_object(fds[DECIDED], sizeof(struct fgw_decided), of_decided);
-    control->grant = control->decided ? map_object(fds[GRANT], sizeof(struct fgw_grant), PROT_READ | PROT_WRITE) : NULL;
-    bool is_mapped = control->lives >= 0 && control->grant != NULL;
+    control->shared =
+        control->decided ? map_object(fds[GRANT], sizeof(struct fgw_grant), PROT_READ | PROT_WRITE) : NULL;
+    control->grant = control->shared;
+    bool is_mapped = control->lives >= 0 && control->shared != NULL;
     for (uint32_t index = 0; is_mapped && index < FGW_MAX_VGPUS; index++) {
         is_mapped = map_own(control, index, fds[OWN + index], is_daemon || index == vgpu);
     }
@@ -150,7 +152,7 @@ void fgw_control_close(struct fgw_control *control)
     close_descriptor(control->life);
     close_descriptor(control->lives);
     unmap_object(control->decided, sizeof(struct fgw_decided));
-    unmap_object(control->grant, sizeof(struct fgw_grant));
+    unmap_object(control->shared, sizeof(struct fgw_grant));
     for (uint32_t index = 0; index < FGW_MAX_VGPUS; index++) {
         if (control->own[index]) {
             unmap_object(control->own[index], sizeof(struct fgw_own));
@@ -174,6 +176,7 @@ int fgw_control_vgpu_take(struct fgw_control *control, uint64_t quota_bytes)
             atomic_store(&seat->nr_grants, 0);
             atomic_store(&seat->nr_unused, 0);
             atomic_store(&seat->spared_until_ns, 0);
+            atomic_store(&control->own[index]->grant.word, 0);
             atomic_store(&vgpu->quota_bytes, quota_bytes);
             atomic_store(&vgpu->budget_ns, 0);
             for (uint32_t i = 0; i < FGW_NR_LIMITED; i++) {

@@ -11,6 +11,7 @@
 #include "page/grant.h"
 
 #include "ivshmem/region.h"
+#include "page/apart.h"
 #include "page/bell.h"
 #include "page/hand_over.h"
 #include "page/outlook.h"
@@ -20,6 +21,10 @@
  * the next one. When half a slice was enough, slow beginnings counted too and shares were less even
  * (docs/lab/withdrawal.md). */
 #define FGW_EARLY_DIVISOR 8u
+
+/* Whoever tries in vain was overtaken by another, which has its own try behind it: so often that can be. Only a writer
+ * that hands nothing on comes between more often, and whoever waits tries again after 2 ms. */
+#define FGW_PASS_TRIES FGW_MAX_WORKERS
 
 /* Does what goes with a hand-over that has just succeeded. */
 static void announce(struct fgw_control *control, uint64_t word, uint64_t passed, uint32_t why)
@@ -54,9 +59,10 @@ static bool hand_on(struct fgw_control *control, uint64_t word, uint32_t next, u
     return true;
 }
 
-bool fgw_grant_pass(struct fgw_control *control)
+bool fgw_grant_pass_on(struct fgw_control *control)
 {
-    for (bool is_given = false;;) {
+    bool is_given = false;
+    for (uint32_t tries = 0; tries < FGW_PASS_TRIES; tries++) {
         uint64_t word = atomic_load(&control->grant->word);
         uint32_t holder = fgw_grant_holder(word);
         if (holder != FGW_NOBODY && (!(word & FGW_GRANT_CLOSED) || fgw_vgpu_has_users(control, holder))) {
@@ -69,6 +75,12 @@ bool fgw_grant_pass(struct fgw_control *control)
         is_given |= hand_on(control, word, next, holder == FGW_NOBODY ? FGW_WHY_FREE : FGW_GRANT_WHY(word)) &&
                     next != FGW_NOBODY;
     }
+    return is_given;
+}
+
+bool fgw_grant_pass(struct fgw_control *control)
+{
+    return !fgw_is_apart(control) && fgw_grant_pass_on(control);
 }
 
 /* Gives the bits of a grant that this worker closes. */
@@ -105,6 +117,7 @@ bool fgw_grantee_attach(struct fgw_grantee *grantee, struct fgw_control *control
         .number = vgpu + 1,
         .slot_index = slot,
     };
+    fgw_grant_go_over(grantee, atomic_load(&control->decided->epoch));
     return true;
 }
 
@@ -214,7 +227,7 @@ static bool try_enter(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
     uint64_t word = atomic_load(&control->grant->word);
-    if (fgw_grant_holder(word) == FGW_NOBODY && !fgw_control_anybody_waits(control)) {
+    if (fgw_grant_holder(word) == FGW_NOBODY && !fgw_is_apart(control) && !fgw_control_anybody_waits(control)) {
         uint64_t taken = FGW_GRANT_WORD(FGW_GRANT_SEQUENCE(word) + 1, grantee->number);
         fgw_set_add(&control->grant->users, grantee->slot_index); /* before the grant: nobody may find it unused */
         if (atomic_compare_exchange_strong(&control->grant->word, &word, taken)) {

@@ -78,6 +78,8 @@ bool fgw_control_evict(struct fgw_control *control);
 bool fgw_grant_pass(struct fgw_control *control);
 /* cffi: end */
 
+/* Does what fgw_grant_pass does also while vGPUs are apart: for whoever hands over among them. */
+bool fgw_grant_pass_on(struct fgw_control *control);
 /* Hands the grant on from a holder that is not to have it again, wanting it or not. False: nobody else wants it, or the
  * word is not `word` any more. */
 bool fgw_grant_pass_over(struct fgw_control *control, uint64_t word, uint32_t why);

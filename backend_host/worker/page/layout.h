@@ -32,6 +32,9 @@
  *             writable, all others read the account alone. It says what the vGPU is charged, and nobody else's.
  *   lives     nothing but locks, by which the kernel tells who is alive (lives.h).
  *
+ * Since all write the grant, nothing in it tells who wrote it. While somebody writes there what none of them may, vGPUs
+ * are apart: each has a grant of its own, in its own object, and the daemon hands over among them (apart.h).
+ *
  * So a worker that was taken over changes no standing, no quota and no account but its vGPU's. It learns nothing of
  * others' data: there is no pointer in it, and the daemon reads it as it reads a region: once, bounded.
  */
@@ -45,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 10u
+#define FGW_CONTROL_VERSION 11u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -119,7 +122,8 @@ struct fgw_decided {
     uint32_t is_preemptive;   /* the device */
     uint64_t counters_layout; /* FGW_COUNTERS_LAYOUT */
     _Atomic uint64_t slice_ns;
-    uint8_t pad[32];
+    _Atomic uint32_t epoch; /* of the grant: odd while vGPUs are apart */
+    uint8_t pad[28];
     struct fgw_decided_vgpu vgpus[FGW_MAX_VGPUS];
     struct fgw_decided_worker workers[FGW_MAX_WORKERS];
 };
@@ -204,19 +208,22 @@ struct fgw_worker_slot {
     FGW_COUNTERS;                        /* of counters.toml */
     char program[64];
     _Atomic uint32_t phase; /* as fgw_phase_word names them */
+    _Atomic uint32_t epoch; /* of the grant that it goes by: see apart.h */
 };
 
 /* A vGPU's own pages. */
 struct fgw_own {
     struct fgw_account account;
     struct fgw_worker_slot workers[FGW_MAX_WORKERS];
+    struct fgw_grant grant; /* that it goes by while vGPUs are apart */
 };
 
 /* ---- as one process sees it ---- */
 
 struct fgw_control {
     struct fgw_decided *decided;
-    struct fgw_grant *grant;
+    struct fgw_grant *_Atomic grant; /* that this process goes by: `shared`, or another while vGPUs are apart */
+    struct fgw_grant *shared;
     struct fgw_account *accounts[FGW_MAX_VGPUS]; /* a worker may write its own vGPU's alone */
     struct fgw_own *own[FGW_MAX_VGPUS];          /* NULL: not this process's to see */
     int lives;                                   /* the file by which the kernel tells who is alive (lives.h) */

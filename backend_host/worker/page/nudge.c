@@ -5,6 +5,7 @@
  * Wrong when: a worker is not run within 2 ms of its grant, on a busy host. It loses a turn that it had waited for, and
  * pays for it.
  */
+#include "page/apart.h"
 #include "page/grant.h"
 #include "page/lives.h"
 #include "page/outlook.h"
@@ -25,6 +26,12 @@ static void clear_dead(struct fgw_control *control, uint32_t number)
 void fgw_grant_nudge(struct fgw_grantee *grantee, uint64_t now_ns)
 {
     struct fgw_control *control = grantee->control;
+    if (fgw_is_apart(control)) {
+        if (fgw_life_has_ended(control->lives, FGW_LIFE_OF_DAEMON)) {
+            fgw_grant_come_back(grantee);
+        }
+        return; /* else the daemon looks after all holders */
+    }
     uint64_t word = atomic_load(&control->grant->word);
     uint32_t holder = fgw_grant_holder(word);
     if (!fgw_is_vgpu(holder) || fgw_grant_elapsed_ns(control, word, now_ns) < FGW_GRANT_UNUSED_NS) {

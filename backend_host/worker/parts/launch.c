@@ -92,25 +92,25 @@ CUresult fgw_launch_read(struct fgw_worker *worker, const struct fgw_request *re
 {
     const struct fgv_request_cuLaunchKernel *fixed = request->fixed;
     enum fgv_handle_kind kind = fixed->flags & FGV_LAUNCH_FLAG_KERNEL ? FGV_HANDLE_KERNEL : FGV_HANDLE_FUNCTION;
-    struct fgw_handle *handle = fgw_handle_find(worker, kind, fixed->function);
     void *stream;
-    if (!handle || fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
+    launch->handle = fgw_handle_find(worker, kind, fixed->function);
+    launch->kernel = launch->handle.object;
+    if (launch->handle.number == 0 ||
+        fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    const struct fgw_kernel *kernel;
-    CUresult result = fgw_kernel_layout(worker, handle, &kernel);
+    CUresult result = fgw_kernel_layout(worker, &launch->handle, &launch->kernel);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!is_well_formed(request, kernel)) {
+    if (!is_well_formed(request, launch->kernel)) {
         fgw_count(&worker->slot->nr_refused, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = fgw_taken_local(worker, kernel->local_bytes);
+    result = fgw_taken_local(worker, launch->kernel->local_bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    launch->handle = handle;
     launch->parameter_bytes = fixed->nr_parameter_bytes;
     memcpy(launch->parameters, request->payload, fixed->nr_parameter_bytes);
     memcpy(launch->attributes, request->payload + fixed->nr_parameter_bytes,
@@ -146,7 +146,7 @@ CUresult fgw_serve_cuLaunchKernel(struct fgw_worker *worker, const struct fgw_re
     (void)reply;
     CUresult result = fgw_launch_read(worker, request, &launch);
     if (result == CUDA_SUCCESS) {
-        result = fgw_launch_submit(worker, &launch, launch.handle->native);
+        result = fgw_launch_submit(worker, &launch, launch.handle.native);
         fgw_count(&worker->slot->nr_launches, 1);
     }
     return result;

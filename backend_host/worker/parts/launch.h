@@ -10,7 +10,8 @@
 #define FGW_DESCRIPTOR_BYTES 64u /* room for what a variant of the kernel is told beside its parameters */
 
 struct fgw_launch {
-    struct fgw_handle *handle;
+    struct fgw_handle handle;
+    struct fgw_kernel *kernel; /* what hangs on it */
     CUlaunchConfig config;
     size_t parameter_bytes;
     CUlaunchAttribute attributes[FGV_MAX_LAUNCH_ATTRIBUTES + 1];

@@ -308,7 +308,7 @@ static bool is_out(const struct fgw_parts *parts)
 /* The variant takes more of the device than the kernel does: it is not tried again. */
 static void give_up(struct fgw_worker *worker, const struct fgw_launch *launch)
 {
-    struct fgw_kernel *kernel = launch->handle->object;
+    struct fgw_kernel *kernel = launch->kernel;
     fgw_variant_drop(worker, kernel->variant);
     kernel->variant = NULL;
     kernel->why_whole = FGV_WHOLE_NOT_LAUNCHED;

@@ -87,7 +87,7 @@ static bool copy_attributes(struct fgw_worker *worker, const struct fgw_handle *
 /* Whether the kernel is not known to have a variant, or none, and this is no moment to find out. */
 static bool must_wait(const struct fgw_worker *worker, const struct fgw_launch *launch)
 {
-    const struct fgw_kernel *kernel = launch->handle->object;
+    const struct fgw_kernel *kernel = launch->kernel;
     return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->track->nr_unfinished != 0;
 }
 
@@ -106,11 +106,11 @@ static enum fgv_whole begin(struct fgw_worker *worker, const struct fgw_launch *
                             uint64_t stream)
 {
     enum fgv_whole why = FGV_WHOLE_NOT;
-    struct fgw_variant *variant = fgw_variant_of(worker, launch->handle, &why);
+    struct fgw_variant *variant = fgw_variant_of(worker, &launch->handle, launch->kernel, &why);
     if (!variant) {
         return why;
     }
-    if (!copy_attributes(worker, launch->handle, variant) ||
+    if (!copy_attributes(worker, &launch->handle, variant) ||
         (variant->mode == FGW_SLICING_PERSISTENT && !can_persist(worker, nr_blocks))) {
         return FGV_WHOLE_NOT_LAUNCHED;
     }

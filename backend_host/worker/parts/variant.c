@@ -57,14 +57,14 @@ void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *hand
 }
 
 /* The module or library that a kernel came from. */
-static struct fgw_handle *owner_of(struct fgw_worker *worker, struct fgw_handle *handle)
+static struct fgw_handle owner_of(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
-    struct fgw_handle *above = handle;
-    while (above && above->kind != FGV_HANDLE_CONTEXT) {
-        handle = above;
-        above = fgw_handle_above(worker, handle);
+    struct fgw_handle owner = *handle;
+    for (struct fgw_handle above = owner; above.number != 0 && above.kind != FGV_HANDLE_CONTEXT;) {
+        owner = above;
+        above = fgw_handle_above(worker, &owner);
     }
-    return handle;
+    return owner;
 }
 
 static const struct fgw_handle *owner_in_making;
@@ -144,21 +144,20 @@ static bool load(struct fgw_worker *worker, const struct fgw_handle *owner, stru
                 CUDA_SUCCESS);
 }
 
-static struct fgw_variant *make_in_mode(struct fgw_worker *worker, struct fgw_handle *handle, uint32_t mode,
-                                        enum fgv_whole *why)
+static struct fgw_variant *make_in_mode(struct fgw_worker *worker, const struct fgw_handle *handle,
+                                        const struct fgw_kernel *kernel, uint32_t mode, enum fgv_whole *why)
 {
-    struct fgw_handle *owner = owner_of(worker, handle);
-    const struct fgw_kernel *kernel = handle->object;
+    const struct fgw_handle owner = owner_of(worker, handle);
     struct fgw_variant_wish wish = {.mode = mode, .kernel = name_of(worker, handle)};
     *why = FGV_WHOLE_NO_PTX;
-    if (!owner || !wish.kernel || (owner->kind != FGV_HANDLE_MODULE && owner->kind != FGV_HANDLE_LIBRARY)) {
+    if (!wish.kernel || (owner.kind != FGV_HANDLE_MODULE && owner.kind != FGV_HANDLE_LIBRARY)) {
         return NULL;
     }
-    wish.owner_kind = owner->kind;
-    wish.owner = owner->number;
+    wish.owner_kind = owner.kind;
+    wish.owner = owner.number;
     wish.capability = (int32_t)fgw_capability_of(worker);
     wish.why_whole = FGV_WHOLE_NOT_COMPILED; /* if Python fails */
-    owner_in_making = owner;
+    owner_in_making = &owner;
     worker->slicing->maker.make(&wish);
     owner_in_making = NULL;
     *why = (enum fgv_whole)wish.why_whole;
@@ -170,7 +169,7 @@ static struct fgw_variant *make_in_mode(struct fgw_worker *worker, struct fgw_ha
         variant->context = worker->current;
         variant->mode = mode;
         variant->nr_constants = wish.nr_constants;
-        if (load(worker, owner, variant, &wish, kernel)) {
+        if (load(worker, &owner, variant, &wish, kernel)) {
             fgw_count(&worker->slot->nr_variants, 1);
             return variant;
         }
@@ -181,27 +180,28 @@ static struct fgw_variant *make_in_mode(struct fgw_worker *worker, struct fgw_ha
 }
 
 /* Kernels that cannot run persistently may still run in boxes. */
-static struct fgw_variant *make(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why)
+static struct fgw_variant *make(struct fgw_worker *worker, const struct fgw_handle *handle,
+                                const struct fgw_kernel *kernel, enum fgv_whole *why)
 {
     uint64_t begun_ns = fgw_clock_ns();
     fgw_turn_give_back(worker);
-    struct fgw_variant *variant = make_in_mode(worker, handle, worker->slicing->settings.mode, why);
+    struct fgw_variant *variant = make_in_mode(worker, handle, kernel, worker->slicing->settings.mode, why);
     if (!variant && worker->slicing->settings.mode == FGW_SLICING_PERSISTENT) {
-        variant = make_in_mode(worker, handle, FGW_SLICING_BOXES, why);
+        variant = make_in_mode(worker, handle, kernel, FGW_SLICING_BOXES, why);
     }
     fgw_count(&worker->slot->variant_ns, fgw_clock_ns() - begun_ns);
     return variant;
 }
 
-struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why)
+struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, const struct fgw_handle *handle,
+                                   struct fgw_kernel *kernel, enum fgv_whole *why)
 {
-    struct fgw_kernel *kernel = handle->object;
     if (kernel->variant) {
         *why = kernel->variant->context == worker->current ? FGV_WHOLE_NOT : FGV_WHOLE_OTHER_CONTEXT;
         return *why == FGV_WHOLE_NOT ? kernel->variant : NULL;
     }
     if (kernel->why_whole == FGV_WHOLE_NOT) {
-        kernel->variant = make(worker, handle, &kernel->why_whole);
+        kernel->variant = make(worker, handle, kernel, &kernel->why_whole);
     }
     *why = kernel->why_whole;
     return kernel->variant;
@@ -227,9 +227,9 @@ void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant)
 
 static void drop_variants(struct fgw_worker *worker, enum fgv_handle_kind kind, const struct fgw_context *context)
 {
-    struct fgw_handle *handle = NULL;
-    while ((handle = fgw_handle_next(worker, kind, handle))) {
-        struct fgw_kernel *kernel = handle->object;
+    struct fgw_handle handle;
+    for (uint32_t at = 0; fgw_handle_next(worker, kind, &at, &handle);) {
+        struct fgw_kernel *kernel = handle.object;
         if (kernel && kernel->variant && kernel->variant->context == context) {
             fgw_variant_drop(worker, kernel->variant);
             kernel->variant = NULL;

@@ -19,7 +19,8 @@ void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle
 void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
  * nothing may be on the device. */
-struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, struct fgw_handle *handle, enum fgv_whole *why);
+struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, const struct fgw_handle *handle,
+                                   struct fgw_kernel *kernel, enum fgv_whole *why);
 void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant);
 /* The context is about to be destroyed. */
 void fgw_variants_drop_context(struct fgw_worker *worker, const struct fgw_context *context);

@@ -85,14 +85,13 @@ void fgw_behind_after(struct fgw_worker *worker, const struct fgw_service *servi
         return;
     }
     memcpy(&number, (const uint8_t *)request->fixed + service->event_offset, sizeof(number));
-    struct fgw_handle *event = fgw_handle_find(worker, FGV_HANDLE_EVENT, number);
-    if (!event) {
+    if (service->number != FGV_CALL_cuStreamWaitEvent) {
+        fgw_handle_put_behind(worker, FGV_HANDLE_EVENT, number, host_before(worker, stream));
         return;
     }
-    if (service->number != FGV_CALL_cuStreamWaitEvent) {
-        event->behind_host = host_before(worker, stream);
-    } else if (event->behind_host > stream->behind_host && find(worker, event->behind_host)) {
-        fgw_behind_put_behind(worker, stream, event->behind_host);
+    const uint64_t behind_host = fgw_handle_find(worker, FGV_HANDLE_EVENT, number).behind_host;
+    if (behind_host > stream->behind_host && find(worker, behind_host)) {
+        fgw_behind_put_behind(worker, stream, behind_host);
     }
 }
 

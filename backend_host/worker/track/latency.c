@@ -63,10 +63,12 @@ static void drop_events(struct fgw_worker *worker)
     latency->context = NULL;
 }
 
+/* A stream of another context than the current one is marked in its own, where an event of ours would not belong. */
 static bool record(struct fgw_worker *worker, uint32_t which, CUstream stream)
 {
     CUevent *event = &worker->track->latency.events[which];
-    return (*event || worker->driver.cuEventCreate(event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) &&
+    return worker->current == worker->track->latency.context &&
+           (*event || worker->driver.cuEventCreate(event, CU_EVENT_DEFAULT) == CUDA_SUCCESS) &&
            worker->driver.cuEventRecord(*event, stream) == CUDA_SUCCESS;
 }
 

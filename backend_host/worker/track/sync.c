@@ -22,7 +22,6 @@
 #include "base/sticky.h"
 #include "client/arena.h"
 #include "client/current.h"
-#include "client/handles.h"
 #include "client/printing.h"
 #include "client/service.h"
 #include "client/state.h"
@@ -153,10 +152,15 @@ bool fgw_stream_mark(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     struct fgw_context *context = stream->context;
     struct fgw_context *before = worker->current;
-    if (context->fault != CUDA_SUCCESS || (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
+    if (context->fault != CUDA_SUCCESS || stream->is_gone ||
+        (stream->nr_unmarked == 0 && stream->marked_seq >= stream->last_seq)) {
         return true;
     }
     fgw_context_make_current(worker, context);
+    if (worker->current != context) { /* an event made here would go with the other context */
+        fgw_sync_fault(worker, context, CUDA_ERROR_INVALID_CONTEXT);
+        return true;
+    }
     bool is_marked = mark_in_its_context(worker, stream);
     if (before) {
         fgw_context_make_current(worker, before); /* that of the request at hand */
@@ -240,8 +244,7 @@ static void pop_mark(struct fgw_worker *worker, struct fgw_stream *stream, CUres
     stream->context->free_marks = mark;
 }
 
-/* Nothing of this stream will be heard of again. */
-static void finish_stream(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result)
+void fgw_sync_finish_stream(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result)
 {
     while (stream->first_mark) {
         pop_mark(worker, stream, result);
@@ -249,6 +252,17 @@ static void finish_stream(struct fgw_worker *worker, struct fgw_stream *stream, 
     forget_unmarked(worker, stream);
     stream->done_seq = worker->track->seq;
     complete_due(worker, stream, UINT64_MAX, result);
+}
+
+void fgw_sync_end_marks(struct fgw_worker *worker, struct fgw_stream *stream)
+{
+    forget_unmarked(worker, stream);
+    if (stream->first_mark) {
+        stream->last_seq = stream->marked_seq;
+    } else {
+        stream->done_seq = stream->last_seq;
+        complete_due(worker, stream, UINT64_MAX, CUDA_SUCCESS); /* no mark will */
+    }
 }
 
 /* Who is told of a fault finds what kernels printed before it: the driver gives that out when it is asked to wait,
@@ -278,7 +292,7 @@ void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUre
     }
     atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
     for (struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
-        finish_stream(worker, stream, result);
+        fgw_sync_finish_stream(worker, stream, result);
     }
     worker->track->listener->finished(worker, 0, fgw_clock_ns());
 }
@@ -372,49 +386,5 @@ void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns)
         fgw_sync_poll(worker, now_ns);
         __builtin_ia32_pause();
         now_ns = fgw_clock_ns();
-    }
-}
-
-void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request)
-{
-    struct fgw_handle *handle = fgw_handle_find(
-        worker, FGV_HANDLE_STREAM, ((const struct fgv_request_cuStreamDestroy_v2 *)request->fixed)->hStream);
-    if (handle) {
-        fgw_stream_mark(worker, handle->object);
-    }
-}
-
-void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle)
-{
-    struct fgw_stream *stream = handle->object;
-    fgw_stream_gone(worker);
-    forget_unmarked(worker, stream);
-    stream->is_gone = true;
-    if (stream->is_capture_origin) {
-        const uint64_t graph = stream->capture_graph;
-        fgw_stream_capture_ends(worker, stream);
-        fgw_worker_unbind(worker, FGV_HANDLE_GRAPH, graph);
-    }
-    if (stream->first_mark) {
-        stream->last_seq = stream->marked_seq;
-    } else {
-        stream->done_seq = stream->last_seq;
-    }
-    fgw_stream_free_if_unused(stream);
-}
-
-void fgw_sync_drop_context(struct fgw_worker *worker, struct fgw_context *context)
-{
-    for (struct fgw_stream *stream = context->streams; stream; stream = stream->next) {
-        finish_stream(worker, stream, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    }
-    worker->track->listener->dropped(worker, context);
-    fgw_latency_drop_context(worker, context);
-    fgw_sync_poll(worker, fgw_clock_ns()); /* takes its streams off the list of busy ones */
-    while (context->free_marks) {
-        struct fgw_mark *mark = context->free_marks;
-        context->free_marks = mark->next;
-        worker->driver.cuEventDestroy_v2(mark->event);
-        free(mark);
     }
 }

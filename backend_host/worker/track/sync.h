@@ -16,12 +16,11 @@ void fgw_sync_settle(struct fgw_worker *worker, uint64_t limit_ns);
 /* All that is unfinished, and what comes in its streams until they are prepared anew, is in no turn. Returns how many.
  */
 uint32_t fgw_sync_set_beside(struct fgw_worker *worker);
-/* A destroyed stream's work goes on: it is marked while that is still possible. */
-void fgw_sync_before_destroy(struct fgw_worker *worker, const struct fgw_request *request);
-void fgw_stream_release(struct fgw_worker *worker, const struct fgw_handle *handle);
+/* No mark of this stream comes any more: what has none is over with the last mark that there is. */
+void fgw_sync_end_marks(struct fgw_worker *worker, struct fgw_stream *stream);
+/* Nothing of this stream will be heard of again. */
+void fgw_sync_finish_stream(struct fgw_worker *worker, struct fgw_stream *stream, CUresult result);
 void fgw_sync_fault(struct fgw_worker *worker, struct fgw_context *context, CUresult result);
-/* Forgets everything about streams of a context that is about to be destroyed; waiters and chunks are answered. */
-void fgw_sync_drop_context(struct fgw_worker *worker, struct fgw_context *context);
 
 /* Everything so far in the stream is marked afterwards, or the context has failed; false: nothing can be recorded here.
  */

@@ -10,7 +10,7 @@ for ever on a GPU, each for the other.
 from __future__ import annotations
 
 from cuda_api.generated.values import Whole
-from cuda_api.ptx.syntax import Instruction, Module
+from cuda_api.ptx.syntax import Block, Instruction, Module
 from cuda_api.ptx.variants.flow import Piece, pieces_of
 from cuda_api.ptx.variants.part import RunsWholeError
 from cuda_api.ptx.variants.varying import varying_forks
@@ -41,15 +41,20 @@ def check_ends(module: Module, kernel: str) -> None:
 
 def _meeting_functions(module: Module) -> frozenset[str]:
     """Those in which threads may meet, by themselves or by what they call."""
+    callers: dict[str, list[str]] = {}
     found: set[str] = set()
-    nr_before = -1
-    while nr_before < len(found):
-        nr_before = len(found)
-        for function in module.functions:
-            if function.body is not None and any(
-                _meets(instruction, frozenset(found)) for instruction in instructions(function.body)
-            ):
+    for function in module.functions:
+        for instruction in instructions(function.body or Block(())):
+            if _meets(instruction, frozenset()):
                 found.add(function.name)
+            elif instruction.opcode == "call":
+                for name in names_of(instruction.operands):
+                    callers.setdefault(name.text, []).append(function.name)
+    waiting = list(found)
+    while waiting:
+        new = set(callers.pop(waiting.pop(), ())) - found
+        found |= new
+        waiting.extend(new)
     return frozenset(found)
 
 

@@ -12,8 +12,13 @@ from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cuda_api.generated.values import Whole
 from cuda_api.ptx.syntax import Block, Instruction, Label, Name, Targets
+from cuda_api.ptx.variants.part import RunsWholeError
 
+MOST_PIECES = 4096
+"""Of a function, and eight times as many ways from one to another. What is found out of pieces takes time and memory that grow with their
+square; PTX comes from guests."""
 _RETURNS = frozenset(("ret", "exit"))
 _ENDS = _RETURNS | {"trap"}
 _BRANCHES = frozenset(("bra", "brx"))
@@ -53,7 +58,7 @@ class _Flat:
 
 
 def pieces_of(body: Block) -> list[Piece]:
-    """The function's pieces; it begins with the first."""
+    """The function's pieces; it begins with the first. Raises RunsWholeError when there are too many."""
     flat = _Flat()
     _flatten(body, ChainMap(), ChainMap(), flat)
     pieces = [Piece()]
@@ -79,6 +84,9 @@ def pieces_of(body: Block) -> list[Piece]:
             else:
                 _begin(pieces, True)
     pieces[-1].may_end |= is_open
+    nr_ways = sum(len(targets) for _, targets in branches)
+    if len(pieces) > MOST_PIECES or nr_ways > 8 * MOST_PIECES:
+        raise RunsWholeError(Whole.TOO_LARGE, f"{len(pieces)} pieces of code")
     for number, targets in branches:
         pieces[number].goes_to += [starts[target] for target in targets if target in starts]
     return pieces
@@ -115,7 +123,7 @@ def _targets(
     if instruction.opcode == "bra":
         return tuple(labels[name] for name in names if name in labels)
     if instruction.opcode == "brx":
-        return tables.get(names[-1], ())
+        return tables.get(names[-1], ()) if names else ()
     return ()
 
 

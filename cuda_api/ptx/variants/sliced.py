@@ -24,12 +24,12 @@ def slice_kernel(module: Module, kernel: str, addresses: Mapping[str, int]) -> M
     `addresses`: where the original's variables lie. Raises RunsWholeError.
     """
     own = alone(module, used_by(module, kernel).names, addresses)
-    others = [item for item in own.functions if not item.is_entry and index.reads_index(item)]
+    others = {item.name for item in own.functions if not item.is_entry and index.reads_index(item)}
     items = [
         _entry(item, shares_index=bool(others))
         if isinstance(item, Function) and item.name == kernel
         else index.from_shared(item)
-        if item in others and isinstance(item, Function)
+        if isinstance(item, Function) and item.name in others
         else item
         for item in own.items
     ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from cuda_api.ptx.syntax import Instruction
 from cuda_api.ptx.variants.flow import Fork, Piece, forks_of
-from cuda_api.ptx.variants.waiting import STRONG, read_by, spread, written_by
+from cuda_api.ptx.variants.waiting import STRONG, Spreading, read_by, written_by
 from cuda_api.ptx.variants.walk import names_of
 
 _NUMBERS = frozenset(
@@ -74,16 +74,19 @@ def varying_forks(pieces: list[Piece]) -> list[Fork]:
         varying |= {name for name in read_by(instruction) if name not in set_somewhere and _varies(name)}
         if not _is_computed(instruction):
             varying |= written_by(instruction)
-    waiting, found = list(forks_of(pieces)), []
+    spreading = Spreading(code)
+    spreading.add(varying)
+    waiting, found = [(fork, _decides(pieces[fork.piece].code[-1])) for fork in forks_of(pieces)], []
+    apart: set[int] = set()
     is_changed = True
     while is_changed:
-        spread(varying, code)
-        taken = [fork for fork in waiting if not varying.isdisjoint(_decides(pieces[fork.piece].code[-1]))]
-        waiting = [fork for fork in waiting if fork not in taken]
+        taken = [fork for fork, names in waiting if not spreading.tainted.isdisjoint(names)]
+        waiting = [(fork, names) for fork, names in waiting if spreading.tainted.isdisjoint(names)]
         for fork in taken:
-            for number in fork.apart:
+            for number in fork.apart - apart:
                 for instruction in pieces[number].code:
-                    varying |= written_by(instruction)
+                    spreading.add(written_by(instruction))
+            apart |= fork.apart
         found += taken
         is_changed = bool(taken)
     return found

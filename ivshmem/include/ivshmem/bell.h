@@ -59,8 +59,11 @@ struct fgv_host_bell {
     uint64_t requests; /* aio_context_t, 0: none */
 };
 
-/* `guest` and `own`: eventfds, the caller's. False, with errno: nothing is open. Nobody reads `own`: QEMU has it too,
- * and could empty it between a look and a read, which would then block. */
+/* Takes what the kernel has to give of asynchronous requests, which is little, for all processes: so a worker does this
+ * before its guest could make it take everything. */
+void fgv_host_bell_prepare(struct fgv_host_bell *bell);
+/* Of one that was prepared. `guest` and `own`: eventfds, the caller's. False, with errno. Nobody reads `own`: QEMU has
+ * it too, and could empty it between a look and a read, which would then block. */
 bool fgv_host_bell_open(struct fgv_host_bell *bell, int guest, int own);
 /* From any thread. Never blocks, whatever QEMU did to the eventfd. */
 void fgv_host_bell_ring(const struct fgv_host_bell *bell);

@@ -20,7 +20,7 @@ class InvalidImageError(CompileError):
 
 
 class NoBinaryForGpuError(CompileError):
-    """The PTX, or all PTX of the image, is for a newer device than ours."""
+    """The image has machine code and no PTX."""
 
     code = "CUDA_ERROR_NO_BINARY_FOR_GPU"
 

@@ -9,7 +9,12 @@ from cuda_api.record import field, mutable_record
 from softgpu.compiler.flow.flatten import FlatFunction
 from softgpu.compiler.flow.spin import Callees, Edge, is_fence, polls, spin_edges
 
-WAITING = frozenset(("bar", "barrier", "vote", "shfl", "match", "redux", "activemask"))
+WAITING = frozenset(
+    (
+        *("bar", "barrier", "vote", "shfl", "match", "redux", "elect", "activemask"),
+        *("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"),
+    )
+)
 """Opcodes whose threads wait for each other."""
 
 BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free"))

@@ -39,6 +39,7 @@ _WITHOUT_RESULT = frozenset(
         "barrier",
         "sust",
         "sured",
+        "stmatrix",
     )
 )
 
@@ -101,7 +102,7 @@ def effects(instruction: Instruction) -> Effects:
         lists = [operand for operand in operands if isinstance(operand, Arguments)]
         results = names_of(lists[:1]) if isinstance(operands[0], Arguments) else set()
         reads, writes = names_of(operands) - results, results | {"[local]"}
-    elif instruction.opcode in _WITHOUT_RESULT:
+    elif instruction.opcode in _WITHOUT_RESULT or instruction.modifiers[:1] == ("store",):  # the latter is wmma's
         reads, writes = names_of(operands), set()
     else:
         reads, writes = names_of(operands[1:]), names_of(operands[:1])

@@ -31,6 +31,10 @@ from cuda_api.ptx.syntax import (
     Vector,
 )
 from cuda_api.record import field, mutable_record, replace
+from softgpu.compiler.base.errors import InvalidPtxError
+
+_MOST_REGISTERS = 1 << 20
+"""Of one declaration. Compilers declare as many as they use, and code of so many would be tens of megabytes of text."""
 
 
 @mutable_record
@@ -99,6 +103,8 @@ class _Flattener:
 def _register_names(variable: Variable) -> list[str]:
     if variable.range_count is None:
         return [variable.name]
+    if variable.range_count > _MOST_REGISTERS:
+        raise InvalidPtxError(f"{variable.range_count} registers '{variable.name}'")
     return [f"{variable.name}{index}" for index in range(variable.range_count)]
 
 

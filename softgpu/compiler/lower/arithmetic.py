@@ -52,15 +52,37 @@ def _sum_with_carry(builder: Builder, operation: str, llvm: str, left: str, righ
     return value
 
 
+def _is_packed(instruction: Instruction) -> bool:
+    """Whether this is two integers of 16 bits each: no type of TYPES, as few instructions know it."""
+    return instruction.modifiers[-1:] in (("u16x2",), ("s16x2",))
+
+
+def _packed(builder: Builder, instruction: Instruction) -> None:
+    destination, *operands = builder.operands(3)
+    kind = instruction.modifiers[-1]
+    for word in instruction.modifiers[:-1]:
+        if word != "relu" or instruction.opcode == "add" or kind != "s16x2":
+            raise builder.unsupported(f"'.{word}' is not known here")
+    left, right = (builder.let(f"bitcast i32 {builder.read(operand, 'i32')} to <2 x i16>") for operand in operands)
+    if instruction.opcode == "add":
+        value = builder.let(f"add <2 x i16> {left}, {right}")
+    else:
+        value = builder.call(f"llvm.{kind[0]}{instruction.opcode}.v2i16", "<2 x i16>", left, right)
+    if builder.has("relu"):
+        value = builder.call("llvm.smax.v2i16", "<2 x i16>", value, "zeroinitializer")
+    builder.write(destination, builder.let(f"bitcast <2 x i16> {value} to i32"), "i32")
+
+
 @lowers("add", "sub")
 def lower_add(builder: Builder, instruction: Instruction) -> None:
+    if instruction.opcode == "add" and _is_packed(instruction):
+        _packed(builder, instruction)
+        return
     kind = builder.type()
     if kind.is_float:
         floating.lower_sum(builder, instruction, kind)
         return
     builder.check_modifiers(_WIDTH_MODIFIERS)
-    if kind.name in ("u16x2", "s16x2"):
-        raise builder.unsupported()
     llvm = kind.integer
     pointer = _pointer_sum(builder, instruction) if kind.bits == 64 and len(instruction.modifiers) == 1 else None
     if pointer is not None:
@@ -208,6 +230,9 @@ def lower_div(builder: Builder, instruction: Instruction) -> None:
 
 @lowers("min", "max")
 def lower_min(builder: Builder, instruction: Instruction) -> None:
+    if _is_packed(instruction):
+        _packed(builder, instruction)
+        return
     kind = builder.type()
     if kind.is_float:
         floating.lower_extreme(builder, instruction, kind)

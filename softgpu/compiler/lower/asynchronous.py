@@ -1,23 +1,33 @@
 """
-cp.async, and mbarrier: barriers as objects in shared memory, counted in arrivals and not in threads.
+cp.async, and mbarrier: barriers as objects in shared memory, counted in arrivals, and in bytes that copies bring, and not in threads.
 
-The 64 bits of one hold how many arrivals a phase expects (20 bits), how many of the current phase are still missing (20 bits), and the number
-of the phase. All threads of a block run on one CPU thread, so plain loads and stores do. Copies by cp.async are over before they begin to
-count. Transactions, and barriers of other blocks, are for devices of capability 9.0.
+The 64 bits of one hold how many arrivals a phase expects (20 bits), how many of the current phase are still missing (20 bits), how many bytes
+are (22 bits, with a sign: they may come before they are expected), and the number of the phase, of which two bits do: nobody waits for any but
+the current phase and the one before. All threads of a block run on one CPU thread, so plain loads and stores do. Copies are over before they
+begin to count. Barriers of other blocks are for clusters, of which there are none: what names the cluster's shared memory means the block's.
 """
 
 from __future__ import annotations
 
-from cuda_api.ptx.syntax import Instruction, Integer, Operand
+from cuda_api.ptx.syntax import Address, Instruction, Integer, Operand
 from softgpu.compiler.lower.memory import space_of
 from softgpu.compiler.text.builder import Builder
 from softgpu.compiler.text.registry import lowers
 
 _COUNT_MASK = (1 << 20) - 1
 _PENDING_SHIFT = 20
-_PHASE_SHIFT = 40
-_ACTIONS = ("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "pending_count")
-_WORDS = frozenset(("shared", "shared::cta", "b64", "noComplete", "release", "acquire", "cta", "parity", "relaxed"))
+_BYTES_SHIFT = 40
+_PHASE_SHIFT = 62
+_BYTES_MASK = ((1 << _PHASE_SHIFT) - 1) ^ ((1 << _BYTES_SHIFT) - 1)
+_MISSING_MASK = _BYTES_MASK | _COUNT_MASK << _PENDING_SHIFT
+_ARRIVALS = ("arrive", "arrive_drop")
+_ACTIONS = ("init", "inval", *_ARRIVALS, "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count")
+_WORDS = frozenset(
+    (
+        *("shared", "shared::cta", "shared::cluster", "b64", "release", "acquire", "relaxed", "cta", "cluster"),
+        *("noComplete", "parity", "expect_tx"),
+    )
+)
 
 
 def _load(builder: Builder, pointer: str) -> str:
@@ -35,18 +45,29 @@ def _count(builder: Builder, operand: Operand) -> str:
     return builder.let(f"zext i32 {builder.read(operand, 'i32')} to i64")
 
 
-def arrive(builder: Builder, pointer: str, count: str, *, is_dropped: bool = False) -> str:
-    """`count` arrivals; the last one of a phase begins the next. Returns the state before."""
+def _with_bytes(builder: Builder, state: str, operation: str, count: str) -> str:
+    """`add` or `sub` to the bytes that are missing."""
+    moved = builder.let(f"shl i64 {count}, {_BYTES_SHIFT}")
+    changed = builder.let(f"and i64 {builder.let(f'{operation} i64 {state}, {moved}')}, {_BYTES_MASK}")
+    return builder.let(f"or i64 {builder.let(f'and i64 {state}, {~_BYTES_MASK}')}, {changed}")
+
+
+def _store(builder: Builder, pointer: str, state: str) -> None:
+    """The next phase begins where nothing is missing any more."""
+    expected = builder.let(f"and i64 {state}, {_COUNT_MASK}")
+    renewed = builder.let(f"add i64 {state}, {builder.let(f'shl i64 {expected}, {_PENDING_SHIFT}')}")
+    following = builder.let(f"add i64 {renewed}, {1 << _PHASE_SHIFT}")
+    is_over = builder.let(f"icmp eq i64 {builder.let(f'and i64 {state}, {_MISSING_MASK}')}, 0")
+    builder.emit(f"store i64 {builder.select(is_over, 'i64', following, state)}, ptr {pointer}, align 8")
+
+
+def arrive(builder: Builder, pointer: str, count: str, *, is_dropped: bool = False, nr_bytes: str = "") -> str:
+    """`count` arrivals, which expect so many bytes more. Returns the state before."""
     old = _load(builder, pointer)
     state = builder.let(f"sub i64 {old}, {count}") if is_dropped else old
-    expected = builder.let(f"and i64 {state}, {_COUNT_MASK}")
-    arrivals = builder.let(f"shl i64 {count}, {_PENDING_SHIFT}")
-    fewer = builder.let(f"sub i64 {state}, {arrivals}")
-    pending = builder.let(f"and i64 {fewer}, {_COUNT_MASK << _PENDING_SHIFT}")
-    renewed = builder.let(f"add i64 {fewer}, {builder.let(f'shl i64 {expected}, {_PENDING_SHIFT}')}")
-    following = builder.let(f"add i64 {renewed}, {1 << _PHASE_SHIFT}")
-    is_last = builder.let(f"icmp eq i64 {pending}, 0")
-    builder.emit(f"store i64 {builder.select(is_last, 'i64', following, fewer)}, ptr {pointer}, align 8")
+    if nr_bytes:
+        state = _with_bytes(builder, state, "add", nr_bytes)
+    _store(builder, pointer, builder.let(f"sub i64 {state}, {builder.let(f'shl i64 {count}, {_PENDING_SHIFT}')}"))
     return old
 
 
@@ -63,13 +84,33 @@ def lower_mbarrier(builder: Builder, instruction: Instruction) -> None:
         )
     elif action in ("init", "inval"):
         _initialise(builder, instruction, action)
-    elif action in ("arrive", "arrive_drop"):
-        destination, address, *rest = builder.operands(2, 3)
+    elif action in _ARRIVALS:
+        _arrive(builder, instruction, is_dropped=action == "arrive_drop")
+    elif action in ("expect_tx", "complete_tx"):
+        address, count = builder.operands(2)
         pointer = _barrier(builder, address)
-        count = _count(builder, rest[0] if rest else Integer(1))
-        builder.write(destination, arrive(builder, pointer, count, is_dropped=action == "arrive_drop"), "i64")
+        operation = "add" if action == "expect_tx" else "sub"
+        _store(builder, pointer, _with_bytes(builder, _load(builder, pointer), operation, _count(builder, count)))
     else:
         _wait(builder, instruction)
+
+
+def _arrive(builder: Builder, instruction: Instruction, *, is_dropped: bool) -> None:
+    """With or without a place for the state."""
+    operands = builder.operands(1, 3)
+    target, (address, *rest) = (
+        (None, operands) if isinstance(operands[0], Address) else (operands[0], operands[1:] or operands)
+    )
+    pointer = _barrier(builder, address)
+    if builder.has("expect_tx"):
+        if len(rest) != 1:
+            raise builder.invalid("expected a number of bytes")
+        old = arrive(builder, pointer, "1", is_dropped=is_dropped, nr_bytes=_count(builder, rest[0]))
+    else:
+        count = _count(builder, rest[0] if rest else Integer(1))
+        old = arrive(builder, pointer, count, is_dropped=is_dropped)
+    if target is not None:
+        builder.write(target, old, "i64")
 
 
 def _initialise(builder: Builder, instruction: Instruction, action: str) -> None:
@@ -101,7 +142,10 @@ def _wait(builder: Builder, instruction: Instruction) -> None:
 def lower_cp(builder: Builder, instruction: Instruction) -> None:
     """cp.async copies at once, so that every wait is over before it begins."""
     words = instruction.modifiers
-    if words[:1] != ("async",) or "bulk" in words or "reduce" in words:
+    if words[:2] == ("async", "bulk"):
+        _bulk(builder, instruction)
+        return
+    if words[:1] != ("async",) or "reduce" in words:
         raise builder.unsupported()
     if words[1:3] == ("mbarrier", "arrive"):
         # Without noinc it adds the arrival that it makes when the copies are done: they are, and nothing changes.
@@ -126,3 +170,38 @@ def lower_cp(builder: Builder, instruction: Instruction) -> None:
         builder.check_address(builder.select(is_none, "ptr", to, start), total)
         builder.emit(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {total}, i1 false)")
     builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {wide}, i1 false)")
+
+
+_BULK_WORDS = frozenset(
+    (
+        *("async", "bulk", "shared::cluster", "shared::cta", "global", "mbarrier::complete_tx::bytes", "bulk_group"),
+        *("L2", "L2::cache_hint", "prefetch", "commit_group", "wait_group", "read"),
+    )
+)
+_BULK_ALIGNMENT_BYTES = 16
+
+
+def _bulk(builder: Builder, instruction: Instruction) -> None:
+    """cp.async.bulk of plain memory, which copies at once, too, and tells a barrier of the block how much."""
+    words = instruction.modifiers[2:]
+    if not words or not _BULK_WORDS.issuperset(words):
+        raise builder.unsupported()
+    if words[0] in ("commit_group", "wait_group", "prefetch"):
+        return
+    spaces = [word for word in words if word.split("::")[0] in ("shared", "global")]
+    if len(spaces) != 2:
+        raise builder.unsupported()
+    has_barrier = "mbarrier::complete_tx::bytes" in words
+    target, source, size, *rest = builder.operands(4 if has_barrier else 3, 5)
+    to, start = (
+        builder.address(operand, space.split("::")[0]) for operand, space in zip((target, source), spaces, strict=True)
+    )
+    count = _count(builder, size)
+    for pointer in (to, start):
+        builder.check_address(pointer, _BULK_ALIGNMENT_BYTES)
+    builder.frame.unit.declare("llvm.memcpy.p0.p0.i64", "void", ("ptr", "ptr", "i64", "i1 immarg"))
+    builder.emit(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {start}, i64 {count}, i1 false)")
+    if has_barrier:
+        pointer = builder.address(rest[0], "shared")
+        builder.check_address(pointer, 8)
+        _store(builder, pointer, _with_bytes(builder, _load(builder, pointer), "sub", count))

@@ -200,3 +200,16 @@ def lower_activemask(builder: Builder, instruction: Instruction) -> None:
     (destination,) = builder.operands(1)
     mask = builder.runtime("active_mask", "i32", "ptr %self", attributes=" convergent nomerge")
     builder.write(destination, mask, "i32")
+
+
+@lowers("elect")
+def lower_elect(builder: Builder, instruction: Instruction) -> None:
+    """Elects the lowest lane of those that came."""
+    destination, mask = builder.operands(2)
+    _, present = _exchange(builder, builder.read(mask, "i32"), "0")
+    builder.frame.unit.declare("llvm.cttz.i32", "i32", ("i32", "i1 immarg"))
+    leader = builder.let(f"call i32 @llvm.cttz.i32(i32 {present}, i1 false)")
+    if not isinstance(destination, Pair):
+        raise builder.invalid("expected a lane and a predicate")
+    builder.write(destination.first, leader, "i32")
+    builder.write(destination.second, builder.let(f"icmp eq i32 {leader}, {lane(builder)}"), "i1")

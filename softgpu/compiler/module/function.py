@@ -15,6 +15,7 @@ from softgpu.compiler.lower import (  # noqa: F401 - importing a family register
     control,
     convert,
     floating,
+    matrix,
     memory,
     texture,
     transcendental,

@@ -27,6 +27,8 @@ RUNTIME_OFFSETS_BYTES = {
     "texture_fetch": 120,
     "surface_address": 128,
     "texture_query": 136,
+    "matrix_multiply": 144,
+    "matrix_move": 152,
 }
 
 PARALLEL = ", !llvm.access.group !1"

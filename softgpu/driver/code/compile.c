@@ -26,6 +26,7 @@
 
 #include "code/cache.h"
 #include "code/compiler.h"
+#include "code/compiler_command.h"
 #include "code/loading.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/fatbin_choice.h"

@@ -2,16 +2,12 @@
  * The compiler as a child process, with limits: no shell, no signals and no files of the program's, an environment
  * without what would make the child load the program's libraries or modules. One line of its error output is kept: it
  * names the CUDA error and the reason.
- *
- * FAIRGV_SOFTGPU_COMPILER is a command, its words separated by spaces; without it the command that this library was
- * built with.
  */
 #include "code/compiler.h"
 
-#include <cpuid.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +20,8 @@
 #include <unistd.h>
 
 #include "base/driver.h"
+#include "base/view.h"
+#include "code/compiler_command.h"
 
 #define MAX_WORDS          32
 #define MAX_OPTIONS        10
@@ -32,6 +30,8 @@
  * programs of the tests (textures, surfaces, matrix_mul, linked) compile in a fifth of the memory. */
 #define MAX_MEMORY_BYTES (UINT64_C(6) << 30)
 #define MAX_CPU_S        600u
+/* Of what it writes: as much as the cache holds. */
+#define MAX_FILE_BYTES   (UINT64_C(1) << 30)
 #define TEXT_OF(number)  #number
 #define TEXT_OF_VALUE(x) TEXT_OF(x)
 
@@ -43,13 +43,9 @@ extern char **environ;
 static pthread_mutex_t compilers_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t compiler_ended = PTHREAD_COND_INITIALIZER;
 static uint32_t nr_compilers;
-
-static const char *command_text(void)
-{
-    const char *wanted = getenv("FAIRGV_SOFTGPU_COMPILER");
-
-    return wanted && *wanted ? wanted : SGP_COMPILER_COMMAND;
-}
+/* A pipe that nobody writes to and that closes when this process ends, however it does. What compilers leave behind
+ * ends with it, where this process runs kernels of others (view.h): they are to leave nothing. {-1, -1} elsewhere. */
+static int alive[2] = {-1, -1};
 
 /* Cuts the text in place. */
 static size_t words_of(char *text, char *words[MAX_WORDS])
@@ -78,7 +74,6 @@ static bool is_kept(const char *variable)
 
 static char **environment_new(void)
 {
-    static char python_path[] = "PYTHONPATH=" SGP_PYTHON_PATH;
     size_t nr = 0, kept = 0;
     char **variables;
 
@@ -94,28 +89,42 @@ static char **environment_new(void)
             variables[kept++] = environ[i];
         }
     }
-    variables[kept] = python_path;
+    variables[kept] = (char *)sgp_compiler_python_path();
     return variables;
+}
+
+/* Under whatever limit there is already. */
+static bool limit(__rlimit_resource_t resource, rlim_t most)
+{
+    struct rlimit now;
+
+    if (getrlimit(resource, &now)) {
+        return false;
+    }
+    now.rlim_max = now.rlim_max < most ? now.rlim_max : most;
+    now.rlim_cur = now.rlim_cur < now.rlim_max ? now.rlim_cur : now.rlim_max;
+    return !setrlimit(resource, &now);
 }
 
 /* In the forked child, of a program with threads: system calls alone. Returns only if there is no such command. */
 static void compiler_become(char *const words[], char **variables, int error_fd, pid_t parent)
 {
-    const struct rlimit memory = {MAX_MEMORY_BYTES, MAX_MEMORY_BYTES}, time = {MAX_CPU_S, MAX_CPU_S}, none = {0, 0};
     struct sigaction standard = {.sa_handler = SIG_DFL};
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int input = alive[0] >= 0 ? alive[0] : nothing;
     sigset_t no_signals;
 
     /* It ends with the thread that waits for it. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent || setrlimit(RLIMIT_AS, &memory) ||
-        setrlimit(RLIMIT_CPU, &time) || setrlimit(RLIMIT_CORE, &none)) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent || !limit(RLIMIT_AS, MAX_MEMORY_BYTES) ||
+        !limit(RLIMIT_CPU, MAX_CPU_S) || !limit(RLIMIT_FSIZE, MAX_FILE_BYTES) ||
+        !limit(RLIMIT_CORE, 1)) { /* with 0 a handler of the host's gets it */
         return;
     }
     for (int signal = 1; signal < NSIG; signal++) {
         sigaction(signal, &standard, NULL); /* refused for some */
     }
     sigemptyset(&no_signals);
-    if (sigprocmask(SIG_SETMASK, &no_signals, NULL) || dup2(nothing, STDIN_FILENO) < 0 ||
+    if (sigprocmask(SIG_SETMASK, &no_signals, NULL) || dup2(input, STDIN_FILENO) < 0 ||
         dup2(error_fd, STDOUT_FILENO) < 0 || dup2(error_fd, STDERR_FILENO) < 0 ||
         syscall(SYS_close_range, FIRST_INHERITED_FD, ~0u, 0u)) {
         return;
@@ -127,6 +136,7 @@ static void compiler_become(char *const words[], char **variables, int error_fd,
 static int spawn(pid_t *child, char *const words[], int error_fd)
 {
     char **variables = environment_new();
+    const char *text;
     pid_t parent = getpid();
     int failed;
 
@@ -136,6 +146,10 @@ static int spawn(pid_t *child, char *const words[], int error_fd)
     *child = fork();
     if (!*child) {
         compiler_become(words, variables, error_fd, parent);
+        text = strerrordesc_np(errno); /* the one that allocates nothing */
+        if (text && write(error_fd, text, strlen(text)) < 0) {
+            _exit(write(STDERR_FILENO, text, strlen(text)) > 0 ? 127 : 126); /* that is where error_fd has gone */
+        }
         _exit(127);
     }
     failed = *child < 0 ? errno : 0;
@@ -229,6 +243,19 @@ static bool is_made(const struct sgp_compiler_task *task)
            (task->quick && stat(task->quick, &made) == 0);
 }
 
+static const char *last_line(const char *text)
+{
+    const char *line = strrchr(text, '\n');
+
+    return line ? line + 1 : text;
+}
+
+static void cannot_start(const char *command, const char *reason, char *error_text, size_t error_text_bytes)
+{
+    snprintf(error_text, error_text_bytes, "cannot run the compiler %s%s%s", command, *reason ? ": " : "", reason);
+    sgp_log("compile", "%s", error_text);
+}
+
 static CUresult run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
 {
     char text[2048] = "", command[PATH_MAX];
@@ -237,8 +264,7 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
     size_t nr;
     pid_t child;
 
-    if (snprintf(command, sizeof(command), "%s", command_text()) >= (int)sizeof(command) ||
-        !(nr = words_of(command, words))) {
+    if (!sgp_compiler_command(command, sizeof(command)) || !(nr = words_of(command, words))) {
         return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
     }
     append_options(&words[nr], task);
@@ -249,8 +275,7 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
     close(pipe_fds[1]);
     if (failed) {
         close(pipe_fds[0]);
-        snprintf(error_text, error_text_bytes, "cannot start the compiler %s: %s", words[0], strerror(failed));
-        sgp_log("compile", "%s", error_text);
+        cannot_start(words[0], strerror(failed), error_text, error_text_bytes);
         return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
     }
     read_text(pipe_fds[0], text, sizeof(text));
@@ -259,8 +284,9 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task)) {
         return CUDA_SUCCESS;
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && !*text) {
-        snprintf(text, sizeof(text), "CUDA_ERROR_JIT_COMPILER_NOT_FOUND: cannot start the compiler %s", words[0]);
+    if (WIFEXITED(status) && !strstr(text, "CUDA_ERROR_")) { /* once it runs it names an error, whatever goes wrong */
+        cannot_start(words[0], last_line(text), error_text, error_text_bytes);
+        return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
     }
     snprintf(error_text, error_text_bytes, "%s", text);
     sgp_log("compile", "%s", text);
@@ -269,6 +295,7 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
 
 CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes)
 {
+    bool is_ready;
     CUresult result;
 
     pthread_mutex_lock(&compilers_lock);
@@ -276,69 +303,12 @@ CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text
         pthread_cond_wait(&compiler_ended, &compilers_lock);
     }
     nr_compilers++;
+    is_ready = !sgp_view_is_walled() || alive[0] >= 0 || !pipe2(alive, O_CLOEXEC);
     pthread_mutex_unlock(&compilers_lock);
-    result = run(task, error_text, error_text_bytes);
+    result = !is_ready ? CUDA_ERROR_OPERATING_SYSTEM : run(task, error_text, error_text_bytes);
     pthread_mutex_lock(&compilers_lock);
     nr_compilers--;
     pthread_cond_signal(&compiler_ended);
     pthread_mutex_unlock(&compilers_lock);
     return result;
-}
-
-/* Names, sizes and times of the Python files of a directory, in whatever order they come: so a sum. */
-static uint64_t directory_state(const char *path)
-{
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-    struct stat status;
-    uint64_t sum = 0;
-
-    while (directory && (entry = readdir(directory))) {
-        uint64_t one = 0;
-        size_t length = strlen(entry->d_name);
-
-        if (length < 4 || strcmp(entry->d_name + length - 3, ".py") ||
-            fstatat(dirfd(directory), entry->d_name, &status, 0)) {
-            continue;
-        }
-        for (size_t i = 0; i < length; i++) {
-            one = one * 31 + (uint8_t)entry->d_name[i];
-        }
-        one = (one ^ (uint64_t)status.st_size) * 0x9e3779b97f4a7c15ull;
-        one = (one ^ (uint64_t)status.st_mtim.tv_sec) * 0x9e3779b97f4a7c15ull;
-        sum += (one ^ (uint64_t)status.st_mtim.tv_nsec) * 0x9e3779b97f4a7c15ull;
-    }
-    if (directory) {
-        closedir(directory);
-    }
-    return sum;
-}
-
-/* Code is made for the CPU it will run on; homes travel. */
-static void mix_cpu(void (*mix)(void *hash, const void *data, size_t bytes), void *hash)
-{
-    unsigned int registers[4] = {0};
-
-    __get_cpuid(1, &registers[0], &registers[1], &registers[2], &registers[3]);
-    registers[1] = 0; /* which core this is */
-    mix(hash, registers, sizeof(registers));
-    __get_cpuid_count(7, 0, &registers[0], &registers[1], &registers[2], &registers[3]);
-    mix(hash, registers, sizeof(registers));
-}
-
-void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash)
-{
-    const char *command = command_text(), *fibers = getenv("FAIRGV_SOFTGPU_FIBERS");
-    char directories[] = SGP_COMPILER_DIRECTORIES;
-    char *rest = NULL;
-
-    mix(hash, command, strlen(command));
-    /* The compiler's own choice, in its environment. */
-    mix(hash, fibers, fibers ? strlen(fibers) : 0);
-    mix_cpu(mix, hash);
-    for (char *path = strtok_r(directories, ":", &rest); path; path = strtok_r(NULL, ":", &rest)) {
-        uint64_t state = directory_state(path);
-
-        mix(hash, &state, sizeof(state));
-    }
 }

@@ -20,7 +20,4 @@ struct sgp_compiler_task {
 
 CUresult sgp_compiler_run(const struct sgp_compiler_task *task, char *error_text, size_t error_text_bytes);
 
-/* What tells one compiler from another, mixed into the key. */
-void sgp_compiler_identify(void (*mix)(void *hash, const void *data, size_t bytes), void *hash);
-
 #endif

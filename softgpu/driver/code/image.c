@@ -6,6 +6,7 @@
 
 #include "code/compile.h"
 #include "code/loading.h"
+#include "code/refusal.h"
 #include "code/tier.h"
 #include "cuda_api/fatbin.h"
 
@@ -41,7 +42,8 @@ static CUresult compile_one(const void *image, struct sgp_compiled *compiled, ch
     if (result) {
         return result;
     }
-    if (kind == FGV_IMAGE_ELF) {
+    if (sgp_image_lacks_ptx(kind, fgv_image_start(image), bytes, error_text, error_text_bytes)) {
+        sgp_log("compile", "%s", error_text);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
     return sgp_compile(fgv_image_start(image), bytes, compiled, error_text, error_text_bytes);
@@ -98,6 +100,7 @@ CUresult sgp_image_load(const void *data, struct sgp_image **image, char *error_
     if (is_gone) {
         result = load(data, prelinked, nr_prelinked, image, error_text, error_text_bytes, &is_gone);
     }
+    sgp_refusal_tell(result, error_text);
     return result;
 }
 

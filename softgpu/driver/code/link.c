@@ -12,6 +12,7 @@
 
 #include "code/compile.h"
 #include "code/loading.h"
+#include "code/refusal.h"
 #include "cuda_api/fatbin.h"
 #include "cuda_api/prototypes.h"
 #include "device/current.h"
@@ -134,12 +135,14 @@ static CUresult refuse(struct CUlinkState_st *link, CUjitInputType type, const c
                                                               [CU_JIT_INPUT_OBJECT] = "a host object",
                                                               [CU_JIT_INPUT_LIBRARY] = "an archive",
                                                               [CU_JIT_INPUT_NVVM] = "NVVM code"};
+    CUresult result = type == CU_JIT_INPUT_CUBIN ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_NOT_SUPPORTED;
     char text[ERROR_TEXT_BYTES];
 
     snprintf(text, sizeof(text), "'%s' is %s: softgpu links PTX, and fat binaries that have PTX", name, names[type]);
     link_log(link, text);
     sgp_log("compile", "%s", text);
-    return type == CU_JIT_INPUT_CUBIN ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_NOT_SUPPORTED;
+    sgp_refusal_tell(result, text);
+    return result;
 }
 
 /* Appends a copy that ends with a zero, which PTX may lack here. */
@@ -182,6 +185,7 @@ static CUresult link_add(struct CUlinkState_st *link, CUjitInputType type, const
         result = sgp_link_check(&longer, error_text, sizeof(error_text));
     }
     link_log(link, error_text);
+    sgp_refusal_tell(result, error_text);
     free(result ? longer.start : link->inputs.start);
     if (!result) {
         link->inputs = longer;
@@ -245,6 +249,7 @@ static CUresult link_complete(struct CUlinkState_st *link, void **text)
         result = sgp_compile(*text, strlen(*text) + 1, &compiled, error_text, sizeof(error_text));
     }
     link_log(link, error_text);
+    sgp_refusal_tell(result, error_text);
     return result;
 }
 

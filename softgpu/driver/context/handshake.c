@@ -5,6 +5,7 @@
 
 #include "cuda_api/procs.h"
 #include "cuda_api/prototypes.h"
+#include "cuda_api/refusals.h"
 #include "stream/stream.h"
 
 static int driver_version(void)
@@ -127,6 +128,9 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
         return CUDA_ERROR_INVALID_VALUE;
     }
     found = fgv_proc_find(symbol, cudaVersion, flags, &status);
+    if (!found) {
+        found = fgv_refusal_find(symbol, cudaVersion, flags, &status);
+    }
     *pfn = (void *)found;
     if (symbolStatus) {
         *symbolStatus = (CUdriverProcAddressQueryResult)status;
@@ -135,6 +139,12 @@ SGP_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cuda
         sgp_log("procs", "cuGetProcAddress: no %s for CUDA %d", symbol, cudaVersion);
     }
     return CUDA_SUCCESS;
+}
+
+CUresult fgv_refuse(const char *name, CUresult result)
+{
+    sgp_log("procs", "%s is not carried", name);
+    return result;
 }
 
 SGP_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

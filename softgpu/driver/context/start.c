@@ -133,6 +133,7 @@ static CUresult initialise(void)
     if (pthread_atfork(NULL, NULL, forked_child)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sgp_device_lacks_wall = sgp_wall_is_missing;
     sgp_nr_devices = (int)nr;
     sgp_driver.is_initialised = true;
     return CUDA_SUCCESS;

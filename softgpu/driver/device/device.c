@@ -12,6 +12,7 @@
 #define DEVICE_NAME      "FairGV softgpu"
 
 int sgp_nr_devices;
+bool (*sgp_device_lacks_wall)(void);
 struct sgp_device sgp_devices[SGP_MAX_DEVICES];
 
 void sgp_device_uuid(int physical, uint8_t uuid[16])
@@ -133,6 +134,7 @@ SGP_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
     }
     value = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID                 ? SGP_FIRST_PCI_BUS + device->physical
             : attrib == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID ? device->ordinal
+            : attrib == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS   ? sgp_device_lacks_wall()
                                                                      : sgp_attribute(attrib);
     if (!pi || value == INT_MIN) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);

@@ -31,4 +31,7 @@ struct sgp_device *sgp_device_find(CUdevice device);
 CUresult sgp_enter_device(CUdevice handle, struct sgp_device **device); /* as sgp_enter_driver */
 void sgp_device_uuid(int physical, uint8_t uuid[16]);
 
+/* Whether the wall was asked for and is not to be had (runtime/wall.c). With the lock. */
+extern bool (*sgp_device_lacks_wall)(void);
+
 #endif

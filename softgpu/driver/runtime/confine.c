@@ -32,6 +32,9 @@
 #define NEW_NAMESPACES                                                                                                 \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
+/* Of the standard error output, where that is a file: a worker of FairGV's keeps as much of what kernels say. */
+#define MAX_FILE_BYTES (UINT64_C(64) << 20)
+
 static const int allowed_calls[] = {
     SYS_read,          SYS_write,
     SYS_recvfrom,      SYS_sendto,
@@ -118,8 +121,9 @@ static bool descriptors_leave(int kept)
 
 bool sgp_confine(int socket, int parent)
 {
-    const struct rlimit none = {0, 0};
+    const struct rlimit none = {0, 0}, file = {MAX_FILE_BYTES, MAX_FILE_BYTES};
 
     return !prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) && getppid() == parent && sgp_mappings_visit(leave, NULL) &&
-           descriptors_leave(socket) && !setrlimit(RLIMIT_CORE, &none) && filter_calls();
+           descriptors_leave(socket) && !setrlimit(RLIMIT_CORE, &none) && !setrlimit(RLIMIT_FSIZE, &file) &&
+           signal(SIGXFSZ, SIG_IGN) != SIG_ERR && filter_calls();
 }

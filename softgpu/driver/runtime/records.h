@@ -13,8 +13,9 @@
 /* No device has more at once: 32 on each multiprocessor. */
 #define SGP_MAX_RESIDENT_BLOCKS (32u * SGP_NR_MULTIPROCESSORS)
 
-struct sgp_team;
+struct sgp_matrix_part;
 struct sgp_runner;
+struct sgp_team;
 
 /* One CUDA thread, as a fiber. Compiled code knows the pointer alone. */
 struct sgp_thread {
@@ -28,7 +29,8 @@ struct sgp_thread {
     uint32_t member_mask;
     uint64_t value;
     uint64_t *values;
-    uintptr_t place; /* where it waits to see who comes along; 0: nowhere */
+    uintptr_t place;              /* where it waits to see who comes along; 0: nowhere */
+    struct sgp_matrix_part *part; /* what it brings to an operation on matrices; NULL: it is at none */
 };
 
 struct sgp_barrier {
@@ -176,6 +178,10 @@ void sgp_texture_fetch(struct sgp_thread *self, uint64_t value, uint32_t form, c
 uint32_t sgp_texture_query(struct sgp_thread *self, uint64_t value, uint32_t query, uint32_t level);
 void *sgp_surface_address(struct sgp_thread *self, uint64_t value, uint32_t form, const int32_t *operands,
                           uint32_t nr_bytes);
+
+/* matrix.c, matrix_move.c: of kernel_abi.h */
+void sgp_matrix_multiply(struct sgp_thread *self, uint64_t form, uint32_t *registers);
+void sgp_matrix_move(struct sgp_thread *self, uint32_t form, void *row, uint32_t *registers);
 
 /* services.c */
 extern const struct sgp_runtime sgp_runtime_table;

@@ -10,6 +10,7 @@
  *     thread.c    which of a block's fibers runs next           format.c    text of printf
  *     services.c  the table that compiled code calls
  *     texture.c   tex, tld4, txq, suq                           surface.c   suld, sust, sured
+ *     matrix.c    mma, wmma                     matrix_move.c  ldmatrix and its kin
  *     direct.c    kernels in this process                       wall.c      kernels in a process of their own
  *     inside.c    that process                                  confine.c   what it can still do
  */
@@ -53,6 +54,10 @@ struct sgp_grid {
 
 /* What kernels of the device read beside the program's memory. False: no memory. */
 bool sgp_launch_area_map(int device);
+
+/* Whether the wall (view.h) was asked for and is not to be had: no process, or none that gives up what it must. With
+ * the lock. */
+bool sgp_wall_is_missing(void);
 
 /* Runs a launch, in this process or behind the wall (view.h); CUDA_SUCCESS or what ended it. Without the lock, and one
  * launch of a device at a time. */

@@ -118,4 +118,6 @@ const struct sgp_runtime sgp_runtime_table = {
     .texture_fetch = sgp_texture_fetch,
     .surface_address = sgp_surface_address,
     .texture_query = sgp_texture_query,
+    .matrix_multiply = sgp_matrix_multiply,
+    .matrix_move = sgp_matrix_move,
 };

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/half.h"
 #include "runtime/records.h"
 
 #define WEIGHT_ONE 256 /* a weight of 1: 8 fractional bits */
@@ -69,16 +70,6 @@ static double greatest_of(double a, double b)
 
 /* ---- texels ---- */
 
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double value = exponent == 31 ? (fraction ? NAN : INFINITY)
-                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                  : ldexp(fraction, -24);
-
-    return bits >> 15 ? -value : value;
-}
-
 static double linear_of_srgb(double value)
 {
     return value <= 0.04045 ? value / 12.92 : pow((value + 0.055) / 1.055, 2.4);
@@ -91,7 +82,7 @@ static double float_channel(const uint8_t *at, uint32_t bytes)
 
     if (bytes == 2) {
         memcpy(&half, at, sizeof(half));
-        return half_value(half);
+        return sgp_half_value(half);
     }
     memcpy(&single, at, sizeof(single));
     return single;

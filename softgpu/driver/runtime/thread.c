@@ -27,6 +27,8 @@ struct sgp_thread *sgp_thread_next(struct sgp_team *team)
         thread = &team->threads[team->nr_started++];
         thread->stack = team->free_stacks[--team->nr_free_stacks];
         thread->stack_pointer = sgp_fiber_prepare(thread->stack, team->thread_main, thread);
+        thread->place = 0; /* as a block that ended in a fault may have left them */
+        thread->part = NULL;
         return thread;
     }
     thread = team->queue;

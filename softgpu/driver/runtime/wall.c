@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "memory/memory_map.h"
+#include "runtime/confine.h"
 #include "runtime/inside.h"
 #include "runtime/wall_records.h"
 #include "stream/queue.h"
@@ -186,6 +187,31 @@ static CUresult run_behind(struct sgp_grid *grid)
     return WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS)
                ? CUDA_ERROR_ILLEGAL_ADDRESS
                : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+/* A process that gives up what one for kernels does, and ends. */
+static bool wall_try(void)
+{
+    pid_t parent = getpid(), ended, trial = fork();
+    int status = 0;
+
+    if (!trial) {
+        _exit(!sgp_confine(STDERR_FILENO, parent));
+    }
+    do {
+        ended = trial < 0 ? trial : waitpid(trial, &status, 0);
+    } while (trial > 0 && ended < 0 && errno == EINTR);
+    return ended > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+bool sgp_wall_is_missing(void)
+{
+    static enum { UNTRIED, THERE, MISSING } wall;
+
+    if (wall == UNTRIED) {
+        wall = !sgp_view_is_walled() || wall_try() ? THERE : MISSING;
+    }
+    return wall == MISSING;
 }
 
 CUresult sgp_launch_run(struct sgp_grid *grid)

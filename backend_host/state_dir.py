@@ -1,0 +1,29 @@
+"""The folder where a daemon has its socket and its log: made by whoever starts it. Apart from the daemon, whose modules commands do without."""
+
+import os
+import stat
+from pathlib import Path
+
+from backend_host.errors import FairGVError
+
+
+def make_state_dir(state_dir: Path) -> None:
+    """Makes it where it is missing. FairGVError when it cannot be ours alone: whoever else may write there could pose as this daemon."""
+    try:
+        state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        status = state_dir.stat()
+    except OSError as error:
+        raise FairGVError(f"cannot make the state directory {state_dir}: {error.strerror}") from error
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise FairGVError(
+            f"the state directory {state_dir} can be written to by others (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}); "
+            "choose another with --state-dir"
+        )
+
+
+def read_log_tail(path: Path, nr_lines: int = 20) -> str:
+    """The last lines of a log, for a message about a daemon that did not start."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-nr_lines:])
+    except OSError:
+        return ""

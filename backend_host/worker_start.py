@@ -1,0 +1,116 @@
+"""What each worker of a Gpu starts with: its program and environment, its walls, and what it is told of them with its guest.
+
+Wrong when: a device library reads a variable that is not of the families below. The daemon's other variables are not for a worker that a
+guest may take over.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.devices import Device
+from backend_host.walls.cgroups import Groups
+from backend_host.walls.root import CACHE_AT, Root, root_of_worker
+from backend_host.walls.start import Child, Walls
+from backend_host.walls.tenants import Tenants
+
+WORKER = ("-m", "backend_host.worker.main")
+_PASSED_ON = re.compile(r"FAIRGV_|CUDA_|NVIDIA_|LD_|LC_|LANG$|PATH$|TZ$|PYTHON|[A-Z]+SAN_OPTIONS$|MALLOC_")
+
+
+@dataclass(frozen=True)
+class WorkerStart:
+    """Of one Gpu. `tenants` is None where workers stay who they are, and keep no compiled code; `groups` where there is no cgroup."""
+
+    library: str
+    ordinal: int
+    kind: str
+    walls: Walls
+    root: Root
+    environment: Mapping[str, str]
+    tenants: Tenants | None
+    groups: Groups | None
+    memory_bytes: int = 0
+    """What the workers of a vGPU may have beside the region."""
+    program: Sequence[str] = field(default=WORKER)
+    """For Python."""
+
+    def spawn(self, socket_fd: int, slot: int, error_fd: int = -1) -> Child:
+        """A worker that waits for a guest. Raises OSError."""
+        command = [sys.executable, *self.program, "--socket", str(socket_fd), "--library", self.library]
+        command += ["--device", str(self.ordinal), "--slot", str(slot)]
+        child = self.walls.start(
+            command, self.environment, self.root, folder=str(PACKAGE_ROOT), kept_fd=socket_fd, error_fd=error_fd
+        )
+        if self.groups is not None:
+            try:
+                self.groups.begin(child.pid, self.memory_bytes, self.walls.settings.processes)
+            except OSError:
+                child.kill()
+                child.wait()
+                self.leave(child)
+                child.close()
+                raise
+        return child
+
+    def message(self, tenant_name: str) -> dict[str, Any]:
+        """What the worker is told of its walls: the fields of `struct fgw_walls_tenant` (enter.h). Raises OSError."""
+        tenant = self.tenants.take(tenant_name) if self.tenants is not None else None
+        return {
+            "cache": tenant.name if tenant is not None and "mount" in self.walls.names else None,
+            "uid": tenant.uid if tenant is not None else 0,
+            "is_soft": self.kind == "soft",
+            "has_filter": "filter" in self.walls.names,
+        }
+
+    def join(self, worker: Child, vgpu: int, region_bytes: int) -> None:
+        """Puts it into the cgroup of its vGPU. Raises OSError."""
+        if self.groups is not None:
+            self.groups.take(worker.pid, vgpu, self.memory_bytes + region_bytes, self.walls.settings.processes)
+
+    def leave(self, worker: Child) -> None:
+        """For one that has ended: the counterpart of `spawn` and `join`."""
+        if self.groups is not None:
+            self.groups.leave(worker.pid)
+
+
+def worker_start(
+    device: Device, config: Config, names: frozenset[str], groups: Groups | None, more: Mapping[str, str] | None = None
+) -> WorkerStart:
+    """For workers of this device behind the walls with these names; `more`: variables of theirs."""
+    environment = worker_environment({**os.environ, **(more or {})}, names)
+    ordinal = device.ordinal
+    if device.kind == "cuda":  # it alone: the others have no device node
+        environment["CUDA_VISIBLE_DEVICES"] = device.uuid
+        ordinal = 0
+    tenants = Tenants(config.walls) if "user" in names else None
+    soft_bytes = device.memory_bytes if device.kind == "soft" else 0
+    return WorkerStart(
+        library=device.path,
+        ordinal=ordinal,
+        kind=device.kind,
+        walls=Walls(names, config.walls, soft_bytes),
+        root=root_of_worker(device.kind, device.path, device.pci_bus_id, environment, config.walls.cache_path),
+        environment=environment,
+        tenants=tenants,
+        groups=groups,
+        memory_bytes=config.walls.memory_bytes + config.pinned_bytes + soft_bytes,
+    )
+
+
+def worker_environment(ours: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    """What a worker gets of the daemon's variables, and where behind its walls compiled code is kept."""
+    passed_on = {name: value for name, value in ours.items() if _PASSED_ON.match(name)}
+    places = {"HOME": CACHE_AT, "FAIRGV_SOFTGPU_CACHE": f"{CACHE_AT}/softgpu", "CUDA_CACHE_PATH": f"{CACHE_AT}/cuda"}
+    return {**passed_on, "PYTHONDONTWRITEBYTECODE": "1", **(places if {"mount", "user"} <= names else {})}
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether any user may enter every folder on the way to `path`, and `path` itself."""
+    path = path.resolve()
+    return all(part.stat().st_mode & 0o001 for part in (path, *path.parents))

@@ -1,0 +1,80 @@
+"""A worker whose forks fail: softgpu has no compiler for a module then, and no process for its kernels. The guest is told."""
+
+import secrets
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ivshmem.region import Region
+from tests.backend_host.worker_harness import FUNCTION, MODULE, SOFTGPU, Guest, Host, Served, kernel_image
+
+PTX = """
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry put(.param .u64 where)
+{
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [where];
+    st.global.u32 [%rd1], VALUE;
+    ret;
+}
+"""
+VALUE = secrets.randbelow(1 << 31)
+"""Compiled code is kept; this is code that nobody has compiled yet."""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("failing_fork") / "failing_fork.so"
+    source = Path(__file__).with_name("failing_fork.c")
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(built)], check=True)
+    return built
+
+
+@pytest.fixture
+def no_forks(tmp_path: Path) -> Path:
+    """While this file is there."""
+    return tmp_path / "no-forks"
+
+
+@pytest.fixture
+def guest(library: Path, no_forks: Path, region: Region) -> Iterator[Guest]:
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_NO_FORKS": str(no_forks)}
+    host = Host(SOFTGPU, environment, shared=[library.parent, no_forks.parent])
+    guest = Served(host, region).primary()
+    yield guest
+    guest.close()
+    host.close()
+
+
+def function_of(guest: Guest, module: int) -> None:
+    guest.ok("cuModuleGetFunction", b"put", module=module, handle=FUNCTION, name_bytes=3, chunk=1)
+
+
+def value_of_a_launch(guest: Guest) -> int:
+    """What the kernel puts into zeroed memory."""
+    address = int(guest.ok("cuMemAlloc_v2", bytesize=4).dptr)
+    guest.cast_off("cuMemsetD32_v2", dstDevice=address, ui=0, N=1)
+    guest.launch(FUNCTION, struct.pack("<Q", address))
+    return int(struct.unpack("<I", guest.from_device(address, 4))[0])
+
+
+def test_a_module_that_no_compiler_can_be_started_for_is_refused(guest: Guest, no_forks: Path) -> None:
+    no_forks.touch()
+    assert guest.load(kernel_image(PTX.replace("VALUE", str(VALUE))), MODULE).result != 0
+    no_forks.unlink()
+    assert guest.load(kernel_image(PTX.replace("VALUE", str(VALUE))), MODULE + 1).result == 0
+    function_of(guest, MODULE + 1)
+    assert value_of_a_launch(guest) == VALUE
+
+
+def test_a_kernel_without_a_process_to_run_in_is_an_error_and_no_hang(guest: Guest, no_forks: Path) -> None:
+    assert guest.load(kernel_image(PTX.replace("VALUE", str(VALUE))), MODULE).result == 0
+    function_of(guest, MODULE)
+    no_forks.touch()
+    guest.launch(FUNCTION, struct.pack("<Q", int(guest.ok("cuMemAlloc_v2", bytesize=4).dptr)))
+    assert guest.call("cuCtxSynchronize").result != 0

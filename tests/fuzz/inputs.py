@@ -1,0 +1,52 @@
+"""Inputs of the worker's fuzzer, spelt by names: what a test sends, and the seeds that the fuzzer begins with."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.backend_host.worker_harness import CALLS, request_bytes
+
+FIRST = 3
+"""The number of a context, a stream, an event, a module, a function, a library and a kernel that are there already."""
+NO_CHUNK = 0xFFFFFFFF
+GRAPH = 3 << 62 | 13 << 56
+NODE = 3 << 62 | 14 << 56
+"""Numbers that the worker gives, less the count."""
+MOVE = 200
+ARENA, HEAP, DEVICE, ARRAY = 1, 2, 3, 4
+"""Places of bytes."""
+MEMORY = 0x7000_0000_0000
+"""The first address that the stand-in gives: 8 KiB that are there already."""
+RESERVED = MEMORY + 0x4000
+"""The next one, behind memory of a page or less."""
+PINNED = 0x2000_0006_3000
+"""Two pages of the guest's heap that are no chunk's: worker.c."""
+CONDITION = 1000
+"""Of any graph's first condition."""
+TEXTURE = 1
+"""The first texture object."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One request. `rounds`: of the worker's loop, before the next one."""
+
+    call: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    payload: bytes = b""
+    context: int = FIRST
+    rounds: int = 0
+    response: int = 0
+
+    def packed(self) -> bytes:
+        header = struct.pack("<HHI", CALLS[self.call], 0, self.context)
+        whole = header + request_bytes(self.call, self.fields) + self.payload
+        return struct.pack("<HBB", len(whole), self.response, self.rounds) + whole
+
+
+def pack(records: Sequence[Record], *, fail_at: int = -1, busy: int = 0, seed: int = 1, flags: int = 0) -> bytes:
+    """An input. `fail_at`: this call of the driver fails, counted from 0; `busy` of 256: how often work has not ended."""
+    return struct.pack("<IBBBBi", seed, 0, busy, flags, 0, fail_at) + b"".join(record.packed() for record in records)
