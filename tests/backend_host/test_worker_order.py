@@ -142,7 +142,7 @@ def test_who_is_alone_queues_few_long_kernels_of_a_stream(served: Served, kernel
     for value in range(2, 12):
         kernels.late(value, ns=1)
     kernels.guest.ok("cuMemGetInfo_v2")  # goes by what waits
-    assert nr_launches() <= 2
+    assert nr_launches() <= 2, f"seen {served.gpu_ns() - before} ns after the first one began"
     kernels.guest.ok("cuCtxSynchronize")
     assert nr_launches() == 11
     assert kernels.value() == 11
@@ -282,10 +282,13 @@ def test_a_kernel_that_outlives_its_slice_is_not_waited_for_where_the_device_pre
         make_region() as first,
         make_region() as second,
     ):
-        long, other = (Kernels(Served(host, region).primary()) for region in (first, second))
+        served = [Served(host, region) for region in (first, second)]
+        long, other = (Kernels(each.primary()) for each in served)
         for vgpu in (0, 1):  # as a policy would: who has used less is next
             host.control.set_standing(vgpu, 0.0, per_ns=1.0, charged_ns=0)
+        before = served[0].gpu_ns()
         long.late(1, ns=60 * NS_PER_S)
+        wait_until(lambda: served[0].gpu_ns() > before, "the long kernel runs")
         other.late(2, ns=1000)
         wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
         charged = [host.control.vgpu(vgpu) for vgpu in (0, 1)]
