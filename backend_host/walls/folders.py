@@ -21,7 +21,7 @@ def is_within(folder: Path, most_bytes: int) -> bool:
         return (
             _room(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), most_bytes, _DEPTH, [_NR_FILES]) >= 0
         )
-    except OSError:  # a hostile tenant changes it meanwhile
+    except OSError:  # a hostile tenant puts something else in a folder's place
         return False
 
 
@@ -30,13 +30,14 @@ def _room(fd: int, left_bytes: int, depth: int, nr_left: list[int]) -> int:
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
-                left_bytes -= entry.stat(follow_symlinks=False).st_blocks * 512
                 nr_left[0] -= 1
-                if left_bytes < 0 or nr_left[0] < 0 or depth == 0:
-                    return -1
-                if entry.is_dir(follow_symlinks=False):
-                    below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-                    left_bytes = _room(below, left_bytes, depth - 1, nr_left)
+                with contextlib.suppress(FileNotFoundError):  # a compiler removed what it made
+                    left_bytes -= entry.stat(follow_symlinks=False).st_blocks * 512
+                    if left_bytes < 0 or nr_left[0] < 0 or depth == 0:
+                        return -1
+                    if entry.is_dir(follow_symlinks=False):
+                        below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                        left_bytes = _room(below, left_bytes, depth - 1, nr_left)
     finally:
         os.close(fd)
     return left_bytes

@@ -168,6 +168,35 @@ def test_compiled_code_has_a_bound(folder: Path, way: str) -> None:
     assert (folder / other.name / "cuda" / "code").exists()
 
 
+def test_files_that_go_meanwhile_are_no_reason_to_begin_anew(folder: Path) -> None:
+    """A tenant's compilers make files and folders beside its code, and remove them, while another of its programs begins."""
+    tenants = Tenants(settings(folder))
+    own = folder / tenants.take("user-0").name
+    (own / "code").write_bytes(bytes(4096))
+    is_over = threading.Event()
+
+    def compile_often() -> None:
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            work = own / f"work-{number}"
+            with contextlib.suppress(FileNotFoundError):  # all of it was taken away
+                work.mkdir()
+                (work / "part").touch()
+                (work / "part").unlink()
+                work.rmdir()
+
+    compiler = threading.Thread(target=compile_often)
+    compiler.start()
+    try:
+        for _ in range(3000):
+            tenants.take("user-0")
+            assert (own / "code").exists()
+    finally:
+        is_over.set()
+        compiler.join()
+
+
 def fill(tenant: Path, way: str) -> None:
     if way == "bytes":
         (tenant / "large").write_bytes(bytes(65 << 20))

@@ -4,6 +4,8 @@ How close they come is for the benchmark to say (`fairgv-bench mmr`): here other
 a guest that is not run cannot ask for its share.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from benchmarks.experiments.sharing import Mixture, together
@@ -29,6 +31,16 @@ def charged_min_max_ratio(policy: str, mixture: Mixture) -> float:
 @pytest.mark.parametrize("mixture", [ONE_TO_THREE, LONGER_THAN_A_SLICE], ids=["weights", "long kernels"])
 def test_the_default_policy_is_fair_where_turns_are_not(mixture: Mixture) -> None:
     """A few attempts for each: what else runs on the processors shifts shares in either direction."""
-    turns = (charged_min_max_ratio("first-come", mixture) for _ in range(NR_ATTEMPTS))
-    assert any(ratio < CLEARLY_UNFAIR for ratio in turns), "the test could not fail"
-    assert any(charged_min_max_ratio(DEFAULT_POLICY, mixture) > CLEARLY_FAIR for _ in range(NR_ATTEMPTS))
+    assert one_of(lambda: charged_min_max_ratio("first-come", mixture), lambda ratio: ratio < CLEARLY_UNFAIR) == []
+    assert one_of(lambda: charged_min_max_ratio(DEFAULT_POLICY, mixture), lambda ratio: ratio > CLEARLY_FAIR) == []
+
+
+def one_of(attempt: Callable[[], float], is_right: Callable[[float], bool]) -> list[float]:
+    """What the attempts showed, when none is right; else nothing."""
+    ratios: list[float] = []
+    while len(ratios) < NR_ATTEMPTS:
+        ratio = attempt()
+        if is_right(ratio):
+            return []
+        ratios.append(ratio)
+    return ratios

@@ -149,6 +149,16 @@ def test_a_compiler_that_is_not_there(device: Device) -> None:
     assert _cached(device) == []
 
 
+def test_compiled_code_that_is_gone(device: Device) -> None:
+    """It is not said that the compiler does not run."""
+    result = device.with_settings(FAIRGV_SOFTGPU_COMPILER="true", FAIRGV_LOG="compile").run_case("works")
+    assert result.returncode == 1
+    assert "CUDA_ERROR_OPERATING_SYSTEM" in result.stdout
+    assert f"{device.cache}/" in result.stderr
+    assert "compiled code is gone" in result.stderr
+    assert "cannot run" not in result.stderr
+
+
 def test_the_users_cache_folder_is_the_default(device: Device) -> None:
     elsewhere = device.with_settings(FAIRGV_SOFTGPU_CACHE="", XDG_CACHE_HOME=str(device.folder / "xdg"))
     assert elsewhere.run_case("works").returncode == 0

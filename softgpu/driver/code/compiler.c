@@ -284,6 +284,11 @@ static CUresult run(const struct sgp_compiler_task *task, char *error_text, size
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && is_made(task)) {
         return CUDA_SUCCESS;
     }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !*text) {
+        snprintf(error_text, error_text_bytes, "%s: the compiled code is gone", task->output);
+        sgp_log("compile", "%s", error_text);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     if (WIFEXITED(status) && !strstr(text, "CUDA_ERROR_")) { /* once it runs it names an error, whatever goes wrong */
         cannot_start(words[0], last_line(text), error_text, error_text_bytes);
         return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
