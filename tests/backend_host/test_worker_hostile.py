@@ -182,7 +182,8 @@ def test_lies_under_sanitizers(sanitized: Path) -> None:
     ).stdout.strip()
     environment = {
         "LD_PRELOAD": str(Path(found).resolve()),
-        "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
+        # What it takes for the size of a module's thread-local memory is whatever stands before it: it read through that, and died.
+        "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99:intercept_tls_get_addr=0",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(ROOT),
     }
