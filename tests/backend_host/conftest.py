@@ -19,10 +19,11 @@ NR_TOLD = 20
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that failed tells how the GPU went from one to the next."""
+    """A test that failed tells how the GPU went from one to the next, and which workers had ended."""
     report = yield
     if report.failed:
         report.sections += [("hand-overs", hand_overs.lines(host.control, NR_TOLD)) for host in Host.running]
+        report.sections += [("workers", host.ends()) for host in Host.running]
     return report
 
 

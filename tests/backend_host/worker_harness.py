@@ -402,6 +402,19 @@ class Host:
         self.workers.append(Worker(process, mine, slot, vgpu, errors))
         return self.workers[-1]
 
+    def ends(self) -> str:
+        """A line for each worker, and what those that have ended said."""
+        lines = []
+        for worker in self.workers:
+            has_ended = worker.process.has_ended()
+            lines.append(f"{worker.slot} {f'ended: {worker.process.wait()}' if has_ended else 'runs'}")
+            if has_ended:
+                lines.append(worker.errors())
+                with contextlib.suppress(OSError):  # it was heard, or said nothing
+                    worker.socket.setblocking(False)
+                    lines.append(worker.socket.recv(65536).decode())
+        return "\n".join(lines)
+
     def close(self) -> None:
         for worker in self.workers:
             worker.process.kill()

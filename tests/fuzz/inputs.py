@@ -47,6 +47,9 @@ class Record:
         return struct.pack("<HBB", len(whole), self.response, self.rounds) + whole
 
 
-def pack(records: Sequence[Record], *, fail_at: int = -1, busy: int = 0, seed: int = 1, flags: int = 0) -> bytes:
-    """An input. `fail_at`: this call of the driver fails, counted from 0; `busy` of 256: how often work has not ended."""
-    return struct.pack("<IBBBBi", seed, 0, busy, flags, 0, fail_at) + b"".join(record.packed() for record in records)
+def pack(
+    records: Sequence[Record], *, fail_at: int = -1, busy: int = 0, seed: int = 1, flags: int = 0, fails: int = 0
+) -> bytes:
+    """An input. `fail_at`: this call of the driver fails, counted from 0; `fails` and `busy` of 256: how often any does, and how often work
+    has not ended."""
+    return struct.pack("<IBBBBi", seed, fails, busy, flags, 0, fail_at) + b"".join(record.packed() for record in records)

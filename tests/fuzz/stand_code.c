@@ -167,6 +167,23 @@ STAND_IN(cuLibraryGetModule, CUmodule *module, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
+/* Of a library it goes with that, and not before. */
+STAND_IN(cuModuleUnload, CUmodule module)
+{
+    struct stand_object *object = (struct stand_object *)(uintptr_t)module;
+    stand_need(FGV_HANDLE_MODULE, module);
+    const CUresult result = stand_call(STAND_cuModuleUnload, "cuModuleUnload");
+    if (result != CUDA_SUCCESS) {
+        stand_excuse(object);
+        return result;
+    }
+    if (!object || object->parent->kind == FGV_HANDLE_LIBRARY) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    stand_end(object);
+    return CUDA_SUCCESS;
+}
+
 STAND_IN(cuKernelGetFunction, CUfunction *function, CUkernel kernel)
 {
     stand_need(FGV_HANDLE_KERNEL, kernel);

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.build import build
-from tests.fuzz.inputs import FIRST, GRAPH, MEMORY, NO_CHUNK, Record, pack
+from tests.fuzz.inputs import ARENA, FIRST, GRAPH, MEMORY, NO_CHUNK, Record, pack
 from tests.fuzz.programs import BEGIN, BOX, PROGRAMS, SET
 
 pytestmark = pytest.mark.skipif(shutil.which("clang-14") is None, reason="needs clang's libFuzzer: .ci/packages")
@@ -48,6 +48,24 @@ def test_destroyed_stream_is_not_marked(program: Path, tmp_path: Path, busy: int
     other = Record("cuMemsetD8Async", {"dstDevice": MEMORY, "N": 64, "hStream": 4})
     records = [Record("cuStreamCreate", {"phStream": 4}), SET, other, DESTROY, wait]
     run(program, tmp_path, [pack(records, fail_at=n, busy=busy) for n in range(-1, 24)])
+
+
+def copy_of(chunk: int) -> Record:
+    fields = {"destination": MEMORY, "bytes": 64, "place": ARENA, "stream": FIRST, "chunk": chunk}
+    return Record("cuMemcpyHtoDAsync_v2", fields)
+
+
+@pytest.mark.parametrize("busy", [0, 255])
+def test_chunk_behind_which_no_mark_will_stand(program: Path, tmp_path: Path, busy: int) -> None:
+    """Its copy is captured, when the driver failed to tell; or it was waited for instead of marked, behind a mark that has not ended."""
+    of_other = Record("capture_begin", {"stream": 4})
+    records = [
+        [BEGIN, copy_of(1), copy_of(2)],
+        [Record("cuStreamCreate", {"phStream": 4}), SET, of_other, copy_of(1), copy_of(2)],
+    ]
+    seeds = range(40)
+    random = [pack(each, busy=busy, seed=seed, fails=48) for each in records for seed in seeds]
+    run(program, tmp_path, [*random, *(pack(each, fail_at=n, busy=busy) for each in records for n in range(24))])
 
 
 INFO = Record("capture_info", {"stream": FIRST, "chunk": NO_CHUNK})

@@ -199,6 +199,19 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     }
 }
 
+/* Where no mark will stand behind the last chunk it is over with the last mark that there is: its copy was waited for, as
+ * no mark could be made, or it was captured after all, though the driver did not tell before. */
+static void end_without_mark(struct fgw_worker *worker, struct fgw_stream *stream)
+{
+    const struct fgw_mark *mark = stream->last_mark;
+    if (!mark) {
+        const bool is_captured = fgw_stream_is_captured(worker, stream);
+        complete_due(worker, stream, UINT64_MAX, is_captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+    } else if (stream->last_due->seq > mark->seq) {
+        stream->last_due->seq = mark->seq;
+    }
+}
+
 bool fgw_sync_chunk(struct fgw_worker *worker, struct fgw_stream *stream, uint32_t chunk, bool is_urgent)
 {
     struct fgw_chunk_due *due = malloc(sizeof(*due));
@@ -214,6 +227,9 @@ bool fgw_sync_chunk(struct fgw_worker *worker, struct fgw_stream *stream, uint32
     stream->last_due = due;
     if (is_urgent || (stream->nr_unmarked == 0 && !stream->first_mark)) {
         fgw_stream_mark(worker, stream);
+    }
+    if (stream->last_due && stream->nr_unmarked == 0) {
+        end_without_mark(worker, stream);
     }
     return true;
 }
