@@ -50,7 +50,9 @@ class Config:
     limits: Limits = ORDINARY
     """How many programs, contexts, streams and modules a vGPU may have; in a file a table, `[limits]`."""
     region_bytes: int = 256 << 20
-    """Size of a region when none is given; a power of two."""
+    """Size of a virtual machine's region when none is given; a power of two."""
+    run_region_bytes: int = 0
+    """That of a command's, whose memory is only taken as it is written to; 0: the largest that half of the machine's memory holds."""
     pinned_bytes: int = 4 << 30
     """How much memory a virtual machine whose QEMU has the device `fairgv-memory` may get behind its region (qemu_patches/README.md)."""
     nr_warm_workers: int = 1
@@ -121,7 +123,7 @@ MAX_WARM_WORKERS = 64
 MIN_REGION_BYTES = 16 << 20
 MAX_REGION_BYTES = 64 << 30
 MAX_PINNED_BYTES = 1 << 40
-_SIZES = {"region_bytes", "pinned_bytes"}
+_SIZES = {"region_bytes", "run_region_bytes", "pinned_bytes"}
 _MILLISECONDS = {"slice_ms": "slice_ns"}
 _NOT_IN_FILES = {"slice_ns", "is_private"}
 _ENTITLEMENT = "vgpu"
@@ -223,6 +225,8 @@ def _checked(config: Config) -> Config:
     if config.adopt not in ADOPTIONS:
         raise ConfigError(f"adopt must be one of {', '.join(ADOPTIONS)}, not {config.adopt!r}")
     check_region_bytes(config.region_bytes)
+    if config.run_region_bytes:
+        check_region_bytes(config.run_region_bytes)
     if not 0 <= config.pinned_bytes <= MAX_PINNED_BYTES:
         raise ConfigError(f"pinned_bytes must be from 0 to 1024G, not {config.pinned_bytes}")
     if not 0 <= config.nr_warm_workers <= MAX_WARM_WORKERS:
@@ -247,3 +251,10 @@ def check_region_bytes(region_bytes: int) -> None:
     """A region is a PCI BAR: a power of two; its page table takes memory in proportion. Raises ConfigError."""
     if not MIN_REGION_BYTES <= region_bytes <= MAX_REGION_BYTES or region_bytes & (region_bytes - 1):
         raise ConfigError(f"a region's size must be a power of two from 16M to 64G, not {region_bytes} bytes")
+
+
+def region_bytes_of_commands(config: Config) -> int:
+    """What a command's region has when none is given."""
+    half_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    largest_bytes = 1 << (half_bytes.bit_length() - 1)
+    return config.run_region_bytes or min(max(largest_bytes, MIN_REGION_BYTES), MAX_REGION_BYTES)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from backend_host import hand_overs
-from backend_host.config import BY_DEVICE, Config, check_region_bytes
+from backend_host.config import BY_DEVICE, Config, check_region_bytes, region_bytes_of_commands
 from backend_host.device.gpu import Gpu, find, serving
 from backend_host.devices import Device, check_walls, choose
 from backend_host.domains import Domains
@@ -182,7 +182,7 @@ class Daemon:
         return hand_overs.answer(gpu.page, self._vgpus.names(gpu), int(request.get("after", 0)))
 
     def _open(self, session: Session, request: Message) -> Message:
-        region_bytes = int(request.get("region_bytes") or self._config.region_bytes)
+        region_bytes = int(request.get("region_bytes") or region_bytes_of_commands(self._config))
         check_region_bytes(region_bytes)
         name = request.get("name")
         vgpu = self._vgpus.open_session(

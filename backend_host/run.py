@@ -77,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vgpu", metavar="NAME", help="share the vGPU of this name; made if there is none")
     add_options(parser)
     parser.add_argument(
-        "--region", type=size_argument, default=0, metavar="SIZE", help="shared memory, a power of two (default 256M)"
+        "--region",
+        type=size_argument,
+        default=0,
+        metavar="SIZE",
+        help="most of pinned and managed memory, a power of two (default: half of the machine's memory)",
     )
     parser.add_argument(
         "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
@@ -59,6 +60,20 @@ static uint64_t pages_take(size_t bytes, uint64_t *rounded_bytes)
     return offset != FGV_HEAP_NONE ? offset : fgv_window_allocate(*rounded_bytes);
 }
 
+/* Many programs do not look at what they get, and crash. */
+static void explain_full(size_t bytes)
+{
+    const struct fgv_region *region = &fgv_guest.region;
+    const bool is_command = region->wake == FGV_WAKE_FUTEX;
+    fgv_growth_explain(&fgv_guest.growth);
+    fgv_log_cause(FGV_CAUSE_REGION_FULL,
+                  "no room for %zu MiB of pinned or managed memory: there are %llu MiB for it; %s",
+                  (bytes + (1 << 20) - 1) >> 20,
+                  (unsigned long long)(region->region_bytes + fgv_growth_mapped(&fgv_guest.growth)) >> 20,
+                  is_command ? "fairgv-run --region SIZE gives more"
+                             : "on the host, fairgv-host attach --region SIZE gives more");
+}
+
 static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind kind, uint32_t flags)
 {
     CUresult result = fgv_call_allowed();
@@ -71,7 +86,7 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     uint64_t rounded_bytes;
     uint64_t offset = pages_take(bytes, &rounded_bytes);
     if (offset == FGV_HEAP_NONE) {
-        fgv_growth_explain(&fgv_guest.growth);
+        explain_full(bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint8_t *memory = fgv_guest.region.base + offset;

@@ -16,8 +16,6 @@ from tests.end_to_end.host import Host
 TIMEOUT_S = 280
 NR_APART = {"soft": 0, "cuda": 12}
 """Processes with one case each at a time; 0: the cases that allow it share one."""
-REGION = "1G"
-"""Room for all that run at a time, and for those that are still being cleared away."""
 NAMES = {DRIVER: case_names("*.c"), RUNTIME: case_names("*.cu")}
 ALL_NAMES = [name for names in NAMES.values() for name in names]
 
@@ -61,7 +59,7 @@ def run_both_ways(
             native = _start_native(host, command, state_dir) if native_outputs is None else None
             if native and host.device != "soft":
                 outputs.native.update(_finish(native))
-            guest = host.start(command[0], *command[1:], options=("--region", REGION))
+            guest = host.start(command[0], *command[1:])
             if native and host.device == "soft":
                 outputs.native.update(_finish(native))
             outputs.guest.update(_finish(guest))

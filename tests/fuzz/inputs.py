@@ -52,4 +52,6 @@ def pack(
 ) -> bytes:
     """An input. `fail_at`: this call of the driver fails, counted from 0; `fails` and `busy` of 256: how often any does, and how often work
     has not ended."""
-    return struct.pack("<IBBBBi", seed, fails, busy, flags, 0, fail_at) + b"".join(record.packed() for record in records)
+    return struct.pack("<IBBBBi", seed, fails, busy, flags, 0, fail_at) + b"".join(
+        record.packed() for record in records
+    )

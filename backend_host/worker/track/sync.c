@@ -199,8 +199,8 @@ void fgw_sync_submitted(struct fgw_worker *worker, struct fgw_stream *stream)
     }
 }
 
-/* Where no mark will stand behind the last chunk it is over with the last mark that there is: its copy was waited for, as
- * no mark could be made, or it was captured after all, though the driver did not tell before. */
+/* Where no mark will stand behind the last chunk it is over with the last mark that there is: its copy was waited for,
+ * as no mark could be made, or it was captured after all, though the driver did not tell before. */
 static void end_without_mark(struct fgw_worker *worker, struct fgw_stream *stream)
 {
     const struct fgw_mark *mark = stream->last_mark;
