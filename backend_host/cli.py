@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,25 +16,22 @@ from rich.live import Live
 
 from backend_host import hand_overs, tables
 from backend_host.config import (
-    DEVICE_KINDS,
     PACKAGE_ROOT,
     PREEMPTIONS,
     SLICING_MODES,
     Config,
-    default_state_dir,
     load_config,
     milliseconds,
 )
 from backend_host.entitlement import add_options, given_options, option_names
-from backend_host.errors import ConfigError, DaemonNotRunningError, DaemonRunningError, FairGVError
+from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError
 from backend_host.ipc import Connection, Message
-from backend_host.sizes import parse_size
-from backend_host.state_dir import make_state_dir, read_log_tail
+from backend_host.launching import start_in_background, wait_for_end
+from backend_host.sizes import size_argument
+from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import WALLS
 from scheduler.registry import POLICIES, SIMULATED, where_simulated
 
-START_TIMEOUT_S = 300
-STOP_TIMEOUT_S = 60
 PLAIN_WIDTH = 200
 
 
@@ -170,14 +166,6 @@ def policy_argument(text: str) -> str:
     return text
 
 
-def size_argument(text: str) -> int:
-    """A size on a command line."""
-    try:
-        return parse_size(text)
-    except (ConfigError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not (math.isfinite(seconds) and seconds > 0):
@@ -232,83 +220,11 @@ def _doctor(options: argparse.Namespace) -> int:
     return int(any(finding.reason and finding.wall not in settings.allow_missing for finding in findings))
 
 
-def start_in_background(config: Config) -> str:
-    """Starts a daemon that outlives us, waits until it serves; returns its sentence. Raises FairGVError with its reason."""
-    _, other_end = launch(config)
-    with other_end:
-        return wait_for_start(config, other_end)
-
-
-def launch(config: Config) -> tuple[int, socket.socket]:
-    """Starts a daemon's process; its id, and the socket on which it says that it serves.
-
-    A daemon that finds the socket closed when it is about to serve ends again; a private one ends whenever the socket is closed.
-    """
-    make_state_dir(config.state_dir)
-    ours, theirs = socket.socketpair()
-    with theirs:
-        theirs.set_inheritable(True)
-        try:
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-P", "-m", "backend_host.daemon", str(theirs.fileno()), config.to_json()],
-                {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(config.log_path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-                setsigmask=[],
-            )
-        except OSError as error:
-            ours.close()
-            raise FairGVError(f"cannot start a daemon that logs to {config.log_path}: {error.strerror}") from error
-    return pid, ours
-
-
-def wait_for_start(config: Config, other_end: socket.socket) -> str:
-    """The daemon's sentence once it serves. Raises FairGVError with its reason when it does not."""
-    other_end.settimeout(START_TIMEOUT_S)
-    answer = b""
-    try:
-        while not answer.endswith(b"\n"):
-            data = other_end.recv(65536)
-            if not data:
-                raise FairGVError(
-                    f"the daemon ended at its start; the end of {config.log_path}:\n{read_log_tail(config.log_path)}"
-                )
-            answer += data
-    except OSError as error:
-        raise FairGVError(f"no word from the daemon ({error}); look at {config.log_path}") from error
-    message = json.loads(answer)
-    if "error" in message:
-        raise FairGVError(str(message["error"]))
-    return str(message["ready"])
-
-
 def _stop(options: argparse.Namespace) -> int:
     with _connect(options) as connection:
         pid = int(connection.ask("stop")["pid"])
         wait_for_end(pid)
     return 0
-
-
-def wait_for_end(pid: int) -> None:
-    """Returns when the process is gone; FairGVError after STOP_TIMEOUT_S."""
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _is_alive(pid):
-        if time.monotonic() > deadline:
-            raise FairGVError(f"the daemon (process {pid}) has not ended after {STOP_TIMEOUT_S} s; look at its log")
-        time.sleep(0.02)
-
-
-def _is_alive(pid: int) -> bool:
-    """A daemon that this very process started stays behind as a zombie; it has ended all the same."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -15,22 +15,14 @@ from backend_host.entitlement import KEYS, PLAIN, Entitlement, EntitlementError,
 from backend_host.errors import ConfigError
 from backend_host.limits import ORDINARY, Limits, read_limits
 from backend_host.sizes import parse_size
+from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 from backend_host.walls.settings import PLAIN as WALLS_BY_DEFAULT
 from backend_host.walls.settings import WallSettings
 from scheduler.registry import DEFAULT_POLICY, POLICIES, SIMULATED, where_simulated
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
-DEVICE_KINDS = ("auto", "cuda", "soft")
 ADOPTIONS = ("all", "attached")
 COSCHEDULING = ("best", "off", "real-time", "short-slice", "nice")
-
-
-def default_state_dir() -> Path:
-    """/run/fairgv for root, else $XDG_RUNTIME_DIR/fairgv, else a directory of the user's own under /tmp."""
-    if os.geteuid() == 0:
-        return Path("/run/fairgv")
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "fairgv" if runtime else Path(f"/tmp/fairgv-{os.geteuid()}")
 
 
 BY_DEVICE = -1

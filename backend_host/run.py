@@ -17,16 +17,14 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from backend_host.cli import launch, size_argument, wait_for_end, wait_for_start
-from backend_host.config import DEVICE_KINDS, default_state_dir, load_config
 from backend_host.entitlement import add_options, given_options
 from backend_host.errors import DaemonNotRunningError, FairGVError
 from backend_host.ipc import Connection
-from backend_host.trace import counts_json, print_counts, read_counts
+from backend_host.sizes import size_argument
+from backend_host.state_dir import DEVICE_KINDS, default_state_dir
 
 EXIT_FAILED = 1
 EXIT_NOT_EXECUTABLE = 126
@@ -102,34 +100,13 @@ def _connection(options: argparse.Namespace) -> Iterator[Connection]:
     except DaemonNotRunningError:
         if options.state_dir is not None:
             raise
-        with _private_daemon(options.device) as private_dir, Connection(private_dir / "control.sock") as connection:
+        from backend_host.private_daemon import private_daemon  # noqa: PLC0415 - rare, and costs what a small program does
+
+        with private_daemon(options.device) as private_dir, Connection(private_dir / "control.sock") as connection:
             yield connection
         return
     with connection:
         yield connection
-
-
-@contextlib.contextmanager
-def _private_daemon(device: str) -> Iterator[Path]:
-    """It ends when the socket to it is closed, even by our sudden death, and takes its directory away."""
-    with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
-        state_dir = Path(directory)
-        state_dir.chmod(0o711)  # workers of another user pass through
-        config = load_config(None, state_dir=state_dir, device=device, is_private=True)
-        pid, other_end = launch(config)
-        with contextlib.ExitStack() as stack:
-            stack.callback(wait_for_end, pid)
-            stack.enter_context(other_end)
-            wait_for_start(config, other_end)
-            stack.callback(_show_errors, config.log_path)  # which goes with the daemon
-            yield state_dir
-
-
-def _show_errors(log_path: Path) -> None:
-    with contextlib.suppress(OSError), log_path.open(errors="replace") as lines:
-        for line in lines:
-            if " ERROR " in line:
-                print(f"fairgv-run: the daemon said: {line.rstrip()}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -143,6 +120,10 @@ def _watched(options: argparse.Namespace) -> Iterator[dict[str, str]]:
         if not options.count and options.json is None:
             yield variables
             return
+        import tempfile  # noqa: PLC0415 - rare, as is what prints tables
+
+        from backend_host.trace import counts_json, print_counts, read_counts  # noqa: PLC0415
+
         with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
             yield {**variables, "FAIRGV_COUNT": f"{directory}/counts"}
             counts = read_counts(Path(directory).iterdir())

@@ -1,5 +1,6 @@
 """Sizes and times as people write and read them."""
 
+import argparse
 import re
 
 from backend_host.errors import ConfigError
@@ -33,3 +34,11 @@ def format_time(nr_ns: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} s" if value < 1000 else f"{value:.0f} s"
+
+
+def size_argument(text: str) -> int:
+    """A size on a command line."""
+    try:
+        return parse_size(text)
+    except (ConfigError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,10 +1,23 @@
-"""The folder where a daemon has its socket and its log: made by whoever starts it. Apart from the daemon, whose modules commands do without."""
+"""What commands know of a daemon before they talk to it: the folder where it has its socket and its log, and which devices it may have.
+
+Apart from the daemon and its settings, whose modules commands do without.
+"""
 
 import os
 import stat
 from pathlib import Path
 
 from backend_host.errors import FairGVError
+
+DEVICE_KINDS = ("auto", "cuda", "soft")
+
+
+def default_state_dir() -> Path:
+    """/run/fairgv for root, else $XDG_RUNTIME_DIR/fairgv, else a directory of the user's own under /tmp."""
+    if os.geteuid() == 0:
+        return Path("/run/fairgv")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "fairgv" if runtime else Path(f"/tmp/fairgv-{os.geteuid()}")
 
 
 def make_state_dir(state_dir: Path) -> None:

@@ -24,8 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from backend_host.config import COSCHEDULING, DEVICE_KINDS
+from backend_host.config import COSCHEDULING
 from backend_host.errors import FairGVError
+from backend_host.state_dir import DEVICE_KINDS
 from backend_host.vm.accelerator import choose_accelerator
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks.build import NAMES

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from backend_host.config import DEVICE_KINDS
 from backend_host.errors import FairGVError
+from backend_host.state_dir import DEVICE_KINDS
 from backend_host.vm.interrupts import InterruptedBySignalError, raised_signals
 from benchmarks import document as documents
 from benchmarks.devices import choose_device, device_name, native_environment, private_device

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backend_host.cli import launch, wait_for_end, wait_for_start
 from backend_host.config import PACKAGE_ROOT, load_config
+from backend_host.launching import launch, wait_for_end, wait_for_start
 from backend_host.walls.tenants import name_of
 
 SOFTGPU = PACKAGE_ROOT / "build/softgpu/libcuda.so.1"

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend_host.cli import start_in_background, wait_for_end
 from backend_host.config import PACKAGE_ROOT, Config
 from backend_host.errors import FairGVError
 from backend_host.ipc import Connection
+from backend_host.launching import start_in_background, wait_for_end
 from benchmarks.errors import NotMeasurableError, ProgramFailedError
 from benchmarks.guests.pinning import Pinning
 from benchmarks.guests.session import Account, Finished, left_s

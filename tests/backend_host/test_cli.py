@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from backend_host import tables
-from backend_host.cli import host_command, main, wait_for_end
+from backend_host.cli import host_command, main
 from backend_host.errors import FairGVError
 from backend_host.ipc import Message, Server, Session
+from backend_host.launching import wait_for_end
 from backend_host.statistics import (
     ClientStatistics,
     CoschedulingStatistics,
@@ -203,7 +204,7 @@ def test_waiting_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_end(ended)  # a zombie has ended
     os.waitpid(ended, 0)
     wait_for_end(ended)
-    monkeypatch.setattr("backend_host.cli.STOP_TIMEOUT_S", 0)
+    monkeypatch.setattr("backend_host.launching.STOP_TIMEOUT_S", 0)
     with pytest.raises(FairGVError, match="has not ended"):
         wait_for_end(os.getpid())
 

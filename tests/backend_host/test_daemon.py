@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from backend_host.cli import host_command, launch, start_in_background, wait_for_end, wait_for_start
+from backend_host.cli import host_command
 from backend_host.config import Config, load_config
 from backend_host.daemon import Daemon, Latch, ReadyPipe
 from backend_host.entitlement import MAX_WEIGHT, Entitlement
 from backend_host.errors import DaemonNotRunningError, DaemonRunningError, FairGVError, RefusedError
 from backend_host.ipc import Connection, Session
+from backend_host.launching import launch, start_in_background, wait_for_end, wait_for_start
 from scheduler.registry import DEFAULT_POLICY
 from tests.children import running
 from tests.end_to_end.host import Host, start_host, stop_host, wait_until

@@ -47,6 +47,14 @@ def command(host: Host, *program: str) -> list[str]:
     return [sys.executable, "-m", "backend_host.run", "--state-dir", str(host.state_dir), "--", *program]
 
 
+def test_it_imports_nothing_that_a_short_program_would_wait_for() -> None:
+    """What prints tables, reads settings or starts daemons takes twice as long to import as all the rest takes."""
+    code = "import sys, backend_host.run; print(*{name.partition('.')[0] for name in sys.modules}, *sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "backend_host.ipc" in found
+    assert {"rich", "scheduler", "tomllib", "tempfile", "cffi", "backend_host.config"}.isdisjoint(found)
+
+
 def read_until(fd: int, text: str) -> str:
     found = b""
     while text.encode() not in found:

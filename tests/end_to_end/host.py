@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from backend_host.cli import host_command, start_in_background, wait_for_end
+from backend_host.cli import host_command
 from backend_host.config import PACKAGE_ROOT, load_config
 from backend_host.ipc import Connection
+from backend_host.launching import start_in_background, wait_for_end
 from backend_host.walls.check import check
 from backend_host.walls.settings import PLAIN, WallSettings
 from tests.programs.build import NAMES, SHARED

@@ -26,10 +26,10 @@ from unittest import mock
 from rich.console import Console
 from rich.table import Table
 
-from backend_host.cli import wait_for_start
 from backend_host.config import Config, load_config
 from backend_host.daemon import serve
 from backend_host.ipc import Connection
+from backend_host.launching import wait_for_start
 from backend_host.workers import slicing_settings
 from benchmarks.build import NAMES, build
 from tests.conformance.comparing import read_known

@@ -1,0 +1,87 @@
+"""Starts a daemon, and waits for its word and for its end: for `fairgv-host`, and for commands that have a private one."""
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+from backend_host.config import PACKAGE_ROOT, Config
+from backend_host.errors import FairGVError
+from backend_host.state_dir import make_state_dir, read_log_tail
+
+START_TIMEOUT_S = 300
+STOP_TIMEOUT_S = 60
+
+
+def start_in_background(config: Config) -> str:
+    """Starts a daemon that outlives us, waits until it serves; returns its sentence. Raises FairGVError with its reason."""
+    _, other_end = launch(config)
+    with other_end:
+        return wait_for_start(config, other_end)
+
+
+def launch(config: Config) -> tuple[int, socket.socket]:
+    """Starts a daemon's process; its id, and the socket on which it says that it serves.
+
+    A daemon that finds the socket closed when it is about to serve ends again; a private one ends whenever the socket is closed.
+    """
+    make_state_dir(config.state_dir)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.set_inheritable(True)
+        try:
+            pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-m", "backend_host.daemon", str(theirs.fileno()), config.to_json()],
+                {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(config.log_path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+            )
+        except OSError as error:
+            ours.close()
+            raise FairGVError(f"cannot start a daemon that logs to {config.log_path}: {error.strerror}") from error
+    return pid, ours
+
+
+def wait_for_start(config: Config, other_end: socket.socket) -> str:
+    """The daemon's sentence once it serves. Raises FairGVError with its reason when it does not."""
+    other_end.settimeout(START_TIMEOUT_S)
+    answer = b""
+    try:
+        while not answer.endswith(b"\n"):
+            data = other_end.recv(65536)
+            if not data:
+                raise FairGVError(
+                    f"the daemon ended at its start; the end of {config.log_path}:\n{read_log_tail(config.log_path)}"
+                )
+            answer += data
+    except OSError as error:
+        raise FairGVError(f"no word from the daemon ({error}); look at {config.log_path}") from error
+    message = json.loads(answer)
+    if "error" in message:
+        raise FairGVError(str(message["error"]))
+    return str(message["ready"])
+
+
+def wait_for_end(pid: int) -> None:
+    """Returns when the process is gone; FairGVError after STOP_TIMEOUT_S."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while _is_alive(pid):
+        if time.monotonic() > deadline:
+            raise FairGVError(f"the daemon (process {pid}) has not ended after {STOP_TIMEOUT_S} s; look at its log")
+        time.sleep(0.02)
+
+
+def _is_alive(pid: int) -> bool:
+    """A daemon that this very process started stays behind as a zombie; it has ended all the same."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
