@@ -19,8 +19,8 @@ from typing import Self
 CONTROLLERS = ("memory", "pids", "cpu")
 _OF_SWAP = ("memory.swap.max", "memory.swappiness")
 """Not there where the kernel counts no swap."""
-TREE = "fairgv"
-"""The folder that holds the groups of all daemons."""
+OURS = "fairgv-"
+"""What the folders of all daemons' groups begin with."""
 _TRIED, _TRIED_BYTES = "tried", 1 << 20
 _MOUNTS = Path("/proc/self/mountinfo")
 _OWN = Path("/proc/self/cgroup")
@@ -36,12 +36,8 @@ class NoCgroupsError(Exception):
 class Group:
     """One group, which is one folder in each hierarchy."""
 
+    name: str
     folders: tuple[Path, ...]
-
-    @property
-    def name(self) -> str:
-        """Of the folders."""
-        return self.folders[0].name
 
     def join(self, pid: int) -> None:
         """Puts a process with its threads there. Raises OSError."""
@@ -60,13 +56,19 @@ class Group:
 
 
 class Cgroups(ABC):
-    """A tree of groups; `find` gives the one of this host."""
+    """All groups; `find` gives those of this host.
 
-    def __init__(self, trees: Mapping[str, Path]) -> None:
-        """`trees`: the folder of each controller; with version 2 it is one."""
-        self.trees = {controller: folder / TREE for controller, folder in trees.items()}
-        for folder in dict.fromkeys(self.trees.values()):
-            folder.mkdir(exist_ok=True)
+    Each weighs as much as a process beside it, the daemon say. No group of ours stands above them: below one, with CPUs that all have work,
+    Linux 6.18 leaves processes outside without any for up to seconds (docs/lab/cgroups.md).
+    """
+
+    def __init__(self, above: Mapping[str, Path]) -> None:
+        """`above`: where groups may be made, for each controller; with version 2 it is one folder."""
+        self._above = dict(above)
+
+    def folder(self, controller: str, name: str) -> Path:
+        """Of a group, there or not."""
+        return self._above[controller] / f"{OURS}{name}"
 
     def tried(self) -> Self:
         """Itself. Raises OSError where no group can be made: the folder may be another user's, who made it."""
@@ -79,22 +81,22 @@ class Cgroups(ABC):
 
     def make(self, name: str, memory_bytes: int, processes: int) -> Group:
         """A group with these limits, or the one of that name with its limits changed. Raises OSError."""
-        folders = tuple(dict.fromkeys(tree / name for tree in self.trees.values()))
+        folders = tuple(dict.fromkeys(self.folder(controller, name) for controller in CONTROLLERS))
         for folder in folders:
             folder.mkdir(exist_ok=True)
         for controller, file, value in self.limits(memory_bytes, processes):
-            path = self.trees[controller] / name / file
+            path = self.folder(controller, name) / file
             if file not in _OF_SWAP or path.exists():
                 path.write_text(value)
-        return Group(folders)
+        return Group(name, folders)
 
     def sweep(self) -> None:
         """Removes groups without processes that daemons left which are gone. A name begins with its daemon's process id."""
-        for tree in dict.fromkeys(self.trees.values()):
-            for folder in tree.iterdir():
-                owner = folder.name.partition("-")[0]
-                if folder.is_dir() and owner.isdigit() and not Path(f"/proc/{owner}").exists():
-                    Group((folder,)).remove()
+        for above in dict.fromkeys(self._above.values()):
+            for folder in above.glob(f"{OURS}[0-9]*-*"):
+                name = folder.name.removeprefix(OURS)
+                if not Path(f"/proc/{name.partition('-')[0]}").exists():
+                    Group(name, (folder,)).remove()
 
 
 class Groups:
@@ -153,7 +155,6 @@ class Version2(Cgroups):
         """`folder` has, or may be given, all controllers for what is below it. Raises OSError."""
         _enable(folder)
         super().__init__(dict.fromkeys(CONTROLLERS, folder))
-        _enable(folder / TREE)
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""
@@ -165,11 +166,7 @@ class Version2(Cgroups):
 
 
 class Version1(Cgroups):
-    """A hierarchy for each controller.
-
-    Beside our tree of groups stand single processes, the daemon among them, and the tree weighs as much as one of them, which is the kernel's
-    default. With more, kernels of guests on softgpu leave the daemon too little to beat and to end one of them.
-    """
+    """A hierarchy for each controller."""
 
     def limits(self, memory_bytes: int, processes: int) -> Sequence[tuple[str, str, str]]:
         """See there."""
@@ -181,7 +178,7 @@ class Version1(Cgroups):
 
 
 def find() -> Cgroups:
-    """The tree that this daemon may use. Raises NoCgroupsError."""
+    """Those that this daemon may use. Raises NoCgroupsError."""
     mounts = list(_mounts())
     own = _own()
     reasons = []
@@ -194,16 +191,16 @@ def find() -> Cgroups:
             return Version2(folder if os.geteuid() == 0 else _leave_for_leaf(own_folder)).tried()
         except OSError as error:
             reasons.append(f"{error.filename or folder}: {error.strerror}")
-    trees = {
+    folders = {
         controller: folder / own.get(controller, "/").lstrip("/")
         for kind, folder, options in mounts
         if kind == "cgroup"
         for controller in CONTROLLERS
         if controller in options
     }
-    if set(trees) == set(CONTROLLERS):
+    if set(folders) == set(CONTROLLERS):
         try:
-            return Version1(trees).tried()
+            return Version1(folders).tried()
         except OSError as error:
             reasons.append(f"{error.filename}: {error.strerror}")
     raise NoCgroupsError("; ".join(reasons) or "no cgroup file system is mounted")

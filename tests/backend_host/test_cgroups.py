@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.walls import cgroups
-from backend_host.walls.cgroups import TREE, Cgroups, Group, Groups, NoCgroupsError, Version1, Version2
+from backend_host.walls.cgroups import OURS, Cgroups, Group, Groups, NoCgroupsError, Version1, Version2
 from tests.end_to_end.host import wait_until
 
 MEMORY, PROCESSES = 64 << 20, 16
@@ -83,7 +83,7 @@ def first_line(child: subprocess.Popen[str]) -> str:
 
 def test_limits_are_what_was_asked_for(tree: Cgroups, group: Group) -> None:
     found = {
-        (controller, file): (tree.trees[controller] / f"{os.getpid()}-test" / file).read_text().strip()
+        (controller, file): (tree.folder(controller, f"{os.getpid()}-test") / file).read_text().strip()
         for controller, file, _ in tree.limits(MEMORY, PROCESSES)
     }
     assert found == {(controller, file): value for controller, file, value in tree.limits(MEMORY, PROCESSES)}
@@ -102,14 +102,13 @@ def test_processes_beyond_the_limit_do_not_start(group: Group) -> None:
         assert not group.remove(), "it has processes"
 
 
-def test_the_tree_weighs_as_much_as_one_process(tree: Cgroups, group: Group) -> None:
-    """Of version 1, where the daemon stands beside it: however many groups there are, they leave it its half."""
-    if not isinstance(tree, Version1):
-        pytest.skip("it stands beside groups")
-    with run_in(tree.make(f"{os.getpid()}-more", MEMORY, PROCESSES), STAY):
-        assert int((tree.trees["cpu"] / "cpu.shares").read_text()) == 1024
-    wait_until(Group((tree.trees["cpu"] / f"{os.getpid()}-more",)).remove, "it has ended")
-    tree.sweep()
+def test_each_group_weighs_as_much_as_a_process_beside_it(tree: Cgroups, group: Group) -> None:
+    file, usual = ("cpu.shares", 1024) if isinstance(tree, Version1) else ("cpu.weight", 100)
+    folder = tree.folder("cpu", group.name)
+    assert folder in group.folders
+    assert int((folder / file).read_text()) == usual
+    if isinstance(tree, Version1):  # nothing of ours is above them
+        assert str(os.getpid()) in (folder.parent / "cgroup.procs").read_text().split()
 
 
 def test_swap_is_no_way_around(tree: Cgroups) -> None:
@@ -145,7 +144,8 @@ class Workers:
 def workers(tree: Cgroups) -> Iterator[Workers]:
     with ExitStack() as children:
         yield Workers(Groups(tree, gpu=77), children)
-    left = [folder for folder in tree.trees["memory"].iterdir() if folder.name.startswith(f"{os.getpid()}-77-")]
+    name = tree.folder("memory", f"{os.getpid()}-77-")
+    left = list(name.parent.glob(f"{name.name}*"))
     assert left == []
 
 
@@ -172,7 +172,7 @@ def test_a_group_gets_its_vgpus_limits(tree: Cgroups, workers: Workers) -> None:
     child = workers.start()
     group = workers.take(child, 1)
     for controller, file, value in tree.limits(2 * MEMORY, PROCESSES):
-        assert (tree.trees[controller] / group.name / file).read_text().strip() == value
+        assert (tree.folder(controller, group.name) / file).read_text().strip() == value
     workers.end(child)
 
 
@@ -224,4 +224,4 @@ def test_a_tree_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tm
     mounts.write_text("30 20 0:26 / / rw - ext4 /dev/root rw\n")
     with pytest.raises(NoCgroupsError, match="no cgroup file system is mounted"):
         cgroups.find()
-    assert not (tmp_path / TREE).exists()
+    assert not list(tmp_path.glob(f"{OURS}*"))
