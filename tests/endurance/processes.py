@@ -98,10 +98,10 @@ def where(pid: int) -> str:
 
 
 def memory_bytes(pid: int) -> tuple[int, int]:
-    """Resident, and as its share of what several map (PSS)."""
-    found = {"Rss": 0, "Pss": 0}
+    """Resident, and what of that no file holds and no other process can change by coming or going (its share, PSS, would)."""
+    found = {"Rss": 0, "Anonymous": 0}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         key, _, value = line.partition(":")
         if key in found:
             found[key] = int(value.split()[0]) << 10
-    return found["Rss"], found["Pss"]
+    return found["Rss"], found["Anonymous"]

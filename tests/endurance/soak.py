@@ -80,9 +80,9 @@ class Soak:
             return
         self.at_s.append(at_s)
         for who, pid in {"daemon": house.daemon, **{f"worker {name}": pid for name, pid in workers.items()}}.items():
-            rss, pss = processes.memory_bytes(pid)
+            rss, anonymous = processes.memory_bytes(pid)
             self.add(f"{who}, RSS", "MiB", who.partition(" ")[0], rss / MIB)
-            self.add(f"{who}, PSS", "MiB", who.partition(" ")[0], pss / MIB)
+            self.add(f"{who}, anonymous", "MiB", who.partition(" ")[0], anonymous / MIB)
             self.add(f"{who}, descriptors", "descriptors", "descriptors", len(processes.descriptors(pid)), tolerance=1)
         shares = [(used_ns[name] - before[name]) / weight for name, weight in STAYING.items()]
         self.add("min-max ratio", "1 is fair", "shares", min_max_ratio(shares), bad=-1)
