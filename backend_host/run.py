@@ -85,7 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         "--state-dir", type=Path, help="which daemon (default: the system's; a private one when none runs)"
     )
     parser.add_argument("--device", choices=DEVICE_KINDS, default="auto", help="for a private daemon only")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write each driver call as a line of JSON")
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write each driver call as a line of JSON; to FILE.json or FILE.json.gz calls and kernels over time, for ui.perfetto.dev",
+    )
     parser.add_argument("--count", action="store_true", help="print sums by driver call on stderr at the end")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the sums there, as JSON")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS")
@@ -111,28 +116,52 @@ def _connection(options: argparse.Namespace) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def _watched(options: argparse.Namespace) -> Iterator[dict[str, str]]:
-    """Environment variables under which the program is traced and counted; at the end the sums are shown."""
+    """Environment variables under which the program is traced and counted; at the end what was asked for is written and shown."""
     variables: dict[str, str] = {}
     try:
-        if options.trace is not None:
-            options.trace.write_bytes(b"")
-            variables["FAIRGV_TRACE"] = str(options.trace.resolve())
-        if not options.count and options.json is None:
+        with contextlib.ExitStack() as at_end:
+            if options.trace is not None:
+                variables.update(at_end.enter_context(_traced(options.trace)))
+            if options.count or options.json is not None:
+                variables.update(at_end.enter_context(_counted(options)))
             yield variables
-            return
-        import tempfile  # noqa: PLC0415 - rare, as is what prints tables
-
-        from backend_host.trace import counts_json, print_counts, read_counts  # noqa: PLC0415
-
-        with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
-            yield {**variables, "FAIRGV_COUNT": f"{directory}/counts"}
-            counts = read_counts(Path(directory).iterdir())
-            if options.json is not None:
-                options.json.write_text(json.dumps(counts_json(counts), indent=1) + "\n")
-            if options.count:
-                print_counts(counts, sys.stderr)
     except OSError as error:
         raise FairGVError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _traced(path: Path) -> Iterator[dict[str, str]]:
+    path.write_bytes(b"")
+    import tempfile  # noqa: PLC0415 - rare
+
+    from backend_host import timeline  # noqa: PLC0415
+
+    if not timeline.is_wanted(path):
+        yield {"FAIRGV_TRACE": str(path.resolve())}
+        return
+    with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
+        lines = Path(directory, "lines")
+        lines.touch()
+        try:
+            yield {"FAIRGV_TRACE": str(lines), "FAIRGV_TIMELINE": "1"}
+        finally:
+            with lines.open(errors="replace") as file:
+                timeline.write(file, path)
+
+
+@contextlib.contextmanager
+def _counted(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+    import tempfile  # noqa: PLC0415 - rare, as is what prints tables
+
+    from backend_host.trace import counts_json, print_counts, read_counts  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="fairgv-", ignore_cleanup_errors=True) as directory:
+        yield {"FAIRGV_COUNT": f"{directory}/counts"}
+        counts = read_counts(Path(directory).iterdir())
+        if options.json is not None:
+            options.json.write_text(json.dumps(counts_json(counts), indent=1) + "\n")
+        if options.count:
+            print_counts(counts, sys.stderr)
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], guest_library: Path) -> int:

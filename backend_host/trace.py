@@ -153,6 +153,8 @@ def trace_lines(lines: Iterable[str]) -> Iterator[str]:
 def _what(entry: dict[str, Any]) -> str:
     if "missing" in entry:
         return f"not found: {entry['missing']} (CUDA {entry['version']}, flags {entry['flags']})"
+    if "kernel" in entry:
+        return f"kernel {entry['kernel']}: stream {entry['stream']}, on the device for {format_time(entry['time_ns'])}"
     if "table" in entry:
         return f"export table {entry['table']}: {'found' if entry['found'] else 'refused'}"
     sizes = f"{entry['sent_bytes']} B out, {entry['received_bytes']} B back"

@@ -14,7 +14,7 @@
 #include "base/trace_counts.h"
 #include "cuda_api/prototypes.h"
 
-#define NAME_MAX_BYTES 120 /* of a name that a program asks for */
+#define NAME_MAX_BYTES 256 /* of a name that a program asks for, or of a kernel's */
 
 bool fgv_tracing;
 static int trace_file = -1;
@@ -134,6 +134,18 @@ fgv_proc fgv_trace_proc(fgv_proc plain)
         }
     }
     return plain;
+}
+
+void fgv_trace_kernel(const char *name, uint64_t stream, uint64_t begun_ns, uint64_t took_ns)
+{
+    char clean[NAME_MAX_BYTES], what[NAME_MAX_BYTES + 160];
+    if (trace_file < 0) {
+        return;
+    }
+    name_clean(clean, name);
+    snprintf(what, sizeof(what), "\"kernel\": \"%s\", \"stream\": %llu, \"begun_ns\": %llu, \"time_ns\": %llu", clean,
+             (unsigned long long)stream, (unsigned long long)begun_ns, (unsigned long long)took_ns);
+    line_write(what);
 }
 
 void fgv_trace_missing(const char *name, int version, uint64_t flags)

@@ -11,6 +11,7 @@
 #include "call/current.h"
 #include "call/device.h"
 #include "code/function.h"
+#include "code/timeline.h"
 #include "context/stream.h"
 #include "cuda_api/prototypes.h"
 
@@ -207,6 +208,16 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
                : fgv_call_post(&call);
 }
 
+static CUresult launch_timed(const struct launch *launch, CUstream stream, void **parameters, void **extra)
+{
+    struct fgv_timed timed;
+    fgv_timeline_begin(&timed, stream);
+    const CUresult result = launch_send(launch, parameters, extra);
+    const char *name = launch->function->name ? launch->function->name : "?";
+    fgv_timeline_end(&timed, stream, result == CUDA_SUCCESS ? name : NULL);
+    return result;
+}
+
 static CUresult launch_run(struct launch *launch, CUfunction function, CUstream stream, void **parameters, void **extra)
 {
     CUresult result = fgv_call_allowed();
@@ -229,7 +240,8 @@ static CUresult launch_run(struct launch *launch, CUfunction function, CUstream 
     if (__builtin_expect(launch->stream == FGV_STREAM_INVALID, 0)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    return launch_send(launch, parameters, extra);
+    return __builtin_expect(fgv_timeline_is_on, 0) ? launch_timed(launch, stream, parameters, extra)
+                                                   : launch_send(launch, parameters, extra);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

@@ -12,6 +12,7 @@
 #include "call/output.h"
 #include "code/managed_variable.h"
 #include "code/module.h"
+#include "code/timeline.h"
 #include "context/context.h"
 #include "context/event.h"
 #include "context/pool_cache.h"
@@ -49,8 +50,14 @@ static void context_forget(struct fgv_context *context)
     fgv_pool_cache_forget_context(fgv_context_handle(context));
 }
 
+static void context_release(const struct fgv_context *context)
+{
+    fgv_timeline_end_context(context);
+    fgv_memory_release_shared(context);
+}
+
 static const struct fgv_context_ops context_ops = {
-    .release = fgv_memory_release_shared,
+    .release = context_release,
     .forget = context_forget,
 };
 

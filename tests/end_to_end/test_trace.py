@@ -1,6 +1,9 @@
 """`fairgv-run --trace`, `--count` and `--json`: what a program asked of the driver, whoever calls and however it ends."""
 
+import gzip
+import itertools
 import json
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +14,8 @@ import pytest
 from backend_host import trace
 from tests.end_to_end.host import Host
 
+CLOCK_US = 1.0
+"""What an event tells more finely is rounded."""
 OPENS = """
 import ctypes, os, signal
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -119,3 +124,41 @@ def test_what_is_not_asked_for_is_not_there(host: Host) -> None:
     text += "print([name for name in os.environ if name in ('FAIRGV_TRACE', 'FAIRGV_COUNT')])"
     result = host.guest(sys.executable, "-c", text)
     assert (result.returncode, result.stdout) == (0, "[]\n"), result.stderr
+
+
+def spans(path: Path, category: str | None = None) -> list[dict[str, Any]]:
+    """What lasts, of one category or of all."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        events = json.load(file)["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X"}
+    return [event for event in events if event["ph"] == "X" and category in (None, event["cat"])]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_calls_and_kernels_over_time(host: Host, tmp_path: Path, name: str) -> None:
+    """In the form that trace viewers read: numbers of 32 bits for who, us for when; kernels one after another in each stream, in the run."""
+    path = tmp_path / name
+    result = host.guest("threads.shared", options=("--trace", str(path)))
+    plain = host.guest("threads.shared")
+    assert (result.returncode, result.stdout) == (plain.returncode, plain.stdout), result.stderr
+    calls = [event for event in spans(path) if event["cat"] != "kernel"]
+    kernels = spans(path, "kernel")
+    assert len(kernels) == sum(event["name"] == "cuLaunchKernel" for event in calls) > 100
+    assert {kernel["name"] for kernel in kernels} == {"add_one(int*)", "double_and_add(int*, int)"}
+    assert all(0 <= event[key] < 1 << 31 for event in spans(path) for key in ("pid", "tid"))
+    assert {kernel["pid"] for kernel in kernels}.isdisjoint(call["pid"] for call in calls)
+    begun, ended = min(call["ts"] for call in calls), max(call["ts"] + call["dur"] for call in calls)
+    assert all(begun <= kernel["ts"] <= kernel["ts"] + kernel["dur"] <= ended for kernel in kernels)
+    for stream in {kernel["tid"] for kernel in kernels}:
+        row = sorted((k["ts"], k["dur"]) for k in kernels if k["tid"] == stream)
+        assert all(one[0] + one[1] <= other[0] + CLOCK_US for one, other in itertools.pairwise(row))
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_program_traced_is_there(host: Host, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    result = host.guest(
+        sys.executable, "-c", f"{OPENS}os.kill(os.getpid(), signal.SIGKILL)", options=("--trace", str(path))
+    )
+    assert result.returncode == 128 + signal.SIGKILL
+    assert "cuInit" in {event["name"] for event in spans(path)}
