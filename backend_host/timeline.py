@@ -59,9 +59,11 @@ def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             continue
         if "kernel" in entry:
             stream = entry["stream"]
-            ordinal = stream if stream <= 2 else streams.setdefault((entry["pid"], stream), len(streams) + 3)
+            ordinal = streams.setdefault((entry["pid"], stream), len(streams) + 1) if stream else 0
             where = {"pid": entry["pid"] + _DEVICE, "tid": ordinal}
-            yield from _names(where, f"GPU, for {entry['pid']}", f"stream {_stream_name(ordinal)}", named)
+            yield from _names(
+                where, f"GPU, for {entry['pid']}", f"stream {ordinal}" if ordinal else "default stream", named
+            )
             yield {
                 **where,
                 "name": readable(entry["kernel"]),
@@ -79,10 +81,6 @@ def events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
                 **_span(entry["at_ns"] - entry["time_ns"], entry["time_ns"]),
                 "args": {fact: entry[fact] for fact in _CALL_FACTS},
             }
-
-
-def _stream_name(ordinal: int) -> str:
-    return ("0, the default", "1, the legacy default", "2, per thread")[ordinal] if ordinal <= 2 else str(ordinal)
 
 
 def _span(begun_ns: int, took_ns: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ struct fgv_timed {
     uint64_t *outer;
 };
 
-/* Before a launch, and behind it. `name` of the function; NULL: the launch has failed. */
+/* Before a launch, and behind it, by one thread at a time. `name` of the function; NULL: the launch has failed. */
 void fgv_timeline_begin(struct fgv_timed *timed, CUstream stream);
 void fgv_timeline_end(struct fgv_timed *timed, CUstream stream, const char *name);
 /* Writes down what has ended, and forgets the rest of the context, which is about to be destroyed. */
