@@ -120,11 +120,16 @@ def test_more_than_was_wanted(run_grown: RunGrown, device: Device) -> None:
     assert device.asked == [first, first + 2 * STEP_BYTES], "what is free at the end counts"
 
 
+def no_room(mib: int) -> str:
+    """What a program is told once, that has so much."""
+    return f"fairgv: no room for 8 MiB of pinned or managed memory: there are {mib} MiB for it; fairgv-run --region SIZE gives more"
+
+
 def test_a_refusal(run_grown: RunGrown, device: Device) -> None:
     device.answer = lambda wanted: wanted if wanted <= FRONT_BYTES + 2 * STEP_BYTES else None
     scene = run_grown("pin")
     assert scene.said == [SUCCESS] * 3 + [OUT_OF_MEMORY] * 2 + ["0 wrong", "again: CUDA_SUCCESS"]
-    assert scene.errors == []
+    assert scene.errors == [no_room(32)]
 
 
 def test_a_device_that_says_nonsense(run_grown: RunGrown, device: Device) -> None:
@@ -196,4 +201,4 @@ def test_a_device_that_cannot_be_opened(run_answered: RunScene, device: Device, 
     (device.folder / missing).unlink()
     scene = run_answered("pin", FAIRGV_MEMORY=str(device.folder))
     assert scene.said[:5] == [SUCCESS] + [OUT_OF_MEMORY] * 4
-    assert scene.errors == []
+    assert scene.errors == [no_room(16)]
