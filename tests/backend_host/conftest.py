@@ -10,7 +10,8 @@ from backend_host import hand_overs
 from backend_host.device.control import NR_OBJECTS, ControlPage
 from ivshmem.region import Region
 from tests.backend_host.walled import build
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.backend_host.worker_guest import make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 NR_TOLD = 20
 

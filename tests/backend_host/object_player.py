@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.backend_host.worker_harness import CALLS, NO_CHUNK, SOFTGPU, kernel_image, request_bytes
+from tests.backend_host.worker_guest import CALLS, NO_CHUNK, kernel_image, request_bytes
+from tests.backend_host.worker_harness import SOFTGPU
 
 CODE = """
 .version 7.0

@@ -16,7 +16,8 @@ from backend_host.device.control import MAX_VGPUS, ControlPage
 from tests.backend_host.claims import PHASES
 from tests.backend_host.test_control_processes import LOST, VIOLATIONS, Play
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.backend_host.worker_guest import make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 MS = 1_000_000

@@ -19,8 +19,9 @@ from backend_host.ipc import Server
 from backend_host.walls.settings import WALLS, WallSettings
 from tests.backend_host.escapes import ESCAPES, PAGE, Escape, call, page
 from tests.backend_host.walled import Captive, Outcome, captives
-from tests.backend_host.worker_harness import ROOT, walls_here
+from tests.backend_host.worker_guest import ROOT
 from tests.backend_host.worker_harness import WALLS as SETTINGS
+from tests.backend_host.worker_harness import walls_here
 
 pytestmark = pytest.mark.skipif(
     walls_here() != frozenset(WALLS), reason="this machine has not all walls; see: fairgv-host doctor"

@@ -10,7 +10,7 @@ import pytest
 
 from backend_host.worker.build_ffi import INCLUDES
 from tests.backend_host.parts import load_parts
-from tests.backend_host.worker_harness import WIRE_TEXT
+from tests.backend_host.worker_guest import WIRE_TEXT
 
 NR_STREAMS, NR_EVENTS = 24, 600
 """Events enough that the table grows while the streams capture: entries that went round its end stand before the older ones then."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from ivshmem.region import Wake
-from tests.backend_host.worker_harness import EVENT, SOFTGPU, STREAM, Guest, Host, Served, make_region
+from tests.backend_host.worker_guest import EVENT, STREAM, Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 MAILBOX = Guest.NR_RESPONSES - 1

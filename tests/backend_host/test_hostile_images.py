@@ -8,7 +8,7 @@ import pytest
 
 from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
 from tests.backend_host.hostile_images import CAPABILITY, IMAGES, NAMES, image_of
-from tests.backend_host.worker_harness import ROOT
+from tests.backend_host.worker_guest import ROOT
 
 MOST_BYTES = 3 << 30
 """Of address space. The largest text may be 4 MiB, and becomes a tree of two hundred times that."""

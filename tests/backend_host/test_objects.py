@@ -15,7 +15,7 @@ import pytest
 
 from backend_host import kinds
 from tests.backend_host.parts import build_worker
-from tests.backend_host.worker_harness import ROOT
+from tests.backend_host.worker_guest import ROOT
 
 SANITIZERS = ("-O0", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 NOT_ON_SOFTGPU = {"graph condition"}

@@ -16,7 +16,8 @@ from backend_host.device.occupancy import occupant
 from backend_host.watchdog import Watchdog
 from tests.backend_host.claims import OWN
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import SOFTGPU, Host, Served, make_region
+from tests.backend_host.worker_guest import make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 S = 1_000_000_000

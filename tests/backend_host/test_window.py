@@ -27,7 +27,7 @@ from backend_host.workers import WorkerProcess
 from ivshmem.front import window_front_bytes
 from ivshmem.region import PAGE_BYTES, Region
 from tests.backend_host.window_device import LIMIT_BYTES, LIMIT_S, WINDOW_BYTES, Device, listening_device
-from tests.backend_host.worker_harness import make_region
+from tests.backend_host.worker_guest import make_region
 from tests.end_to_end.host import wait_until
 
 MIB = 1 << 20

@@ -8,18 +8,8 @@ import pytest
 
 from cuda_api.generated.values import Place
 from ivshmem.region import ClientState, Region, Wake
-from tests.backend_host.worker_harness import (
-    EVENT,
-    FUNCTION,
-    MODULE,
-    PRIMARY,
-    STREAM,
-    Guest,
-    Host,
-    Served,
-    kernel_image,
-    make_region,
-)
+from tests.backend_host.worker_guest import EVENT, FUNCTION, MODULE, PRIMARY, STREAM, Guest, kernel_image, make_region
+from tests.backend_host.worker_harness import Host, Served
 
 PTX = """
 .version 7.0

@@ -12,7 +12,8 @@ import pytest
 
 from ivshmem.bells import NR_GUEST_BELLS
 from ivshmem.region import ClientState, Region, Wake, ffi, lib
-from tests.backend_host.worker_harness import PRIMARY, SOFTGPU, Guest, Host, make_region, wait_for_state
+from tests.backend_host.worker_guest import PRIMARY, Guest, make_region, wait_for_state
+from tests.backend_host.worker_harness import SOFTGPU, Host
 from tests.end_to_end.host import wait_until
 
 HAS_BELL = 4096 + 65536 + 152

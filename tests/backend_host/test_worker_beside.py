@@ -13,7 +13,8 @@ from backend_host.device.readings import WorkerReading
 from cuda_api.generated.values import Place
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import NS_PER_S, Kernels
-from tests.backend_host.worker_harness import NO_CHUNK, SOFTGPU, Guest, Host, Served, make_region
+from tests.backend_host.worker_guest import NO_CHUNK, Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 BULK_BYTES, LARGE_BYTES = 1 << 16, 16 << 20

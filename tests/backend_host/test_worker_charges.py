@@ -8,20 +8,18 @@ import pytest
 
 from backend_host.device.readings import WorkerReading
 from ivshmem.region import ClientState
-from tests.backend_host.worker_harness import (
+from tests.backend_host.worker_guest import (
     FUNCTION,
     MODULE,
     PRIMARY,
-    SOFTGPU,
     STREAM,
     Guest,
-    Host,
-    Served,
     container,
     kernel_image,
     make_region,
     wait_for_state,
 )
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 MIB = 1 << 20
 QUOTA = 256 * MIB

@@ -8,7 +8,8 @@ import pytest
 
 from ivshmem.region import Region
 from tests.backend_host.test_worker_kernel_wall import PTX
-from tests.backend_host.worker_harness import MODULE, NO_CHUNK, SOFTGPU, Host, Served, kernel_image
+from tests.backend_host.worker_guest import MODULE, NO_CHUNK, kernel_image
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 COMPILER = """#!{python}

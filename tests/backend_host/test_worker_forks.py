@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import FUNCTION, MODULE, SOFTGPU, Guest, Host, Served, kernel_image
+from tests.backend_host.worker_guest import FUNCTION, MODULE, Guest, kernel_image
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 PTX = """
 .version 7.0

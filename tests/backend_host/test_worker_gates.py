@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import EVENT, PRIMARY, STREAM, Guest, Host, Served, make_region
+from tests.backend_host.worker_guest import EVENT, PRIMARY, STREAM, Guest, make_region
+from tests.backend_host.worker_harness import Host, Served
 from tests.end_to_end.host import wait_until
 
 NOT_READY, INVALID_VALUE = 600, 1

@@ -7,18 +7,8 @@ import pytest
 
 from cuda_api.generated.values import Place
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import (
-    EVENT,
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    PRIMARY,
-    STREAM,
-    Guest,
-    Host,
-    Served,
-    kernel_image,
-)
+from tests.backend_host.worker_guest import EVENT, FUNCTION, MODULE, NO_CHUNK, PRIMARY, STREAM, Guest, kernel_image
+from tests.backend_host.worker_harness import Host, Served
 
 PTX = """
 .version 7.0

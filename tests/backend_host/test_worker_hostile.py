@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import ClientState
-from tests.backend_host.worker_harness import (
+from tests.backend_host.worker_guest import (
     CALLS,
     PRIMARY,
     ROOT,
-    SOFTGPU,
     WIRE_TEXT,
     Guest,
-    Host,
     make_region,
     request_bytes,
     wait_for_state,
     wire,
 )
+from tests.backend_host.worker_harness import SOFTGPU, Host
 
 NR_ROUNDS = 3000
 HANDLES = [

@@ -19,17 +19,8 @@ import pytest
 
 from ivshmem.region import Region
 from tests.backend_host.test_worker_kernel_wall import REGION_ADDRESS, children, is_alive, mappings
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    ROOT,
-    SOFTGPU,
-    Guest,
-    Host,
-    Served,
-    make_region,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, ROOT, Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 EPERM, ENOSYS, EFBIG, EFAULT, EBADF = -1, -38, -27, -14, -9
 ILLEGAL_ADDRESS, LAUNCH_FAILED = 700, 719

@@ -13,7 +13,8 @@ import pytest
 
 from ivshmem.region import Region
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import FUNCTION, MODULE, NO_CHUNK, Guest, Host, Served, kernel_image, make_region
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, Guest, kernel_image, make_region
+from tests.backend_host.worker_harness import Host, Served
 
 PTX = """
 .version 7.0

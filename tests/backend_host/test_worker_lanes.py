@@ -18,7 +18,8 @@ from tests.backend_host.test_worker_parts import (
     Kernels,
     expected,
 )
-from tests.backend_host.worker_harness import EVENT, PRIMARY, ROOT, SOFTGPU, STREAM, Host, Served, make_region
+from tests.backend_host.worker_guest import EVENT, PRIMARY, ROOT, STREAM, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 NR_BLOCKS = 48

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    SOFTGPU,
-    Answer,
-    Guest,
-    Host,
-    Served,
-    container,
-    make_region,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, Answer, Guest, container, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 HEADER = ".version 7.0\n.target sm_75\n.address_size 64\n"
 USER = (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.backend_host.worker_harness import SOFTGPU, STREAM, Guest, Host, Served, make_region
+from tests.backend_host.worker_guest import STREAM, Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 PAGE = 2 << 20
 QUOTA = 8 * PAGE

@@ -9,20 +9,18 @@ import pytest
 
 from cuda_api.generated.values import Place
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import (
+from tests.backend_host.worker_guest import (
     EVENT,
     FUNCTION,
     MODULE,
     NO_CHUNK,
     PRIMARY,
-    SOFTGPU,
     STREAM,
     Guest,
-    Host,
-    Served,
     kernel_image,
     make_region,
 )
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 PTX = """

@@ -9,18 +9,8 @@ import pytest
 
 from backend_host.device.readings import WorkerReading
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    PRIMARY,
-    SOFTGPU,
-    STREAM,
-    Host,
-    Served,
-    kernel_image,
-    make_region,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, STREAM, kernel_image, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 PTX = """

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.backend_host.test_worker_order import LATE, NS_PER_S, PTX, Kernels
-from tests.backend_host.worker_harness import MODULE, NO_CHUNK, SOFTGPU, Host, Served, kernel_image, make_region
+from tests.backend_host.worker_guest import MODULE, NO_CHUNK, kernel_image, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 COMPILER = """

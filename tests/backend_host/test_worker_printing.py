@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.backend_host.test_worker import PTX
-from tests.backend_host.worker_harness import MODULE, ROOT, SOFTGPU, Guest, Host, Served, container, make_region
+from tests.backend_host.worker_guest import MODULE, ROOT, Guest, container, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 COUNTING = """

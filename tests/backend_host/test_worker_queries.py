@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import EVENT, ROOT, SOFTGPU, STREAM, Guest, Host, Served
+from tests.backend_host.worker_guest import EVENT, ROOT, STREAM, Guest
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 NOT_READY = 600

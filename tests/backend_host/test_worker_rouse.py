@@ -4,7 +4,8 @@ import contextlib
 
 from cuda_api.generated.values import Place
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import SOFTGPU, Guest, Host, Served, make_region
+from tests.backend_host.worker_guest import Guest, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 from tests.end_to_end.host import wait_until
 
 NS_PER_S = 1_000_000_000

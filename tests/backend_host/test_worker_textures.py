@@ -8,18 +8,8 @@ import pytest
 
 from cuda_api.generated.values import Place
 from ivshmem.region import ClientState
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    PRIMARY,
-    SOFTGPU,
-    Guest,
-    Host,
-    Served,
-    kernel_image,
-    make_region,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, PRIMARY, Guest, kernel_image, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
 PTX = """
 .version 7.0

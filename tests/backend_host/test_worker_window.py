@@ -9,7 +9,8 @@ from typing import Any
 from cuda_api.generated.values import Place
 from ivshmem.front import window_front_bytes
 from ivshmem.region import PAGE_BYTES
-from tests.backend_host.worker_harness import NO_CHUNK, Guest, Served
+from tests.backend_host.worker_guest import NO_CHUNK, Guest
+from tests.backend_host.worker_harness import Served
 
 WINDOW_BYTES = 64 << 20
 FRONT_BYTES = window_front_bytes(WINDOW_BYTES)

@@ -18,18 +18,8 @@ import pytest
 from backend_host.channels import LIBRARY, SOURCE
 from backend_host.device.readings import WorkerReading
 from tests.backend_host.test_worker_order import Kernels
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    SOFTGPU,
-    Guest,
-    Host,
-    Served,
-    kernel_image,
-    make_region,
-    tenant_of,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, Guest, kernel_image, make_region
+from tests.backend_host.worker_harness import SOFTGPU, Host, Served, tenant_of
 from tests.end_to_end.host import wait_until
 
 NS_PER_S = 1_000_000_000

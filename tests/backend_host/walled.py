@@ -17,18 +17,8 @@ from backend_host.walls.settings import WallSettings
 from backend_host.walls.start import Walls
 from backend_host.worker_start import WorkerStart
 from ivshmem.region import Region
-from tests.backend_host.worker_harness import (
-    FUNCTION,
-    MODULE,
-    NO_CHUNK,
-    ROOT,
-    SOFTGPU,
-    WALLS,
-    Host,
-    Served,
-    make_region,
-    tenant_of,
-)
+from tests.backend_host.worker_guest import FUNCTION, MODULE, NO_CHUNK, ROOT, make_region
+from tests.backend_host.worker_harness import SOFTGPU, WALLS, Host, Served, tenant_of
 
 SOURCE = Path(__file__).with_name("escapes.c")
 PASSED, FAILED = 1_000_000, 2_000_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.backend_host.worker_harness import CALLS, request_bytes
+from tests.backend_host.worker_guest import CALLS, request_bytes
 
 FIRST = 3
 """The number of a context, a stream, an event, a module, a function, a library and a kernel that are there already."""
