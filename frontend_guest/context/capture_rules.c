@@ -92,6 +92,15 @@ bool fgv_capture_is_begun(uint64_t stream)
     return found;
 }
 
+bool fgv_capture_is_into_graph(uint64_t stream)
+{
+    pthread_mutex_lock(&lock);
+    const struct capture *capture = *capture_find(stream);
+    const bool is_into_graph = capture && capture->is_into_graph;
+    pthread_mutex_unlock(&lock);
+    return is_into_graph;
+}
+
 bool fgv_capture_is_others(uint64_t stream)
 {
     pthread_mutex_lock(&lock);

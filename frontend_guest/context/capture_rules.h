@@ -31,6 +31,8 @@ uint64_t fgv_capture_nr_into_graphs(void);
 /* Whether a capture began in the stream, and whether one did that another thread must end. */
 bool fgv_capture_is_begun(uint64_t stream);
 bool fgv_capture_is_others(uint64_t stream);
+/* Whether it goes into a graph that the program had. */
+bool fgv_capture_is_into_graph(uint64_t stream);
 /* Tells the worker that the capture which the stream takes part in is invalid. */
 void fgv_capture_tell_broken(uint64_t stream, uint64_t context);
 /* The same in the current context. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. */

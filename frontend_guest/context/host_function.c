@@ -34,12 +34,15 @@ struct function {
     CUstreamCallback callback;
     CUstream stream; /* of a callback */
     void *data;
-    uint32_t nr_kept; /* by graphs; 0: it is run once */
+    uint32_t nr_kept;              /* by graphs; 0: it is run once */
+    void (*forgotten)(void *data); /* NULL, or called when no graph keeps it any more */
     uint32_t next_free;
 };
 
 #define PLACE_BITS 32
 #define NO_PLACE   UINT32_MAX
+/* For the next function of a graph that somebody waits for: longer than the device takes from one to the next. */
+#define AWAITED_SPIN_NS UINT64_C(50000)
 
 extern int old_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) __attribute__((weak));
@@ -53,6 +56,12 @@ static uint32_t first_free = NO_PLACE;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_started;
 static struct fgv_response *mailbox;
+static _Atomic uint32_t nr_awaited;
+
+void fgv_host_function_await(bool is_begin)
+{
+    atomic_fetch_add_explicit(&nr_awaited, is_begin ? 1 : UINT32_MAX, memory_order_relaxed);
+}
 
 static bool table_grow(void)
 {
@@ -125,6 +134,9 @@ static bool take(uint64_t number, bool is_dropped, struct function *what)
         }
     }
     pthread_mutex_unlock(&table_lock);
+    if (is_found && is_dropped && what->nr_kept <= 1 && what->forgotten) {
+        what->forgotten(what->data);
+    }
     return is_found;
 }
 
@@ -163,8 +175,8 @@ static void run(const struct fgv_post *post)
 static void *functions_run(void *unused)
 {
     (void)unused;
-    const struct fgv_spin never = {.most_ns = 0};
-    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &never, is_served, NULL)) {
+    struct fgv_spin spin = {.most_ns = 0};
+    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &spin, is_served, NULL)) {
         const struct fgv_post post = *(const struct fgv_post *)(const void *)mailbox->payload;
         run(&post);
         /* release: what the function wrote is seen by whatever goes on now */
@@ -172,6 +184,7 @@ static void *functions_run(void *unused)
         if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
             syscall(SYS_futex, &mailbox->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         }
+        spin.most_ns = atomic_load_explicit(&nr_awaited, memory_order_relaxed) != 0 ? AWAITED_SPIN_NS : 0;
     }
     return NULL; /* nobody will come any more */
 }
@@ -233,10 +246,10 @@ static CUresult start(void)
 
 /* ---- in graphs, which run them at every launch ---- */
 
-CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number)
+CUresult fgv_host_function_keep(CUhostFn function, void *data, void (*forgotten)(void *data), uint64_t *number)
 {
     CUresult result = start();
-    const struct function what = {.function = function, .data = data, .nr_kept = 1};
+    const struct function what = {.function = function, .data = data, .nr_kept = 1, .forgotten = forgotten};
     return result == CUDA_SUCCESS ? keep(&what, number) : result;
 }
 
@@ -264,14 +277,13 @@ void fgv_host_function_own(uint64_t owner, uint64_t number)
     }
 }
 
-/* Puts the function into the graph that the stream captures. */
-static CUresult put_into_graph(uint64_t stream, CUhostFn function, void *data)
+bool fgv_host_function_is_owned(uint64_t owner, bool (*is_one)(uint64_t number))
 {
-    uint64_t number;
-    CUresult result = fgv_host_function_keep(function, data, &number);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
+    return fgv_user_object_is_any(owner, function_drop, is_one);
+}
+
+CUresult fgv_host_function_capture(uint64_t stream, uint64_t number, enum fgv_host_node kind)
+{
     struct fgv_call call;
     struct fgv_reply_capture_host_function reply;
     struct fgv_request_capture_host_function *request =
@@ -280,14 +292,21 @@ static CUresult put_into_graph(uint64_t stream, CUhostFn function, void *data)
         fgv_host_function_drop(number);
         return call.error;
     }
-    *request = (struct fgv_request_capture_host_function){.stream = stream, .function = number};
-    result = fgv_call_wait(&call, &reply, sizeof(reply));
+    *request = (struct fgv_request_capture_host_function){.stream = stream, .function = number, .kind = (uint32_t)kind};
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result == CUDA_SUCCESS) {
         fgv_host_function_own(reply.root, number);
     } else {
         fgv_host_function_drop(number);
     }
     return result;
+}
+
+static CUresult put_into_graph(uint64_t stream, CUhostFn function, void *data)
+{
+    uint64_t number;
+    CUresult result = fgv_host_function_keep(function, data, NULL, &number);
+    return result == CUDA_SUCCESS ? fgv_host_function_capture(stream, number, FGV_HOST_NODE_PROGRAM) : result;
 }
 
 /* ---- in streams, which run them once ---- */

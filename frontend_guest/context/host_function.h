@@ -12,14 +12,22 @@
 #include <stdint.h>
 
 #include "cuda_api/types.h"
+#include "cuda_api/values.h"
 
 /* For a node of a graph: the number stands for the function, with this data, until it is dropped as often as it was
- * kept, however often it is run. */
-CUresult fgv_host_function_keep(CUhostFn function, void *data, uint64_t *number);
+ * kept, however often it is run. `forgotten`, or NULL, is called with the data then. */
+CUresult fgv_host_function_keep(CUhostFn function, void *data, void (*forgotten)(void *data), uint64_t *number);
 void fgv_host_function_drop(uint64_t number);
+/* Puts one that was kept into the graph that the stream captures, which has it from then on; if that fails it is
+ * dropped. */
+CUresult fgv_host_function_capture(uint64_t stream, uint64_t number, enum fgv_host_node kind);
 /* The owner, a graph or what was instantiated of one, has a node with the function of this number, which was kept for
  * it. */
 void fgv_host_function_own(uint64_t owner, uint64_t number);
+/* Whether the owner has a function whose number is such a one. */
+bool fgv_host_function_is_owned(uint64_t owner, bool (*is_one)(uint64_t number));
+/* A thread begins to wait for work that has functions of this library in it, and has waited: they are run sooner. */
+void fgv_host_function_await(bool is_begin);
 /* The function of such a number; false when there is none. */
 bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params);
 

@@ -1,33 +1,31 @@
-/* Copies of boxes: rows and slices between memory and arrays. */
+/* Boxes, and pieces of them, as records on their way to the worker. */
 #ifndef FRONTEND_GUEST_BOX_H
 #define FRONTEND_GUEST_BOX_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "copy/copy.h"
+#include "copy/sides.h"
+#include "cuda_api/types.h"
 
-/* One end of a box. In memory its first byte is at memory.address; in an array it is at (x_bytes, y, z). */
-struct fgv_box_side {
-    struct fgv_side memory;
-    bool is_array;
-    uint64_t array; /* the handle */
-    uint64_t pitch_bytes;
-    uint64_t plane_rows;
-    uint64_t x_bytes;
-    uint64_t y;
-    uint64_t z;
+/* Part of a box. */
+struct fgv_piece {
+    uint64_t x_bytes, y, z;
+    uint64_t width_bytes, height, depth;
 };
 
-struct fgv_box {
-    uint64_t width_bytes;
-    uint64_t height;
-    uint64_t depth;
-    struct fgv_box_side to;
-    struct fgv_box_side from;
-};
+/* The address of a row of a side in memory, counted from where the piece begins. */
+static inline uint64_t fgv_box_row(const struct fgv_box_side *side, const struct fgv_piece *piece, uint64_t y,
+                                   uint64_t z)
+{
+    uint64_t row = (piece->z + z) * side->plane_rows + piece->y + y;
+    return side->memory.address + row * side->pitch_bytes + piece->x_bytes;
+}
 
-/* Copies a box whose sides were checked, `waits` being true for the calls without a stream. */
-CUresult fgv_box_copy(struct fgv_box *box, CUstream stream, bool waits);
+/* `chunk` is where the pageable side is, FGV_NO_CHUNK when neither is. */
+CUresult fgv_piece_post(const struct fgv_box *box, const struct fgv_piece *piece, uint64_t stream, uint32_t chunk,
+                        bool is_fetched);
+/* A box that the device reaches on both sides. */
+CUresult fgv_box_post(const struct fgv_box *box, uint64_t stream);
 
 #endif

@@ -2,9 +2,12 @@
  * The sides of a copied box as the guest sees them. What a program says is checked here: positions within pitches, ends
  * that are numbers, memory and arrays that hold what is copied.
  */
+#include "copy/box_sides.h"
+
 #include "call/call.h"
 #include "context/context.h"
-#include "copy/box.h"
+#include "copy/box_copy.h"
+#include "copy/copy.h"
 #include "cuda_api/array_format.h"
 #include "cuda_api/copy_calls.h"
 #include "cuda_api/prototypes.h"
@@ -68,7 +71,8 @@ static CUresult side_of_memory(struct fgv_box_side *side, const struct fgv_copy_
                                                                                      : result;
 }
 
-static CUresult side_of(struct fgv_box_side *side, const struct fgv_copy_side *said, const struct fgv_copy_size *size)
+CUresult fgv_box_side_check(struct fgv_box_side *side, const struct fgv_copy_side *said,
+                            const struct fgv_copy_size *size)
 {
     switch (said->type) {
     case CU_MEMORYTYPE_ARRAY:
@@ -89,9 +93,9 @@ static CUresult copy_box(const struct fgv_copy_side *to, const struct fgv_copy_s
     if (result != CUDA_SUCCESS || size->width_bytes == 0 || size->height == 0 || size->depth == 0) {
         return result;
     }
-    result = side_of(&box.to, to, size);
+    result = fgv_box_side_check(&box.to, to, size);
     if (result == CUDA_SUCCESS) {
-        result = side_of(&box.from, from, size);
+        result = fgv_box_side_check(&box.from, from, size);
     }
     if (result != CUDA_SUCCESS || !stream) {
         return result == CUDA_SUCCESS ? fgv_box_copy(&box, stream, waits) : result;

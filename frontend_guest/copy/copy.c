@@ -22,6 +22,8 @@
 #include "call/chunks.h"
 #include "context/capture_rules.h"
 #include "context/stream.h"
+#include "copy/box.h"
+#include "copy/captured.h"
 #include "copy/convoy.h"
 #include "cuda_api/prototypes.h"
 #include "region/client.h"
@@ -206,9 +208,29 @@ static bool is_one_sided(enum fgv_memory_kind one, enum fgv_memory_kind other)
     return fgv_memory_is_device(one) || fgv_memory_is_device(other);
 }
 
+/* A copy that the device cannot make as it is, into a capture: staged it can, and between two places on the host, too.
+ */
+static CUresult capture(const struct fgv_side *destination, const struct fgv_side *source, uint64_t bytes,
+                        CUstream stream, uint64_t wire)
+{
+    struct fgv_box box = {.width_bytes = bytes,
+                          .height = 1,
+                          .depth = 1,
+                          .to = {.memory = *destination, .pitch_bytes = bytes, .plane_rows = 1},
+                          .from = {.memory = *source, .pitch_bytes = bytes, .plane_rows = 1}};
+    struct fgv_staging staging;
+    CUresult result = fgv_captured_begin(&box, wire, &staging);
+    if (result == CUDA_SUCCESS) {
+        result = is_one_sided(box.to.memory.kind, box.from.memory.kind)
+                     ? fgv_copy_range(&box.to.memory, &box.from.memory, bytes, stream, false)
+                     : fgv_box_post(&box, wire);
+    }
+    return fgv_captured_end(result, wire, &staging);
+}
+
 /*
  * What a captured copy reads and writes when its graph is launched must be there for the host then: device memory, and
- * the heap. Pageable memory of the program is not, and a copy between two places on the host is made here.
+ * the heap. Anything else goes another way (captured.h).
  *
  * The copy itself, `waits` being true for the calls without a stream. Device to device is left to the generated calls.
  */
@@ -222,7 +244,7 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
     CUresult result;
     const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);
     if (!(is_seen_by_host && is_one_sided(destination->kind, source->kind)) && fgv_capture_is_active(wire)) {
-        return fgv_capture_break(wire);
+        return waits ? fgv_capture_break(wire) : capture(destination, source, bytes, stream, wire);
     }
     if (fgv_memory_is_device(destination->kind) && fgv_memory_is_device(source->kind)) {
         return waits ? cuMemcpyDtoD_v2(destination->address, source->address, bytes)

@@ -5,14 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "copy/sides.h"
 #include "cuda_api/types.h"
-#include "memory/ranges.h"
-
-/* One end of a copy. */
-struct fgv_side {
-    uint64_t address;
-    enum fgv_memory_kind kind;
-};
 
 /* Looks an address up; CUDA_ERROR_INVALID_VALUE when the copy would leave what lies there. */
 CUresult fgv_side_find(struct fgv_side *side, uint64_t address, uint64_t bytes);

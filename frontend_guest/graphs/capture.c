@@ -231,10 +231,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (!phGraph) {
-        return fgv_capture_is_begun(wire) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+    if (phGraph) {
+        *phGraph = NULL;
     }
-    *phGraph = NULL;
+    const bool is_into_graph = fgv_capture_is_into_graph(wire);
     const bool is_others = fgv_capture_is_others(wire);
     if (is_others) { /* which ends it, and nobody has its graph */
         fgv_capture_tell_broken(wire, fgv_thread.current);
@@ -253,8 +253,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (reply.is_over != 0) {
         fgv_capture_forget(wire);
     }
-    if (reply.error == CUDA_SUCCESS) {
+    if (reply.error == CUDA_SUCCESS && phGraph) {
         *phGraph = (CUgraph)(uintptr_t)reply.graph;
+    } else if (reply.error == CUDA_SUCCESS && !is_into_graph) {
+        cuGraphDestroy((CUgraph)(uintptr_t)reply.graph); /* nobody asks for it, and nobody has it */
     } else if (reply.graph != 0) {
         fgv_graph_forget(reply.graph);
     }

@@ -79,14 +79,6 @@ void fgv_after_cuGraphDestroy(CUresult result, CUgraph hGraph)
     fgv_graph_forget(fgv_handle_number(hGraph));
 }
 
-void fgv_after_cuGraphDestroyNode(CUresult result, CUgraphNode hNode)
-{
-    (void)result;
-    fgv_update_forget_node(fgv_handle_number(hNode));
-    fgv_update_reshaped();
-    fgv_kept_drop(fgv_handle_number(hNode));
-}
-
 CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
     if (!phNode) {

@@ -1,6 +1,9 @@
 /* Executable graphs: instantiated, launched, updated as wholes. Updates of single nodes are graph_node.c. */
 #include "call/call.h"
+#include "context/capture_rules.h"
+#include "context/host_function.h"
 #include "context/stream.h"
+#include "copy/staging.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
@@ -95,7 +98,16 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         return call.error;
     }
     *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = fgv_handle_number(hGraphExec), .hStream = stream};
-    return entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
+    result = entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
+    const bool waits = result == CUDA_SUCCESS && fgv_staging_is_used() && !fgv_capture_is_active(stream) &&
+                       fgv_host_function_is_owned(fgv_handle_number(hGraphExec), fgv_staging_runs);
+    if (!waits) {
+        return result;
+    }
+    fgv_host_function_await(true);
+    result = cuStreamSynchronize(hStream);
+    fgv_host_function_await(false);
+    return result;
 }
 
 /* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are

@@ -11,6 +11,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "graphs/graph.h"
+#include "graphs/graph_copy.h"
 #include "graphs/graph_kept.h"
 #include "graphs/graph_update.h"
 #include "memory/ranges.h"
@@ -20,8 +21,9 @@ struct outgoing {
     CUgraphNodeParams params;
     const struct fgv_function *function; /* NULL: not a kernel */
     void **parameters;
-    const void *buffer; /* instead: packed by the program */
-    uint64_t host;      /* number of a host node's function, 0: it is none */
+    const void *buffer;         /* instead: packed by the program */
+    uint64_t host;              /* number of a host node's function, 0: it is none */
+    struct fgv_staging staging; /* of a copy */
 };
 
 static uint32_t parameter_bytes(const struct outgoing *outgoing)
@@ -66,40 +68,6 @@ static CUresult kernel_prepare(struct outgoing *outgoing)
     return result;
 }
 
-/* Where the memory is: the host knows no pageable memory of the program's, and it is read when the graph runs. */
-static CUresult side_prepare(CUmemorytype *type, uint64_t host, CUdeviceptr *device, uint64_t *host_out)
-{
-    struct fgv_range range;
-    const uint64_t address = *type == CU_MEMORYTYPE_HOST ? host : *device;
-    if (*type == CU_MEMORYTYPE_ARRAY) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    const enum fgv_memory_kind kind = fgv_memory_find(address, &range) ? range.kind : FGV_MEMORY_PAGEABLE;
-    if (fgv_memory_is_shared(kind)) {
-        *type = CU_MEMORYTYPE_HOST;
-        *host_out = address;
-        return CUDA_SUCCESS;
-    }
-    if (*type == CU_MEMORYTYPE_HOST || !fgv_memory_is_device(kind)) {
-        return *type == CU_MEMORYTYPE_DEVICE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    *type = CU_MEMORYTYPE_DEVICE;
-    *device = address;
-    return CUDA_SUCCESS;
-}
-
-static CUresult copy_prepare(CUDA_MEMCPY3D *copy)
-{
-    uint64_t source = fgv_handle_number(copy->srcHost), destination = fgv_handle_number(copy->dstHost);
-    CUresult result = side_prepare(&copy->srcMemoryType, source, &copy->srcDevice, &source);
-    if (result == CUDA_SUCCESS) {
-        result = side_prepare(&copy->dstMemoryType, destination, &copy->dstDevice, &destination);
-    }
-    copy->srcHost = (const void *)(uintptr_t)source;
-    copy->dstHost = (void *)(uintptr_t)destination;
-    return result;
-}
-
 /* Who else may reach the memory: there is one device, and it may. */
 static CUresult allocation_prepare(CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
 {
@@ -125,12 +93,13 @@ static CUresult host_prepare(struct outgoing *outgoing)
     if (!host->fn) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgv_host_function_keep(host->fn, host->userData, &outgoing->host);
+    CUresult result = fgv_host_function_keep(host->fn, host->userData, NULL, &outgoing->host);
     *host = (CUDA_HOST_NODE_PARAMS){.userData = (void *)(uintptr_t)outgoing->host};
     return result;
 }
 
-static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *params)
+/* was: the parameters that the node has had in what was instantiated, or NULL. */
+static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *params, const CUgraphNodeParams *was)
 {
     CUresult result = fgv_call_allowed();
     if (result != CUDA_SUCCESS) {
@@ -144,7 +113,8 @@ static CUresult prepare(struct outgoing *outgoing, const CUgraphNodeParams *para
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return kernel_prepare(outgoing);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return copy_prepare(&outgoing->params.memcpy.copyParams);
+        return fgv_graph_copy_prepare(&outgoing->params.memcpy.copyParams, was ? &was->memcpy.copyParams : NULL,
+                                      &outgoing->staging);
     case CU_GRAPH_NODE_TYPE_HOST:
         return host_prepare(outgoing);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
@@ -188,8 +158,13 @@ static CUresult bodies_keep(CUgraphNodeParams *params, const struct fgv_reply_gr
 }
 
 /* What else came of a node that the host has now, or has not. */
-static void host_settle(const struct outgoing *outgoing, CUresult result, uint64_t owner)
+static void settle(const struct outgoing *outgoing, CUresult result, uint64_t owner)
 {
+    if (result == CUDA_SUCCESS) {
+        fgv_staging_own(&outgoing->staging, owner);
+    } else {
+        fgv_staging_drop(&outgoing->staging);
+    }
     if (outgoing->host != 0 && result == CUDA_SUCCESS) {
         fgv_host_function_own(owner, outgoing->host);
     } else if (outgoing->host != 0) {
@@ -216,6 +191,8 @@ static CUresult add_send(const struct outgoing *outgoing, uint64_t graph, const 
         return call.error;
     }
     *request = (struct fgv_request_graph_add_node){.graph = graph,
+                                                   .fill = outgoing->staging.fill,
+                                                   .drain = outgoing->staging.drain,
                                                    .nr_nodes = edges->nr,
                                                    .has_edges = edges->data != NULL,
                                                    .nr_parameter_bytes = parameter_bytes(outgoing),
@@ -236,14 +213,14 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgra
     if (!phGraphNode || !hGraph || (numDependencies > 0 && !dependencies) || !fgv_edges_fit(numDependencies)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    result = prepare(&outgoing, nodeParams);
+    result = prepare(&outgoing, nodeParams, NULL);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     const struct edges edges = {.nodes = dependencies, .data = dependencyData, .nr = (uint32_t)numDependencies};
     result = add_send(&outgoing, fgv_handle_number(hGraph), &edges, &reply);
     fgv_update_reshaped();
-    host_settle(&outgoing, result, reply.root);
+    settle(&outgoing, result, reply.root);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -264,6 +241,25 @@ CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphN
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
 }
 
+CUresult cuGraphDestroyNode(CUgraphNode hNode)
+{
+    const uint64_t node = fgv_handle_number(hNode);
+    struct fgv_call call;
+    struct fgv_request_cuGraphDestroyNode *request =
+        fgv_call_begin(&call, FGV_CALL_cuGraphDestroyNode, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->node = node;
+    CUresult result = fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS) {
+        fgv_update_forget_node(node);
+        fgv_update_reshaped();
+        fgv_kept_drop(node);
+    }
+    return result;
+}
+
 static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_t node, bool is_sound,
                          struct fgv_reply_graph_set_node *reply)
 {
@@ -274,8 +270,12 @@ static CUresult set_send(const struct outgoing *outgoing, uint64_t exec, uint64_
     if (!request) {
         return call.error;
     }
-    *request = (struct fgv_request_graph_set_node){
-        .exec = exec, .node = node, .nr_parameter_bytes = parameter_bytes(outgoing), .is_kernel = is_kernel(outgoing)};
+    *request = (struct fgv_request_graph_set_node){.exec = exec,
+                                                   .node = node,
+                                                   .fill = outgoing->staging.fill,
+                                                   .drain = outgoing->staging.drain,
+                                                   .nr_parameter_bytes = parameter_bytes(outgoing),
+                                                   .is_kernel = is_kernel(outgoing)};
     write_params(call.payload, outgoing);
     return is_sound ? fgv_call_post(&call) : fgv_call_wait(&call, reply, sizeof(*reply));
 }
@@ -284,17 +284,22 @@ static CUresult set(uint64_t exec, CUgraphNode node, const CUgraphNodeParams *pa
 {
     struct outgoing outgoing;
     struct fgv_reply_graph_set_node reply = {0};
-    CUresult result = prepare(&outgoing, params);
+    CUgraphNodeParams was;
+    struct fgv_staging staging;
+    const uint64_t number = fgv_handle_number(node);
+    const bool has_been = exec != 0 && fgv_update_copy(exec, number, &was, &staging);
+    CUresult result = prepare(&outgoing, params, has_been ? &was : NULL);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    const bool is_sound = exec != 0 && fgv_update_is_sound(exec, fgv_handle_number(node), &outgoing.params);
-    result = set_send(&outgoing, exec, fgv_handle_number(node), is_sound, &reply);
-    host_settle(&outgoing, result, exec != 0 ? exec : reply.root);
+    const bool is_sound =
+        exec != 0 && !fgv_staging_is_any(&outgoing.staging) && fgv_update_is_sound(exec, number, &outgoing.params);
+    result = set_send(&outgoing, exec, number, is_sound, &reply);
+    settle(&outgoing, result, exec != 0 ? exec : reply.root);
     if (exec == 0) {
         fgv_update_reshaped();
     } else if (result == CUDA_SUCCESS && !is_sound) {
-        fgv_update_remember(exec, fgv_handle_number(node), reply.root, &outgoing.params);
+        fgv_update_remember(exec, number, reply.root, &outgoing.params, &outgoing.staging);
     }
     if (result == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         fgv_user_objects_copy(fgv_kept_root(fgv_handle_number(params->graph.graph)), exec);
@@ -317,6 +322,43 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUg
         return CUDA_ERROR_INVALID_VALUE;
     }
     return set(fgv_handle_number(hGraphExec), hNode, nodeParams);
+}
+
+/* A copy that is enabled again is staged as its graph has it; here it has been changed since. */
+static CUresult stage_again(uint64_t exec, uint64_t node)
+{
+    struct outgoing outgoing = {.host = 0};
+    struct fgv_reply_graph_set_node reply;
+    if (!fgv_update_copy(exec, node, &outgoing.params, &outgoing.staging) || !fgv_staging_is_any(&outgoing.staging)) {
+        return CUDA_SUCCESS;
+    }
+    return set_send(&outgoing, exec, node, false, &reply);
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+    const uint64_t exec = (uint64_t)(uintptr_t)hGraphExec, node = (uint64_t)(uintptr_t)hNode;
+    CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, exec);
+    if (result == CUDA_SUCCESS && !hNode) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult allowed = fgv_call_allowed();
+    if (allowed != CUDA_SUCCESS || result != CUDA_SUCCESS) {
+        return allowed != CUDA_SUCCESS ? allowed : result;
+    }
+    const bool is_sound = fgv_update_may_be_disabled(exec, node);
+    struct fgv_call call;
+    struct fgv_request_cuGraphNodeSetEnabled *request =
+        fgv_call_begin(&call, FGV_CALL_cuGraphNodeSetEnabled, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuGraphNodeSetEnabled){.exec = exec, .node = node, .is_enabled = isEnabled};
+    result = is_sound ? fgv_call_post(&call) : fgv_call_wait(&call, NULL, 0);
+    if (result == CUDA_SUCCESS && !is_sound) {
+        fgv_update_remember_disabled(exec, node);
+    }
+    return result == CUDA_SUCCESS && isEnabled != 0 ? stage_again(exec, node) : result;
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,

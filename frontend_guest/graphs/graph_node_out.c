@@ -9,6 +9,7 @@
 #include "context/host_function.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
+#include "graphs/graph_copy.h"
 #include "graphs/graph_kept.h"
 #include "region/client.h"
 
@@ -69,6 +70,9 @@ static CUresult node_get(CUgraphNode node, CUgraphNodeType type, CUgraphNodePara
         if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
             result = kernel_keep(&params->kernel, fgv_handle_number(node), &reply,
                                  fgv_chunk_memory(chunk) + sizeof(*params));
+        } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+            const struct fgv_staging staging = {.fill = reply.fill, .drain = reply.drain};
+            fgv_graph_copy_restore(&params->memcpy.copyParams, &staging);
         } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
             fgv_kept_block(fgv_handle_number(params->graph.graph), reply.root, 0);
         } else if (type == CU_GRAPH_NODE_TYPE_HOST &&

@@ -21,6 +21,7 @@ struct update {
     uint64_t context; /* that was current */
     uint64_t shape;   /* shapes() then */
     bool has_params;  /* else it was only enabled or disabled */
+    struct fgv_staging staging; /* of a copy */
     CUgraphNodeParams params;
 };
 
@@ -146,7 +147,8 @@ static bool is_same_set(const CUDA_MEMSET_NODE_PARAMS_v2 *was, const CUDA_MEMSET
 
 static bool is_same(const struct update *was, const CUgraphNodeParams *is)
 {
-    if (!was->has_params || is->type != was->params.type || was->context != fgv_thread.current) {
+    if (!was->has_params || fgv_staging_is_any(&was->staging) || is->type != was->params.type ||
+        was->context != fgv_thread.current) {
         return false;
     }
     switch (is->type) {
@@ -179,7 +181,21 @@ bool fgv_update_is_sound(uint64_t exec, uint64_t node, const CUgraphNodeParams *
     return is_known && is_same(&was, params);
 }
 
-void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgraphNodeParams *params)
+bool fgv_update_copy(uint64_t exec, uint64_t node, CUgraphNodeParams *params, struct fgv_staging *staging)
+{
+    pthread_mutex_lock(&lock);
+    const struct update *update = find(exec, node, 0);
+    const bool is_known = update && update->has_params && update->params.type == CU_GRAPH_NODE_TYPE_MEMCPY;
+    if (is_known) {
+        *params = update->params;
+        *staging = update->staging;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_known;
+}
+
+void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgraphNodeParams *params,
+                         const struct fgv_staging *staging)
 {
     pthread_mutex_lock(&lock);
     struct update *update = find_or_add(exec, node, child_of(params));
@@ -188,6 +204,7 @@ void fgv_update_remember(uint64_t exec, uint64_t node, uint64_t root, const CUgr
         update->context = fgv_thread.current;
         update->shape = shapes();
         update->has_params = true;
+        update->staging = *staging;
         update->params = *params;
     }
     pthread_mutex_unlock(&lock);
@@ -261,8 +278,7 @@ void fgv_after_cuGraphKernelNodeCopyAttributes(CUresult result, CUgraphNode dst,
 
 /* ---- on and off ---- */
 
-/* Whether it is of a kind that can be disabled, and in this graph. */
-static bool may_be_disabled(uint64_t exec, uint64_t node)
+bool fgv_update_may_be_disabled(uint64_t exec, uint64_t node)
 {
     pthread_mutex_lock(&lock);
     const struct update *update = find(exec, node, 0);
@@ -273,33 +289,9 @@ static bool may_be_disabled(uint64_t exec, uint64_t node)
     return may_be;
 }
 
-CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+void fgv_update_remember_disabled(uint64_t exec, uint64_t node)
 {
-    const uint64_t exec = (uint64_t)(uintptr_t)hGraphExec, node = (uint64_t)(uintptr_t)hNode;
-    CUresult result = fgv_handle_check(FGV_HANDLE_GRAPH_EXEC, exec);
-    if (result == CUDA_SUCCESS && !hNode) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult allowed = fgv_call_allowed();
-    if (allowed != CUDA_SUCCESS || result != CUDA_SUCCESS) {
-        return allowed != CUDA_SUCCESS ? allowed : result;
-    }
-    const bool is_sound = may_be_disabled(exec, node);
-    struct fgv_call call;
-    struct fgv_request_cuGraphNodeSetEnabled *request =
-        fgv_call_begin(&call, FGV_CALL_cuGraphNodeSetEnabled, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_cuGraphNodeSetEnabled){.hGraphExec = exec, .hNode = node, .isEnabled = isEnabled};
-    if (is_sound) {
-        return fgv_call_post(&call);
-    }
-    result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&lock);
-        find_or_add(exec, node, 0);
-        pthread_mutex_unlock(&lock);
-    }
-    return result;
+    pthread_mutex_lock(&lock);
+    find_or_add(exec, node, 0);
+    pthread_mutex_unlock(&lock);
 }

@@ -157,20 +157,41 @@ static CUresult heap_return(uint64_t address, enum fgv_memory_kind kind)
 }
 
 /* Pages that the worker would not let go of stay taken until the program ends: the device may still write there. */
+static void release(struct fgv_range *range)
+{
+    struct fgv_call call;
+    struct fgv_request_host_unregister *request =
+        fgv_call_begin_for(&call, FGV_CALL_host_unregister, sizeof(*request), 0, range->context_handle);
+    if (request) {
+        request->address = range->address;
+    }
+    CUresult result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
+    if (fgv_memory_remove(range->address, range->kind, range) && result == CUDA_SUCCESS) {
+        heap_free(range);
+    }
+}
+
 void fgv_memory_release_shared(const struct fgv_context *context)
 {
     struct fgv_range range;
     while (fgv_memory_next_shared(context, &range)) {
-        struct fgv_call call;
-        struct fgv_request_host_unregister *request =
-            fgv_call_begin_for(&call, FGV_CALL_host_unregister, sizeof(*request), 0, range.context_handle);
-        if (request) {
-            request->address = range.address;
-        }
-        CUresult result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
-        if (fgv_memory_remove(range.address, range.kind, &range) && result == CUDA_SUCCESS) {
-            heap_free(&range);
-        }
+        release(&range);
+    }
+}
+
+CUresult fgv_memory_take_own(uint64_t bytes, struct fgv_range *range)
+{
+    uint64_t address;
+    CUresult result = heap_take(&address, bytes, FGV_MEMORY_PINNED, 0);
+    return result != CUDA_SUCCESS || fgv_memory_find(address, range) ? result : CUDA_ERROR_UNKNOWN;
+}
+
+/* The context may have gone, and its memory with it, and something else may lie there now. */
+void fgv_memory_give_own(const struct fgv_range *range)
+{
+    struct fgv_range now;
+    if (fgv_memory_find(range->address, &now) && now.id == range->id) {
+        release(&now);
     }
 }
 

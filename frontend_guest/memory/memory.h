@@ -9,9 +9,13 @@
 #include "cuda_api/types.h"
 
 struct fgv_context;
+struct fgv_range;
 
 /* Gives the pinned and managed memory of a context back, while the worker still has the context. */
 void fgv_memory_release_shared(const struct fgv_context *context);
+/* Pinned memory for this library's own use, in the current context, until it is given back or the context goes. */
+CUresult fgv_memory_take_own(uint64_t bytes, struct fgv_range *range);
+void fgv_memory_give_own(const struct fgv_range *range);
 /* Whether a box of `height` rows of `width` elements, `pitch` bytes apart, lies in what the guest knows that the
  * program may use on the device, with its elements where they may lie. One of nothing does. */
 bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch);

@@ -59,10 +59,12 @@ def copy_node(from_host: int, to_device: int, nbytes: int) -> bytes:
     return node_params(MEMCPY, struct.pack("<iiQ", 0, 0, 0) + source + destination + struct.pack("<QQQ", nbytes, 1, 1))
 
 
-def add_node(guest: Guest, graph: int, params: bytes, parameters: bytes = b"", after: tuple[int, ...] = ()) -> Any:
+def add_node(
+    guest: Guest, graph: int, params: bytes, parameters: bytes = b"", after: tuple[int, ...] = (), **staging: int
+) -> Any:
     payload = b"".join(node.to_bytes(8, "little") for node in after) + params + parameters
     fields: dict[str, Any] = {"graph": graph, "nr_nodes": len(after), "nr_parameter_bytes": len(parameters)}
-    return guest.call("graph_add_node", payload, **fields)
+    return guest.call("graph_add_node", payload, **fields, **staging)
 
 
 def listed(guest: Guest, what: int, handle: int) -> list[int]:
@@ -165,7 +167,7 @@ def test_numbers_that_are_none(guest: Guest) -> None:
     for lie in (0, 1, node + 100, graph, STREAM, PRIMARY, (1 << 64) - 1):
         assert add_node(guest, graph, node_params(EMPTY), after=(lie,)).result == INVALID_VALUE
         assert guest.call("cuGraphNodeGetType", hNode=lie).result == INVALID_VALUE
-        assert guest.call("cuGraphDestroyNode", hNode=lie).result == INVALID_VALUE
+        assert guest.call("cuGraphDestroyNode", node=lie).result == INVALID_VALUE
         assert guest.call("graph_get_node", node=lie, chunk=0).result == INVALID_VALUE
     for lie in (0, 1, node, graph + 100, EXEC):
         assert guest.call("cuGraphDestroy", hGraph=lie).result == INVALID_VALUE
@@ -191,7 +193,7 @@ def test_a_child_graph_goes_with_its_node(guest: Guest) -> None:
     assert owned not in (0, child)
     [inner] = listed(guest, NODES, owned)
     assert guest.call("cuGraphDestroy", hGraph=owned).result == INVALID_VALUE, "it is the node's"
-    guest.ok("cuGraphDestroyNode", hNode=node)
+    guest.ok("cuGraphDestroyNode", node=node)
     assert guest.call("cuGraphNodeGetType", hNode=inner).result == INVALID_VALUE
     assert guest.call("graph_list", handle=owned, what=NODES, chunk=0, capacity=1).result == INVALID_VALUE
 
@@ -246,6 +248,50 @@ def test_copies_reach_the_heap_alone(guest: Guest) -> None:
     unified = bytearray(copy_node(0x400000, device, 4096))
     unified[16 + 16 + 32 : 16 + 16 + 36] = (4).to_bytes(4, "little")
     assert add_node(guest, graph, bytes(unified)).result == NOT_SUPPORTED
+
+
+def test_nodes_that_stage_a_copy_are_the_workers(guest: Guest) -> None:
+    """No number names them, and edges of the copy lead around them."""
+    graph = guest.ok("graph_create").graph
+    device = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    copy = copy_node(guest.address + guest.allocate(4096), device, 4096)
+    first = add_node(guest, graph, copy, fill=5, drain=6).node
+    second = add_node(guest, graph, copy, after=(first,), fill=7).node
+    assert sorted(listed(guest, NODES, graph)) == sorted([first, second])
+    assert guest.ok("graph_list", handle=graph, what=NODES, chunk=0, capacity=0).nr_all == 2
+    assert listed(guest, ROOTS, graph) == [first]
+    assert listed(guest, EDGES, graph) == [first]
+    assert listed(guest, DEPENDENCIES, second) == [first]
+    told = guest.ok("graph_get_node", node=first, chunk=0, type=MEMCPY)
+    assert (told.fill, told.drain) == (5, 6)
+    changed: dict[str, Any] = {"node": second, "nr_parameter_bytes": 0}
+    guest.ok("graph_set_node", copy, **changed, fill=8, drain=9)
+    told = guest.ok("graph_get_node", node=second, chunk=0, type=MEMCPY)
+    assert (told.fill, told.drain) == (8, 9), "it had no node behind it"
+    assert listed(guest, DEPENDENCIES, second) == [first]
+    guest.ok("cuGraphDestroyNode", node=first)
+    assert listed(guest, NODES, graph) == listed(guest, ROOTS, graph) == [second]
+
+
+def test_what_cannot_be_staged(guest: Guest) -> None:
+    graph = guest.ok("graph_create").graph
+    device = guest.ok("cuMemAlloc_v2", bytesize=4096).dptr
+    copy = copy_node(guest.address + guest.allocate(4096), device, 4096)
+    assert add_node(guest, graph, node_params(EMPTY), fill=5).result == INVALID_VALUE
+    assert add_node(guest, graph, node_params(HOST_NODE, struct.pack("<QQ", 0, 7)), drain=5).result == INVALID_VALUE
+    assert add_node(guest, graph, copy_node(0x400000, device, 4096), fill=5).result == INVALID_VALUE
+    assert listed(guest, NODES, graph) == [], "nothing is left of what was tried"
+    node = add_node(guest, graph, copy).node
+    assert guest.ok("graph_instantiate", exec=EXEC, graph=graph).error == 0
+    changed: dict[str, Any] = {"exec": EXEC, "node": node, "nr_parameter_bytes": 0}
+    assert guest.call("graph_set_node", copy, **changed, fill=5).result == NOT_SUPPORTED
+    guest.ok("graph_set_node", copy, **changed)
+    guest.ok("capture_begin", stream=STREAM)
+    fields: dict[str, Any] = {"stream": STREAM, "function": 5}
+    for kind in (3, 1 << 31):
+        assert guest.call("capture_host_function", kind=kind, **fields).result == INVALID_VALUE
+    guest.ok("capture_host_function", kind=1, **fields)
+    assert listed(guest, NODES, guest.ok("capture_end", stream=STREAM).graph) == [], "it has no copy"
 
 
 def test_kinds_that_are_not_carried(guest: Guest) -> None:

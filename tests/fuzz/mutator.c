@@ -122,6 +122,8 @@ static bool fit(const struct fuzz_call *call, uint8_t *fixed, uint8_t *payload, 
         struct fgv_request_graph_add_node add;
         memcpy(&add, fixed, sizeof(add));
         add.nr_nodes = add.has_edges = 0;
+        add.fill = roll(4) == 0;
+        add.drain = roll(4) == 0;
         add.nr_parameter_bytes = fill_node(payload) ? PARAMETER_BYTES : 0;
         memcpy(fixed, &add, sizeof(add));
         *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + add.nr_parameter_bytes;
@@ -130,6 +132,8 @@ static bool fit(const struct fuzz_call *call, uint8_t *fixed, uint8_t *payload, 
     case FGV_CALL_graph_set_node: {
         struct fgv_request_graph_set_node set;
         memcpy(&set, fixed, sizeof(set));
+        set.fill = roll(4) == 0;
+        set.drain = roll(4) == 0;
         set.nr_parameter_bytes = fill_node(payload) ? PARAMETER_BYTES : 0;
         memcpy(fixed, &set, sizeof(set));
         *payload_bytes = (uint32_t)sizeof(CUgraphNodeParams) + set.nr_parameter_bytes;

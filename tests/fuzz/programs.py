@@ -112,8 +112,8 @@ def add(kind: int, behind: bytes = b"", **fields: int) -> Record:
     return Record("graph_add_node", fixed, behind + NODES[kind] + parameters_of(kind))
 
 
-def change(kind: int, number: int, exec_: int = 0) -> Record:
-    fixed = {"exec": exec_, "node": NODE | number, "nr_parameter_bytes": len(parameters_of(kind))}
+def change(kind: int, number: int, exec_: int = 0, **fields: int) -> Record:
+    fixed = {"exec": exec_, "node": NODE | number, "nr_parameter_bytes": len(parameters_of(kind)), **fields}
     return Record("graph_set_node", fixed, NODES[kind] + parameters_of(kind))
 
 
@@ -285,7 +285,7 @@ PROGRAMS: dict[str, list[Record]] = {
         Record("graph_clone", {"graph": GRAPH | 3}),
         *lists(GRAPH | 3, NODE | 4),
         Record("graph_find_clone", {"node": NODE | 4, "graph": GRAPH | 5}),
-        Record("cuGraphDestroyNode", {"hNode": NODE | 4}),
+        Record("cuGraphDestroyNode", {"node": NODE | 4}),
         Record("cuGraphDestroy", {"hGraph": GRAPH | 3}),
         BEGIN,
         Record("capture_invalidate", {"stream": FIRST}),
@@ -318,6 +318,31 @@ PROGRAMS: dict[str, list[Record]] = {
         Record("cuDeviceGraphMemTrim"),
         Record("cuGraphExecDestroy", {"hGraphExec": 4}),
         Record("cuGraphDestroy", {"hGraph": GRAPH | 2}),
+    ],
+    "staging": [
+        Record("graph_create"),
+        Record("graph_create"),
+        add(1, fill=5, drain=6),
+        add(1),
+        add(5, fill=5),
+        *lists(GRAPH | 2, NODE | 3),
+        Record("graph_get_node", {"node": NODE | 3, "chunk": 1, "type": 1}),
+        change(1, 3, fill=7),
+        change(1, 4, fill=7, drain=8),
+        Record("graph_edit", {"graph": GRAPH | 2, "nr_nodes": 1}, struct.pack("<QQ", NODE | 3, NODE | 4)),
+        Record("graph_instantiate", {"graph": GRAPH | 2, "exec": 4}),
+        change(1, 3, 4, fill=9, drain=10),
+        change(1, 3, 4),
+        Record("cuGraphNodeSetEnabled", {"exec": 4, "node": NODE | 3}),
+        Record("cuGraphNodeSetEnabled", {"exec": 4, "node": NODE | 3, "is_enabled": 1}),
+        Record("cuGraphLaunch", {"hGraphExec": 4, "hStream": FIRST}, rounds=2),
+        BEGIN,
+        Record("capture_host_function", {"stream": FIRST, "function": 7, "kind": 1}),
+        Record("capture_host_function", {"stream": FIRST, "function": 7, "kind": 3}),
+        Record("capture_info", {"stream": FIRST, "chunk": 1}),
+        END,
+        Record("cuGraphDestroyNode", {"node": NODE | 3}),
+        *lists(GRAPH | 2, NODE | 4),
     ],
     "moves": [
         NO_GRAPH,

@@ -130,18 +130,35 @@ STAND_IN(cuGraphGetEdges_v2, CUgraph graph, CUgraphNode *from, CUgraphNode *to, 
     return list((struct stand_object *)graph, from, to, edges, nr);
 }
 
+/* A graph's nodes are a chain, in the order in which they were made; the list begins with the last. */
+static CUresult chain(struct stand_object *neighbour, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *nr)
+{
+    if (neighbour && nodes && *nr != 0) {
+        nodes[0] = (CUgraphNode)neighbour;
+        if (edges) {
+            edges[0] = (CUgraphEdgeData){0};
+        }
+    }
+    *nr = neighbour ? 1 : 0;
+    return CUDA_SUCCESS;
+}
+
 STAND_IN(cuGraphNodeGetDependencies_v2, CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *nr)
 {
     stand_need(FGV_HANDLE_GRAPH_NODE, node);
     BEGIN(cuGraphNodeGetDependencies_v2);
-    return list(((struct stand_object *)node)->parent, nodes, NULL, edges, nr);
+    return chain(((struct stand_object *)node)->next, nodes, edges, nr);
 }
 
 STAND_IN(cuGraphNodeGetDependentNodes_v2, CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *nr)
 {
     stand_need(FGV_HANDLE_GRAPH_NODE, node);
     BEGIN(cuGraphNodeGetDependentNodes_v2);
-    return list(((struct stand_object *)node)->parent, nodes, NULL, edges, nr);
+    struct stand_object *behind = ((struct stand_object *)node)->parent->first;
+    while (behind && behind->next != (struct stand_object *)node) {
+        behind = behind->next;
+    }
+    return chain(behind, nodes, edges, nr);
 }
 
 STAND_IN(cuGraphConditionalHandleCreate, CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,

@@ -7,8 +7,10 @@
  */
 #include <string.h>
 
+#include "base/count.h"
 #include "calls/graph.h"
 #include "calls/host_function.h"
+#include "calls/staging.h"
 #include "calls/state.h"
 #include "client/arena.h"
 #include "client/handles.h"
@@ -165,8 +167,10 @@ static CUresult tell_nodes(struct fgw_worker *worker, const struct info *info, u
     for (size_t i = 0; i < info->nr_nodes; i++) {
         uint64_t number;
         CUgraphEdgeData plain = {0};
-        CUresult result =
-            fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, info->nodes[i], FGV_HANDLE_GRAPH, graph, &number);
+        CUgraphNode known = fgw_staging_known(worker, info->nodes[i]);
+        CUresult result = known
+                              ? fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, known, FGV_HANDLE_GRAPH, graph, &number)
+                              : CUDA_ERROR_UNKNOWN;
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -221,6 +225,10 @@ CUresult fgw_serve_capture_host_function(struct fgw_worker *worker, const struct
     CUDA_HOST_NODE_PARAMS host;
     void *stream;
     uint64_t graph;
+    if (fixed->kind >= FGW_HOST_NODE_KINDS) {
+        fgw_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = fgw_worker_find(worker, FGV_HANDLE_STREAM, fixed->stream, &stream);
     if (result == CUDA_SUCCESS) {
         result = fgw_capture_graph(worker, stream, &graph);
@@ -229,7 +237,7 @@ CUresult fgw_serve_capture_host_function(struct fgw_worker *worker, const struct
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH, graph);
-    fgw_host_node(worker, fixed->function, &host);
+    fgw_host_node(worker, fixed->function, (enum fgv_host_node)fixed->kind, &host);
     return worker->driver.cuLaunchHostFunc(stream, host.fn, host.userData);
 }
 

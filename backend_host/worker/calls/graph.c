@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "calls/graph_memory.h"
+#include "calls/staging.h"
 #include "calls/state.h"
 #include "client/arena.h"
 #include "client/handles.h"
@@ -51,7 +52,9 @@ uint64_t fgw_graph_root(struct fgw_worker *worker, enum fgv_handle_kind kind, ui
 
 /* ---- nodes and edges in payloads ---- */
 
-static CUresult nodes_read(struct fgw_worker *worker, const uint8_t *from, uint32_t nr, CUgraphNode **nodes)
+/* As the driver knows them where edges begin, or end. */
+static CUresult nodes_read(struct fgw_worker *worker, const uint8_t *from, uint32_t nr, bool are_ends,
+                           CUgraphNode **nodes)
 {
     *nodes = malloc(nr * sizeof(**nodes) + 1);
     if (!*nodes) {
@@ -65,7 +68,7 @@ static CUresult nodes_read(struct fgw_worker *worker, const uint8_t *from, uint3
         if (result != CUDA_SUCCESS) {
             return result;
         }
-        (*nodes)[i] = native;
+        (*nodes)[i] = are_ends ? fgw_staging_first(worker, native) : fgw_staging_last(worker, native);
     }
     return CUDA_SUCCESS;
 }
@@ -98,10 +101,10 @@ CUresult fgw_edges_read(struct fgw_worker *worker, const struct fgw_request *req
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint8_t *from = request->payload;
-    CUresult result = nodes_read(worker, from, nr, &edges->nodes);
+    CUresult result = nodes_read(worker, from, nr, false, &edges->nodes);
     from += (uint64_t)nr * sizeof(uint64_t);
     if (result == CUDA_SUCCESS && has_ends) {
-        result = nodes_read(worker, from, nr, &edges->ends);
+        result = nodes_read(worker, from, nr, true, &edges->ends);
         from += (uint64_t)nr * sizeof(uint64_t);
     }
     return result == CUDA_SUCCESS && has_data ? data_read(from, nr, &edges->data) : result;
@@ -273,23 +276,29 @@ CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_reques
         return CUDA_ERROR_INVALID_VALUE;
     }
     const uint64_t graph = is_of_node ? fgw_handle_above(worker, &handle).number : fixed->handle;
+    void *of = fixed->what == FGV_GRAPH_LIST_DEPENDENCIES ? (void *)fgw_staging_first(worker, handle.native)
+               : fixed->what == FGV_GRAPH_LIST_DEPENDENTS ? (void *)fgw_staging_last(worker, handle.native)
+                                                          : handle.native;
     struct fgw_edges all = {0};
     size_t nr_all = 0;
-    CUresult result = list(&worker->driver, fixed->what, handle.native, &all, &nr_all);
+    CUresult result = list(&worker->driver, fixed->what, of, &all, &nr_all);
     answer->nr_all = nr_all;
-    if (result != CUDA_SUCCESS || fixed->capacity == 0 || fixed->first >= nr_all) {
+    if (result != CUDA_SUCCESS || nr_all == 0 || (!worker->calls->has_staging && fixed->first >= nr_all) ||
+        (!worker->calls->has_staging && fixed->capacity == 0)) {
         return result;
     }
     all.nodes = calloc(nr_all, sizeof(*all.nodes));
     all.ends = calloc(nr_all, sizeof(*all.ends));
     all.data = calloc(nr_all, sizeof(*all.data));
     size_t nr = nr_all;
-    result = all.nodes && all.ends && all.data ? list(&worker->driver, fixed->what, handle.native, &all, &nr)
+    result = all.nodes && all.ends && all.data ? list(&worker->driver, fixed->what, of, &all, &nr)
                                                : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS && nr == nr_all) {
-        uint64_t left = nr_all - fixed->first;
+        nr_all = fgw_staging_leave_out(worker, fixed->what, all.nodes, all.ends, all.data, nr_all);
+        answer->nr_all = nr_all;
+        uint64_t left = fixed->first < nr_all ? nr_all - fixed->first : 0;
         answer->nr = left < fixed->capacity ? (uint32_t)left : fixed->capacity;
-        result = tell_list(worker, fixed, graph, &all, answer->nr);
+        result = answer->nr != 0 ? tell_list(worker, fixed, graph, &all, answer->nr) : CUDA_SUCCESS;
     }
     fgw_edges_free(&all);
     return result;
@@ -339,7 +348,8 @@ CUresult fgw_serve_graph_instantiate(struct fgw_worker *worker, const struct fgw
     if (result == CUDA_SUCCESS) {
         return fgw_worker_bind(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, exec);
     }
-    answer->node = params.hErrNode_out ? fgw_handle_number(worker, FGV_HANDLE_GRAPH_NODE, params.hErrNode_out) : 0;
+    CUgraphNode culprit = params.hErrNode_out ? fgw_staging_known(worker, params.hErrNode_out) : NULL;
+    answer->node = culprit ? fgw_handle_number(worker, FGV_HANDLE_GRAPH_NODE, culprit) : 0;
     return CUDA_SUCCESS;
 }
 
@@ -369,8 +379,9 @@ CUresult fgw_serve_graph_update(struct fgw_worker *worker, const struct fgw_requ
     void *nodes[] = {info.errorNode, info.errorFromNode};
     uint64_t *numbers[] = {&answer->node, &answer->from_node};
     for (int i = 0; i < 2; i++) {
-        if (nodes[i]) {
-            fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, nodes[i], FGV_HANDLE_GRAPH, fixed->graph, numbers[i]);
+        CUgraphNode known = nodes[i] ? fgw_staging_known(worker, nodes[i]) : NULL;
+        if (known) {
+            fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, known, FGV_HANDLE_GRAPH, fixed->graph, numbers[i]);
         }
     }
     return CUDA_SUCCESS;

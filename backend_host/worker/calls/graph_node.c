@@ -14,6 +14,7 @@
 #include "calls/graph_memory.h"
 #include "calls/host_function.h"
 #include "calls/memory.h"
+#include "calls/staging.h"
 #include "client/current.h"
 #include "client/handles.h"
 #include "client/kernel.h"
@@ -179,7 +180,7 @@ static CUresult params_in(struct fgw_worker *worker, const CUgraphNodeParams *se
         native->memset = sent->memset;
         return find_context(worker, sent->memset.ctx, &native->memset.ctx);
     case CU_GRAPH_NODE_TYPE_HOST:
-        fgw_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, &native->host);
+        fgw_host_node(worker, (uint64_t)(uintptr_t)sent->host.userData, FGV_HOST_NODE_PROGRAM, &native->host);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         native->graph.ownership = sent->graph.ownership;
@@ -223,16 +224,14 @@ static bool rest_read(struct fgw_worker *worker, const struct fgw_request *reque
     return true;
 }
 
-static CUresult add(struct fgw_worker *worker, CUgraph graph, const struct fgw_edges *edges, uint32_t nr,
-                    struct node_params *params, CUgraphNode *node)
+/* Copies alone are. */
+static bool may_be_staged(struct fgw_worker *worker, const CUgraphNodeParams *sent, const struct fgw_staging *staging)
 {
-    const struct fgv_driver *driver = &worker->driver;
-    if (driver->cuGraphAddNode_v2) {
-        return driver->cuGraphAddNode_v2(node, graph, edges->nodes, edges->data, nr, &params->native);
+    const bool may_be = sent->type == CU_GRAPH_NODE_TYPE_MEMCPY || (staging->fill == 0 && staging->drain == 0);
+    if (!may_be) {
+        fgw_count(&worker->slot->nr_refused, 1);
     }
-    return driver->cuGraphAddNode && !edges->data
-               ? driver->cuGraphAddNode(node, graph, edges->nodes, nr, &params->native)
-               : CUDA_ERROR_NOT_SUPPORTED;
+    return may_be;
 }
 
 /* Numbers of the graphs that a conditional node runs. */
@@ -257,9 +256,11 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
     struct node_params params;
     void *graph;
     CUgraphNode node = NULL;
+    const struct fgw_staging staging = {.fill = fixed->fill, .drain = fixed->drain};
     CUresult result =
         fgw_edges_read(worker, request, fixed->nr_nodes, false, fixed->has_edges != 0, &edges, &used_bytes);
-    if (result == CUDA_SUCCESS && !rest_read(worker, request, used_bytes, fixed->nr_parameter_bytes, &rest)) {
+    if (result == CUDA_SUCCESS && (!rest_read(worker, request, used_bytes, fixed->nr_parameter_bytes, &rest) ||
+                                   !may_be_staged(worker, &rest.sent, &staging))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS) {
@@ -273,7 +274,8 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
         result = fgw_graph_memory_may_add(worker, fixed->graph, rest.sent.alloc.bytesize);
     }
     if (result == CUDA_SUCCESS) {
-        result = add(worker, graph, &edges, fixed->nr_nodes, &params, &node);
+        result =
+            fgw_staging_add(worker, graph, edges.nodes, edges.data, fixed->nr_nodes, &staging, &params.native, &node);
     }
     if (result == CUDA_SUCCESS && rest.sent.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         answer->address = params.native.alloc.dptr;
@@ -298,16 +300,17 @@ CUresult fgw_serve_graph_add_node(struct fgw_worker *worker, const struct fgw_re
 CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
 {
     const struct fgv_request_graph_set_node *fixed = request->fixed;
-    const struct fgv_driver *driver = &worker->driver;
     struct fgv_reply_graph_set_node *answer = reply;
+    const struct fgw_staging staging = {.fill = fixed->fill, .drain = fixed->drain};
     struct rest_of_payload rest;
     struct node_params params;
     void *exec = NULL;
-    void *node;
-    if (!rest_read(worker, request, 0, fixed->nr_parameter_bytes, &rest)) {
+    if (!rest_read(worker, request, 0, fixed->nr_parameter_bytes, &rest) ||
+        !may_be_staged(worker, &rest.sent, &staging)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
+    const struct fgw_handle node = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    CUresult result = node.number != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS && fixed->exec != 0) {
         result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
     }
@@ -322,11 +325,36 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
-    if (exec) {
-        return driver->cuGraphExecNodeSetParams ? driver->cuGraphExecNodeSetParams(exec, node, &params.native)
-                                                : CUDA_ERROR_NOT_SUPPORTED;
+    CUgraph graph = fgw_handle_above(worker, &node).native;
+    return fgw_staging_set(worker, exec, node.native, graph, &staging, &params.native);
+}
+
+CUresult fgw_serve_cuGraphNodeSetEnabled(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
+{
+    const struct fgv_request_cuGraphNodeSetEnabled *fixed = request->fixed;
+    void *exec;
+    void *node;
+    (void)reply;
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
+    if (result == CUDA_SUCCESS) {
+        result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
     }
-    return driver->cuGraphNodeSetParams ? driver->cuGraphNodeSetParams(node, &params.native) : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_SUCCESS ? fgw_staging_set_enabled(worker, exec, node, fixed->is_enabled) : result;
+}
+
+CUresult fgw_serve_cuGraphDestroyNode(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
+{
+    const struct fgv_request_cuGraphDestroyNode *fixed = request->fixed;
+    void *node;
+    (void)reply;
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
+    if (result == CUDA_SUCCESS) {
+        result = fgw_staging_destroy(worker, node);
+    }
+    if (result == CUDA_SUCCESS) {
+        fgw_worker_unbind(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    }
+    return result;
 }
 
 CUresult fgw_serve_graph_condition(struct fgw_worker *worker, const struct fgw_request *request, void *reply)

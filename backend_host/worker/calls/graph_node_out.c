@@ -3,6 +3,7 @@
 
 #include "calls/graph.h"
 #include "calls/host_function.h"
+#include "calls/staging.h"
 #include "client/arena.h"
 #include "client/handles.h"
 #include "client/kernel.h"
@@ -138,7 +139,7 @@ static CUresult host_out(struct fgw_worker *worker, CUgraphNode node, CUDA_HOST_
     CUDA_HOST_NODE_PARAMS host;
     CUresult result = worker->driver.cuGraphHostNodeGetParams ? worker->driver.cuGraphHostNodeGetParams(node, &host)
                                                               : CUDA_ERROR_NOT_SUPPORTED;
-    if (result == CUDA_SUCCESS && !fgw_host_node_is_guests(&host)) {
+    if (result == CUDA_SUCCESS && fgw_host_node_kind(&host) != FGV_HOST_NODE_PROGRAM) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     to->userData = result == CUDA_SUCCESS ? host.userData : NULL;
@@ -171,6 +172,7 @@ static CUresult params_out(struct fgw_worker *worker, const struct fgw_handle *h
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return kernel_out(worker, node, &params->kernel, answer, parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
+        fgw_staging_numbers(worker, node, &answer->fill, &answer->drain);
         return copy_out(worker, node, &params->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         result = worker->driver.cuGraphMemsetNodeGetParams ? worker->driver.cuGraphMemsetNodeGetParams(node, &set)

@@ -128,6 +128,21 @@ static void run_number(void *number)
     guest_run(fgw_the_worker, NULL, (uint64_t)(uintptr_t)number, CUDA_SUCCESS);
 }
 
+/* Of nodes that stage a copy, which are known by these (staging.h). Without a number there is nothing to do. */
+static void run_fill(void *number)
+{
+    if (number) {
+        run_number(number);
+    }
+}
+
+static void run_drain(void *number)
+{
+    if (number) {
+        run_number(number);
+    }
+}
+
 /* ---- what follows runs on the worker's thread ---- */
 
 void fgw_host_init(struct fgw_worker *worker)
@@ -233,15 +248,23 @@ static struct fgw_host *host_new(struct fgw_worker *worker, struct fgw_context *
     return NULL;
 }
 
-void fgw_host_node(struct fgw_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params)
+static const CUhostFn functions_of_nodes[FGW_HOST_NODE_KINDS] = {
+    [FGV_HOST_NODE_PROGRAM] = run_number, [FGV_HOST_NODE_FILL] = run_fill, [FGV_HOST_NODE_DRAIN] = run_drain};
+
+void fgw_host_node(struct fgw_worker *worker, uint64_t function, enum fgv_host_node kind, CUDA_HOST_NODE_PARAMS *params)
 {
-    *params = (CUDA_HOST_NODE_PARAMS){.fn = run_number, .userData = (void *)(uintptr_t)function};
+    *params = (CUDA_HOST_NODE_PARAMS){.fn = functions_of_nodes[kind], .userData = (void *)(uintptr_t)function};
+    worker->calls->has_staging |= kind != FGV_HOST_NODE_PROGRAM;
     fgw_behind_note_node(worker);
 }
 
-bool fgw_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params)
+enum fgv_host_node fgw_host_node_kind(const CUDA_HOST_NODE_PARAMS *params)
 {
-    return params->fn == run_number;
+    enum fgv_host_node kind = FGV_HOST_NODE_PROGRAM;
+    while (kind < FGW_HOST_NODE_KINDS && functions_of_nodes[kind] != params->fn) {
+        kind++;
+    }
+    return kind;
 }
 
 static CUresult launch(struct fgw_worker *worker, uint64_t stream_number, uint64_t function, bool is_callback)

@@ -17,6 +17,8 @@
 
 #include "calls/state.h"
 
+#define FGW_HOST_NODE_KINDS (FGV_HOST_NODE_DRAIN + 1)
+
 void fgw_host_init(struct fgw_worker *worker);
 /* The worker's loop moves on. */
 void fgw_host_round(struct fgw_worker *worker);
@@ -34,6 +36,8 @@ void fgw_host_end(struct fgw_worker *worker);
 
 /* Parameters of a node that has the guest run its function of this number. What of the graph runs meanwhile cannot be
  * told, so a launch of it uses the device from its begin to its end. */
-void fgw_host_node(struct fgw_worker *worker, uint64_t function, CUDA_HOST_NODE_PARAMS *params);
-bool fgw_host_node_is_guests(const CUDA_HOST_NODE_PARAMS *params);
+void fgw_host_node(struct fgw_worker *worker, uint64_t function, enum fgv_host_node kind,
+                   CUDA_HOST_NODE_PARAMS *params);
+/* Which of them it is; FGW_HOST_NODE_KINDS: a node that was not made by fgw_host_node. */
+enum fgv_host_node fgw_host_node_kind(const CUDA_HOST_NODE_PARAMS *params);
 #endif

@@ -100,6 +100,7 @@ struct fgw_calls {
     bool is_pinning_refused; /* the device library cannot; said once */
     bool is_pinned;
     struct fgw_hosts hosts;
+    bool has_staging; /* a node has staged a copy, ever: staging.h */
 };
 
 #endif

@@ -177,6 +177,18 @@ bool fgv_user_objects_has(uint64_t owner)
     return reference != NULL;
 }
 
+bool fgv_user_object_is_any(uint64_t owner, CUhostFn destroy, bool (*is_one)(uint64_t value))
+{
+    bool is_any = false;
+    pthread_mutex_lock(&lock);
+    for (const struct reference *reference = references; reference && !is_any; reference = reference->next) {
+        is_any = reference->owner == owner && reference->count != 0 && reference->object->destroy == destroy &&
+                 is_one((uint64_t)(uintptr_t)reference->object->value);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_any;
+}
+
 bool fgv_user_object_is_kept(uint64_t owner, CUhostFn destroy, const void *value)
 {
     pthread_mutex_lock(&lock);

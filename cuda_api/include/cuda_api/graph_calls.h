@@ -21,6 +21,7 @@ void fgv_graph_set_ops(const struct fgv_graph_ops *ops);
 void fgv_user_objects_copy(uint64_t from, uint64_t to);
 bool fgv_user_objects_has(uint64_t owner);
 /* Whether the owner refers to an object with this destructor and value. */
+bool fgv_user_object_is_any(uint64_t owner, CUhostFn destroy, bool (*is_one)(uint64_t value));
 bool fgv_user_object_is_kept(uint64_t owner, CUhostFn destroy, const void *value);
 /* Gives them up, and calls destructors of the program. Without locks. */
 void fgv_user_objects_drop(uint64_t owner);

@@ -17,7 +17,7 @@ WAITING = frozenset(
 )
 """Opcodes whose threads wait for each other."""
 
-BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free"))
+BUILTINS = frozenset(("vprintf", "__assertfail", "malloc", "free", "cudaGraphSetConditional"))
 
 
 @mutable_record

@@ -153,4 +153,18 @@ def _free(builder: Builder, places: list[str]) -> None:
     builder.runtime("device_free", "void", "ptr %self", _pointer(builder, places[-1]))
 
 
-BUILTINS = {"vprintf": _vprintf, "__assertfail": _assert_fail, "malloc": _malloc, "free": _free}
+def _set_conditional(builder: Builder, places: list[str]) -> None:
+    """A conditional handle is the address of the word that the node looks at (driver/graphs/condition.h)."""
+    handle, value = places
+    pointer = builder.let(f"inttoptr i64 {builder.let(f'load i64, ptr {handle}')} to ptr")
+    builder.check_address(pointer, 4)
+    builder.emit(f"store i32 {builder.let(f'load i32, ptr {value}')}, ptr {pointer}, align 1")
+
+
+BUILTINS = {
+    "vprintf": _vprintf,
+    "__assertfail": _assert_fail,
+    "malloc": _malloc,
+    "free": _free,
+    "cudaGraphSetConditional": _set_conditional,
+}

@@ -234,8 +234,8 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (phGraph) {
         *phGraph = NULL;
     }
-    if (!capture || !phGraph) {
-        return sgp_leave(capture ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE);
+    if (!capture) {
+        return sgp_leave(CUDA_ERROR_ILLEGAL_STATE);
     }
     if (capture->origin != stream) {
         return sgp_leave(sgp_capture_invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED));
@@ -248,9 +248,9 @@ SGP_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     }
     graph = capture->graph;
-    is_gone = result && !capture->is_into_graph;
-    sgp_capture_end(capture, !result);
-    if (!result) {
+    is_gone = (result || !phGraph) && !capture->is_into_graph; /* nobody has it */
+    sgp_capture_end(capture, !is_gone);
+    if (!result && phGraph) {
         *phGraph = graph;
     }
     sgp_unlock();

@@ -186,7 +186,7 @@ static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *str
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return sgp_launch_submit(work->context, stream, &work->kernel.launch, work->kernel.parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return sgp_box_submit(stream, &work->box);
+        return sgp_copy(work->context, stream, &work->box, true); /* ordinary memory: as for NVIDIA's, now */
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return sgp_set_submit(stream, &work->set);
     case CU_GRAPH_NODE_TYPE_HOST:

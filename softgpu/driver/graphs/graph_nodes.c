@@ -50,6 +50,11 @@ static CUresult box_of_params(struct sgp_box *box, const CUDA_MEMCPY3D *params)
                  &box->destination_is_device)) {
         return CUDA_ERROR_NOT_SUPPORTED; /* arrays */
     }
+    if (!box->source || !box->destination ||
+        ((box->height > 1 || box->depth > 1) &&
+         (box->source_pitch < box->width || box->destination_pitch < box->width))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     box->source += params->srcXInBytes + params->srcY * box->source_pitch + params->srcZ * box->source_slice;
     box->destination +=
         params->dstXInBytes + params->dstY * box->destination_pitch + params->dstZ * box->destination_slice;

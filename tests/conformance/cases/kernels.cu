@@ -32,6 +32,18 @@ __global__ void add_one(unsigned int *words, unsigned int nr_words)
     }
 }
 
+/* Of conditional nodes, whose handles are numbers. */
+__global__ void count_down(unsigned long long handle, unsigned int *left)
+{
+    *left -= 1;
+    cudaGraphSetConditional(handle, *left);
+}
+
+__global__ void choose(unsigned long long handle, const unsigned int *value)
+{
+    cudaGraphSetConditional(handle, *value);
+}
+
 __global__ void hold(volatile unsigned int *flags)
 {
     flags[0] = 1;

@@ -1,0 +1,264 @@
+/* Copies of graphs from and to ordinary memory: see staging.h. */
+#include "copy/staging.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bulk.h"
+#include "context/host_function.h"
+#include "memory/memory.h"
+
+/* One way to fill a buffer, or to drain it. */
+struct way {
+    struct way *next;
+    struct buffer *buffer;
+    bool fills;
+    struct fgv_box_side side; /* of the program's memory */
+    struct fgv_copy_size size;
+    struct fgv_copy_side said;
+    uint64_t number;     /* of the host function */
+    uint32_t nr_numbers; /* it has had that are not forgotten: 1, but for a moment when it is wanted again at its end */
+};
+
+struct buffer {
+    struct buffer *next;
+    struct fgv_range range;
+    struct way *ways; /* goes with the last */
+    bool is_shared;   /* by copies that do not know of each other, so that it stays as it is */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct buffer *buffers;
+static _Atomic bool is_used;
+
+bool fgv_staging_is_used(void)
+{
+    return atomic_load_explicit(&is_used, memory_order_relaxed);
+}
+
+static void run(void *data)
+{
+    const struct way *way = data;
+    const struct fgv_box_side *side = &way->side;
+    uint64_t bytes = way->size.width_bytes, height = way->size.height, depth = way->size.depth;
+    if (height == 1 || side->pitch_bytes == bytes) { /* rows without gaps are one row */
+        const bool is_whole = depth == 1 || side->plane_rows == height;
+        bytes *= is_whole ? height * depth : height;
+        depth = is_whole ? 1 : depth;
+        height = 1;
+    }
+    uint8_t *in_buffer = (uint8_t *)(uintptr_t)way->buffer->range.address;
+    for (uint64_t z = 0; z < depth; z++) {
+        for (uint64_t y = 0; y < height; y++, in_buffer += bytes) {
+            uint8_t *row =
+                (uint8_t *)(uintptr_t)(side->memory.address + (z * side->plane_rows + y) * side->pitch_bytes);
+            fgv_bulk_copy(way->fills ? in_buffer : row, way->fills ? row : in_buffer, bytes);
+        }
+    }
+}
+
+/* Takes the way out of its buffer; the buffer comes back when that was its last, out of the list. Under the lock. */
+static struct buffer *way_remove(struct way *way)
+{
+    struct buffer *buffer = way->buffer;
+    struct way **link = &buffer->ways;
+    while (*link != way) {
+        link = &(*link)->next;
+    }
+    *link = way->next;
+    free(way);
+    if (buffer->ways) {
+        return NULL;
+    }
+    struct buffer **at = &buffers;
+    while (*at != buffer) {
+        at = &(*at)->next;
+    }
+    *at = buffer->next;
+    return buffer;
+}
+
+static void buffer_end(struct buffer *buffer)
+{
+    if (buffer) {
+        fgv_memory_give_own(&buffer->range);
+        free(buffer);
+    }
+}
+
+/* No graph keeps a number of the way any more. */
+static void forgotten(void *data)
+{
+    struct way *way = data;
+    pthread_mutex_lock(&lock);
+    struct buffer *buffer = --way->nr_numbers == 0 ? way_remove(way) : NULL;
+    pthread_mutex_unlock(&lock);
+    buffer_end(buffer);
+}
+
+bool fgv_staging_is_needed(const struct fgv_box_side *side)
+{
+    return !side->is_array && !fgv_memory_is_device(side->memory.kind) && !fgv_memory_is_shared(side->memory.kind);
+}
+
+/* Under the lock. NULL: no buffer at this address has so much room, or what it has must stay. */
+static struct buffer *buffer_find(uint64_t address, uint64_t bytes)
+{
+    struct buffer *buffer = buffers;
+    while (buffer && (buffer->is_shared || buffer->range.address != address || buffer->range.bytes < bytes)) {
+        buffer = buffer->next;
+    }
+    return buffer;
+}
+
+/* The buffer that is to be used again, or a new one. */
+static CUresult buffer_get(uint64_t was, uint64_t bytes, struct buffer **found)
+{
+    pthread_mutex_lock(&lock);
+    *found = was != 0 ? buffer_find(was, bytes) : NULL;
+    pthread_mutex_unlock(&lock);
+    if (*found) {
+        return CUDA_SUCCESS;
+    }
+    struct buffer *buffer = calloc(1, sizeof(*buffer));
+    CUresult result = buffer ? fgv_memory_take_own(bytes, &buffer->range) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(buffer);
+        return result;
+    }
+    pthread_mutex_lock(&lock);
+    buffer->next = buffers;
+    buffers = buffer;
+    atomic_store_explicit(&is_used, true, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+    *found = buffer;
+    return CUDA_SUCCESS;
+}
+
+static bool is_same(const struct way *one, const struct way *other)
+{
+    return one->fills == other->fills && one->side.memory.address == other->side.memory.address &&
+           one->side.pitch_bytes == other->side.pitch_bytes && one->side.plane_rows == other->side.plane_rows &&
+           memcmp(&one->size, &other->size, sizeof(one->size)) == 0 &&
+           memcmp(&one->said, &other->said, sizeof(one->said)) == 0;
+}
+
+/* Under the lock. A way that is the same, of a buffer that has no other: an executable graph can be updated by another
+ * graph that copies the same, since addresses are the same. */
+static struct way *way_find(const struct way *like)
+{
+    for (struct buffer *buffer = buffers; buffer; buffer = buffer->next) {
+        if (buffer->ways && !buffer->ways->next && is_same(buffer->ways, like)) {
+            buffer->is_shared = true;
+            return buffer->ways;
+        }
+    }
+    return NULL;
+}
+
+/* Under the lock. */
+static CUresult way_keep(struct way *way, uint64_t *number)
+{
+    CUresult result = fgv_host_function_keep(run, way, forgotten, number);
+    if (result == CUDA_SUCCESS && *number != way->number) {
+        way->number = *number;
+        way->nr_numbers++;
+    }
+    return result;
+}
+
+/* Puts a way into the buffer, unless it has the same one already. */
+static CUresult way_enter(struct buffer *buffer, const struct way *like, uint64_t *number)
+{
+    struct buffer *unused = NULL;
+    struct way *way = malloc(sizeof(*way));
+    CUresult result = way ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    struct way *known = buffer->ways;
+    while (known && !is_same(known, like)) {
+        known = known->next;
+    }
+    if (known) {
+        free(way);
+        result = way_keep(known, number);
+    } else if (way) {
+        *way = *like;
+        way->buffer = buffer;
+        way->next = buffer->ways;
+        buffer->ways = way;
+        result = way_keep(way, number);
+        if (result != CUDA_SUCCESS) {
+            unused = way_remove(way);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    buffer_end(unused);
+    return result;
+}
+
+CUresult fgv_staging_put(struct fgv_box_side *side, const struct fgv_copy_size *size, bool fills,
+                         const struct fgv_copy_side *said, uint64_t was, uint64_t *number)
+{
+    uint64_t bytes;
+    struct buffer *buffer;
+    if (__builtin_mul_overflow(size->width_bytes, size->height, &bytes) ||
+        __builtin_mul_overflow(bytes, size->depth, &bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const struct way like = {.fills = fills, .side = *side, .size = *size, .said = *said};
+    pthread_mutex_lock(&lock);
+    struct way *known = way_find(&like);
+    buffer = known ? known->buffer : NULL;
+    CUresult result = known ? way_keep(known, number) : CUDA_SUCCESS;
+    pthread_mutex_unlock(&lock);
+    if (!buffer) {
+        result = buffer_get(was, bytes, &buffer);
+        result = result == CUDA_SUCCESS ? way_enter(buffer, &like, number) : result;
+    }
+    if (result != CUDA_SUCCESS) {
+        *number = 0;
+        return result;
+    }
+    *side = (struct fgv_box_side){.memory = {.address = buffer->range.address, .kind = FGV_MEMORY_PINNED},
+                                  .pitch_bytes = size->width_bytes,
+                                  .plane_rows = size->height};
+    return CUDA_SUCCESS;
+}
+
+bool fgv_staging_runs(uint64_t number)
+{
+    CUDA_HOST_NODE_PARAMS host;
+    return fgv_host_function_find(number, &host) && host.fn == run;
+}
+
+bool fgv_staging_said(uint64_t number, struct fgv_copy_side *said)
+{
+    CUDA_HOST_NODE_PARAMS host;
+    if (!fgv_host_function_find(number, &host) || host.fn != run) {
+        return false;
+    }
+    *said = ((const struct way *)host.userData)->said;
+    return true;
+}
+
+void fgv_staging_own(const struct fgv_staging *staging, uint64_t owner)
+{
+    if (staging->fill != 0) {
+        fgv_host_function_own(owner, staging->fill);
+    }
+    if (staging->drain != 0) {
+        fgv_host_function_own(owner, staging->drain);
+    }
+}
+
+void fgv_staging_drop(const struct fgv_staging *staging)
+{
+    if (staging->fill != 0) {
+        fgv_host_function_drop(staging->fill);
+    }
+    if (staging->drain != 0) {
+        fgv_host_function_drop(staging->drain);
+    }
+}

@@ -1,0 +1,132 @@
+/* The parameters of a copy in a graph: see graph_copy.h. */
+#include "graphs/graph_copy.h"
+
+#include "copy/box_sides.h"
+#include "memory/ranges.h"
+
+/* One side of a copy as CUDA has it, which is twice, in other members. */
+static struct fgv_copy_side from_said(const CUDA_MEMCPY3D *copy)
+{
+    return (struct fgv_copy_side){.type = copy->srcMemoryType,
+                                  .host = (uint64_t)(uintptr_t)copy->srcHost,
+                                  .device = copy->srcDevice,
+                                  .array = copy->srcArray,
+                                  .x_bytes = copy->srcXInBytes,
+                                  .y = copy->srcY,
+                                  .z = copy->srcZ,
+                                  .pitch_bytes = copy->srcPitch,
+                                  .height = copy->srcHeight};
+}
+
+static struct fgv_copy_side to_said(const CUDA_MEMCPY3D *copy)
+{
+    return (struct fgv_copy_side){.type = copy->dstMemoryType,
+                                  .host = (uint64_t)(uintptr_t)copy->dstHost,
+                                  .device = copy->dstDevice,
+                                  .array = copy->dstArray,
+                                  .x_bytes = copy->dstXInBytes,
+                                  .y = copy->dstY,
+                                  .z = copy->dstZ,
+                                  .pitch_bytes = copy->dstPitch,
+                                  .height = copy->dstHeight};
+}
+
+static void from_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
+{
+    copy->srcMemoryType = side->type;
+    copy->srcHost = (const void *)(uintptr_t)side->host;
+    copy->srcDevice = side->device;
+    copy->srcXInBytes = side->x_bytes;
+    copy->srcY = side->y;
+    copy->srcZ = side->z;
+    copy->srcPitch = side->pitch_bytes;
+    copy->srcHeight = side->height;
+}
+
+static void to_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
+{
+    copy->dstMemoryType = side->type;
+    copy->dstHost = (void *)(uintptr_t)side->host;
+    copy->dstDevice = side->device;
+    copy->dstXInBytes = side->x_bytes;
+    copy->dstY = side->y;
+    copy->dstZ = side->z;
+    copy->dstPitch = side->pitch_bytes;
+    copy->dstHeight = side->height;
+}
+
+/* Puts a buffer in place of the side. */
+static CUresult stage(struct fgv_copy_side *side, const struct fgv_copy_size *size, bool fills, uint64_t was,
+                      uint64_t *number)
+{
+    struct fgv_box_side box;
+    CUresult result = size->width_bytes == 0 || size->height == 0 || size->depth == 0
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : fgv_box_side_check(&box, side, size);
+    if (result == CUDA_SUCCESS) {
+        result = fgv_staging_put(&box, size, fills, side, was, number);
+    }
+    if (result == CUDA_SUCCESS) {
+        *side = (struct fgv_copy_side){.type = CU_MEMORYTYPE_HOST,
+                                       .host = box.memory.address,
+                                       .pitch_bytes = box.pitch_bytes,
+                                       .height = box.plane_rows};
+    }
+    return result;
+}
+
+/* Where the memory is is the guest's knowledge: for the host there is the heap, and the device. */
+static CUresult side_prepare(struct fgv_copy_side *side, const struct fgv_copy_size *size, bool fills, uint64_t was,
+                             uint64_t *number)
+{
+    struct fgv_range range;
+    const uint64_t address = side->type == CU_MEMORYTYPE_HOST ? side->host : side->device;
+    if (side->type == CU_MEMORYTYPE_ARRAY) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const enum fgv_memory_kind kind = fgv_memory_find(address, &range) ? range.kind : FGV_MEMORY_PAGEABLE;
+    if (fgv_memory_is_shared(kind)) {
+        side->type = CU_MEMORYTYPE_HOST;
+        side->host = address;
+        return CUDA_SUCCESS;
+    }
+    if (!fgv_memory_is_device(kind)) {
+        return side->type == CU_MEMORYTYPE_DEVICE ? CUDA_ERROR_INVALID_VALUE : stage(side, size, fills, was, number);
+    }
+    if (side->type == CU_MEMORYTYPE_HOST) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    side->type = CU_MEMORYTYPE_DEVICE;
+    side->device = address;
+    return CUDA_SUCCESS;
+}
+
+CUresult fgv_graph_copy_prepare(CUDA_MEMCPY3D *copy, const CUDA_MEMCPY3D *was, struct fgv_staging *staging)
+{
+    const struct fgv_copy_size size = {.width_bytes = copy->WidthInBytes, .height = copy->Height, .depth = copy->Depth};
+    struct fgv_copy_side from = from_said(copy), to = to_said(copy);
+    *staging = (struct fgv_staging){0};
+    CUresult result = side_prepare(&from, &size, true, was ? from_said(was).host : 0, &staging->fill);
+    if (result == CUDA_SUCCESS) {
+        result = side_prepare(&to, &size, false, was ? to_said(was).host : 0, &staging->drain);
+    }
+    if (result != CUDA_SUCCESS) {
+        fgv_staging_drop(staging);
+        *staging = (struct fgv_staging){0};
+        return result;
+    }
+    from_set(copy, &from);
+    to_set(copy, &to);
+    return CUDA_SUCCESS;
+}
+
+void fgv_graph_copy_restore(CUDA_MEMCPY3D *copy, const struct fgv_staging *staging)
+{
+    struct fgv_copy_side said;
+    if (fgv_staging_said(staging->fill, &said)) {
+        from_set(copy, &said);
+    }
+    if (fgv_staging_said(staging->drain, &said)) {
+        to_set(copy, &said);
+    }
+}
