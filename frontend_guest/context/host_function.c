@@ -41,8 +41,6 @@ struct function {
 
 #define PLACE_BITS 32
 #define NO_PLACE   UINT32_MAX
-/* For the next function of a graph that somebody waits for: longer than the device takes from one to the next. */
-#define AWAITED_SPIN_NS UINT64_C(50000)
 
 extern int old_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                               void *argument) __attribute__((weak));
@@ -56,12 +54,6 @@ static uint32_t first_free = NO_PLACE;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_started;
 static struct fgv_response *mailbox;
-static _Atomic uint32_t nr_awaited;
-
-void fgv_host_function_await(bool is_begin)
-{
-    atomic_fetch_add_explicit(&nr_awaited, is_begin ? 1 : UINT32_MAX, memory_order_relaxed);
-}
 
 static bool table_grow(void)
 {
@@ -175,8 +167,8 @@ static void run(const struct fgv_post *post)
 static void *functions_run(void *unused)
 {
     (void)unused;
-    struct fgv_spin spin = {.most_ns = 0};
-    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &spin, is_served, NULL)) {
+    const struct fgv_spin never = {.most_ns = 0};
+    while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &never, is_served, NULL)) {
         const struct fgv_post post = *(const struct fgv_post *)(const void *)mailbox->payload;
         run(&post);
         /* release: what the function wrote is seen by whatever goes on now */
@@ -184,7 +176,6 @@ static void *functions_run(void *unused)
         if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
             syscall(SYS_futex, &mailbox->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         }
-        spin.most_ns = atomic_load_explicit(&nr_awaited, memory_order_relaxed) != 0 ? AWAITED_SPIN_NS : 0;
     }
     return NULL; /* nobody will come any more */
 }

@@ -26,8 +26,6 @@ CUresult fgv_host_function_capture(uint64_t stream, uint64_t number, enum fgv_ho
 void fgv_host_function_own(uint64_t owner, uint64_t number);
 /* Whether the owner has a function whose number is such a one. */
 bool fgv_host_function_is_owned(uint64_t owner, bool (*is_one)(uint64_t number));
-/* A thread begins to wait for work that has functions of this library in it, and has waited: they are run sooner. */
-void fgv_host_function_await(bool is_begin);
 /* The function of such a number; false when there is none. */
 bool fgv_host_function_find(uint64_t number, CUDA_HOST_NODE_PARAMS *params);
 

@@ -101,13 +101,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     result = entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
     const bool waits = result == CUDA_SUCCESS && fgv_staging_is_used() && !fgv_capture_is_active(stream) &&
                        fgv_host_function_is_owned(fgv_handle_number(hGraphExec), fgv_staging_runs);
-    if (!waits) {
-        return result;
-    }
-    fgv_host_function_await(true);
-    result = cuStreamSynchronize(hStream);
-    fgv_host_function_await(false);
-    return result;
+    return waits ? cuStreamSynchronize(hStream) : result;
 }
 
 /* A destructor of the program's may free what a launch still uses. Beside a capture nobody may wait: then they are

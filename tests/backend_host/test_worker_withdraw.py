@@ -42,6 +42,7 @@ HELD_PTX = """
     ld.param.u64 %rd1, [out];
     ld.param.u64 %rd2, [gate];
     ld.param.u32 %r1, [value];
+    st.volatile.global.u32 [%rd2+4], 1;
 again:
     ld.volatile.global.u32 %r2, [%rd2];
     setp.eq.u32 %p1, %r2, 0;
@@ -62,7 +63,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class HeldKernels(Kernels):
-    """With a kernel that ends when it is let, by a word in the guest's own memory."""
+    """With a kernel that ends when it is let, by a word in the guest's own memory, and says by the next one that it runs."""
 
     def __init__(self, guest: Guest) -> None:
         super().__init__(guest)
@@ -74,7 +75,11 @@ class HeldKernels(Kernels):
     def held(self, value: int) -> None:
         """Stores the value once it is let."""
         self.guest.write_word(self.gate, 0)
+        self.guest.write_word(self.gate + 4, 0)
         self.guest.launch(HELD, struct.pack("<QQI", self.address, self.guest.address + self.gate, value))
+
+    def is_running(self) -> bool:
+        return self.guest.read(self.gate + 4, 4) != bytes(4)
 
     def let_end(self) -> None:
         self.guest.write_word(self.gate, 1)
@@ -114,9 +119,10 @@ class Two:
         return found
 
     def overlap(self, other_ns: int = 1000) -> None:
-        """A kernel that is held, and a neighbour's that comes after it."""
+        """A kernel that is held, and a neighbour's that comes after it: one that was only submitted may let that one pass."""
         self.long.held(1)
         wait_until(lambda: self.reading().stalled_since_ns != 0, "it is on the device")
+        wait_until(self.long.is_running, "it runs")
         self.other.late(2, ns=other_ns)
 
     def stay_beside(self) -> None:

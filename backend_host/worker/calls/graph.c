@@ -164,9 +164,9 @@ CUresult fgw_serve_graph_find_clone(struct fgw_worker *worker, const struct fgw_
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
     }
     result = worker->driver.cuGraphNodeFindInClone(&node, original, graph);
-    return result != CUDA_SUCCESS
-               ? result
-               : fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
+    node = result == CUDA_SUCCESS ? fgw_staging_known(worker, node) : NULL;
+    return !node ? (result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_FOUND)
+                 : fgw_graph_number(worker, FGV_HANDLE_GRAPH_NODE, node, FGV_HANDLE_GRAPH, fixed->graph, &answer->node);
 }
 
 static CUresult edit(struct fgw_worker *worker, const struct fgv_request_graph_edit *fixed, CUgraph graph,

@@ -5,6 +5,7 @@
 
 #include "calls/host_function.h"
 #include "calls/state.h"
+#include "client/handles.h"
 
 static bool is_staging(const struct fgw_worker *worker, CUgraphNode node, enum fgv_host_node which)
 {
@@ -131,10 +132,14 @@ static CUgraphNodeParams host_params(struct fgw_worker *worker, uint64_t number,
     return params;
 }
 
-static void drop(const struct fgw_worker *worker, CUgraphNode node)
+/* A staging node has a number where the driver once did not say what it was. */
+static void drop(struct fgw_worker *worker, CUgraphNode node)
 {
-    if (node && worker->driver.cuGraphDestroyNode) {
-        worker->driver.cuGraphDestroyNode(node);
+    if (node && worker->driver.cuGraphDestroyNode && worker->driver.cuGraphDestroyNode(node) == CUDA_SUCCESS) {
+        const uint64_t number = fgw_handle_number(worker, FGV_HANDLE_GRAPH_NODE, node);
+        if (number != 0) {
+            fgw_worker_unbind(worker, FGV_HANDLE_GRAPH_NODE, number);
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graphs/condition.h"
 #include "graphs/graph_memory.h"
 
 /* Room for a kernel's parameters, and pointers to each of them. */
@@ -83,6 +84,64 @@ CUresult sgp_work_copy(struct sgp_work *to, const struct sgp_work *from)
     return result;
 }
 
+static void conditional_end(struct sgp_conditional *conditional)
+{
+    for (unsigned int i = 0; i < conditional->nr_bodies; i++) {
+        if (conditional->bodies[i]) {
+            sgp_graph_delete(conditional->bodies[i]);
+        }
+    }
+    sgp_condition_release(conditional->condition);
+    free(conditional->bodies);
+    free(conditional);
+}
+
+static bool is_number_of_bodies(CUgraphConditionalNodeType type, unsigned int nr)
+{
+    switch (type) {
+    case CU_GRAPH_COND_TYPE_IF:
+        return nr == 1 || nr == 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+        return nr == 1;
+    case CU_GRAPH_COND_TYPE_SWITCH:
+        return nr != 0;
+    }
+    return false;
+}
+
+CUresult sgp_work_of_condition(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
+                               CUDA_CONDITIONAL_NODE_PARAMS *params)
+{
+    struct sgp_condition *condition = NULL;
+    struct sgp_conditional *conditional;
+
+    if (is_number_of_bodies(params->type, params->size)) {
+        condition = sgp_condition_take(params->handle, graph);
+    }
+    if (!condition) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    conditional = calloc(1, sizeof(*conditional));
+    if (!conditional || !(conditional->bodies = calloc(params->size, sizeof(CUgraph)))) {
+        free(conditional);
+        sgp_condition_release(condition);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    conditional->condition = condition;
+    conditional->type = params->type;
+    for (; conditional->nr_bodies < params->size; conditional->nr_bodies++) {
+        conditional->bodies[conditional->nr_bodies] = sgp_graph_new();
+        if (!conditional->bodies[conditional->nr_bodies]) {
+            conditional_end(conditional);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    params->phGraph_out = conditional->bodies;
+    *work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL, .context = context, .conditional = conditional};
+    sgp_object_keep(context);
+    return CUDA_SUCCESS;
+}
+
 void sgp_work_drop(struct sgp_work *work)
 {
     if (work->type == CU_GRAPH_NODE_TYPE_KERNEL) {
@@ -98,6 +157,9 @@ void sgp_work_drop(struct sgp_work *work)
     }
     if (work->type == CU_GRAPH_NODE_TYPE_GRAPH && work->child) {
         sgp_graph_delete(work->child);
+    }
+    if (work->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && work->conditional) {
+        conditional_end(work->conditional);
     }
     if (work->context) {
         sgp_object_release(work->context);
@@ -141,6 +203,7 @@ void sgp_graph_delete(struct CUgraph_st *graph)
         graph->first = node->next;
         sgp_node_delete(node);
     }
+    sgp_condition_forget_graph(graph);
     sgp_object_remove(graph);
     sgp_object_release(graph);
 }
@@ -190,6 +253,9 @@ CUresult sgp_node_add(struct CUgraph_st *graph, struct CUgraphNode_st *const *de
     if (work->type == CU_GRAPH_NODE_TYPE_GRAPH) {
         work->child->owner = node;
     }
+    for (unsigned int i = 0; work->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < work->conditional->nr_bodies; i++) {
+        work->conditional->bodies[i]->owner = node;
+    }
     if (graph->last) {
         graph->last->next = node;
     } else {
@@ -222,7 +288,7 @@ static CUresult node_clone(const struct CUgraphNode_st *original, struct CUgraph
 
 CUresult sgp_graph_clone(const struct CUgraph_st *original, struct CUgraph_st **clone)
 {
-    if (sgp_graph_has_memory(original)) {
+    if (sgp_graph_has_memory(original) || sgp_graph_has_conditions(original)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
@@ -257,6 +323,24 @@ bool sgp_graph_has_memory(const struct CUgraph_st *graph)
         }
     }
     return false;
+}
+
+const struct CUgraph_st *sgp_graph_root(const struct CUgraph_st *graph)
+{
+    while (graph->owner) {
+        graph = graph->owner->graph;
+    }
+    return graph;
+}
+
+bool sgp_graph_has_conditions(const struct CUgraph_st *graph)
+{
+    const struct CUgraphNode_st *node = graph->first;
+
+    while (node && node->work.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        node = node->next;
+    }
+    return node != NULL;
 }
 
 static bool is_placed_after_all(const struct CUgraphNode_st *node)

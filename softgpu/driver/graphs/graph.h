@@ -6,6 +6,14 @@
 #include "stream/capture.h"
 #include "work/copy.h"
 
+/* A conditional node: what it looks at, and the graphs of which it runs one. */
+struct sgp_conditional {
+    struct sgp_condition *condition;
+    CUgraphConditionalNodeType type;
+    unsigned int nr_bodies;
+    CUgraph *bodies;
+};
+
 /* One piece of GPU work as data: what a node does. */
 struct sgp_work {
     CUgraphNodeType type;
@@ -23,6 +31,7 @@ struct sgp_work {
         struct CUevent_st *event;
         struct CUgraph_st *child;
         struct sgp_graph_memory *memory;
+        struct sgp_conditional *conditional; /* of nodes alone: what is instantiated decides (decision.h) */
     };
 };
 
@@ -43,7 +52,7 @@ struct CUgraph_st {
     struct CUgraphNode_st *first, *last; /* in the order in which they were added */
     uint32_t nr_nodes;
     uint64_t id;
-    struct CUgraphNode_st *owner; /* the node whose child graph this is */
+    struct CUgraphNode_st *owner; /* the node whose child graph or body this is */
 };
 
 /* graph.c */
@@ -70,6 +79,13 @@ CUresult sgp_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
 CUresult sgp_graph_order(struct CUgraph_st *graph, struct CUgraphNode_st ***order);
 bool sgp_edges_are_plain(const CUgraphEdgeData *edges, size_t nr);
 bool sgp_graph_has_memory(const struct CUgraph_st *graph);
+/* The graph that everything around this one is in. */
+const struct CUgraph_st *sgp_graph_root(const struct CUgraph_st *graph);
+bool sgp_graph_has_conditions(const struct CUgraph_st *graph);
+
+/* The work of a new conditional node of the graph; params tell of the bodies afterwards. */
+CUresult sgp_work_of_condition(struct sgp_work *work, struct CUctx_st *context, const struct CUgraph_st *graph,
+                               CUDA_CONDITIONAL_NODE_PARAMS *params);
 
 /* graph_nodes.c */
 CUresult sgp_work_of_params(struct sgp_work *work, struct CUctx_st *context, const CUgraphNodeParams *params);

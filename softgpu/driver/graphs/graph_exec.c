@@ -23,6 +23,9 @@ void sgp_exec_delete(struct CUgraphExec_st *exec)
         if (exec->nodes[i].child) {
             sgp_exec_delete(exec->nodes[i].child);
         }
+        if (exec->nodes[i].decision) {
+            sgp_decision_release(exec->nodes[i].decision);
+        }
     }
     free(exec->nodes);
     exec->nodes = NULL;
@@ -37,6 +40,18 @@ void sgp_exec_delete(struct CUgraphExec_st *exec)
 static void exec_free(void *object)
 {
     free(object);
+}
+
+static CUresult decision_make(const struct sgp_work *work, struct sgp_decision **made)
+{
+    const struct sgp_conditional *conditional = work->conditional;
+    CUresult result =
+        sgp_decision_new(work->context, conditional->condition, conditional->type, conditional->nr_bodies, made);
+
+    for (unsigned int i = 0; i < conditional->nr_bodies && !result; i++) {
+        result = sgp_exec_make(conditional->bodies[i], &(*made)->bodies[i]);
+    }
+    return result;
 }
 
 /* order gave each node its place + 1 as mark. */
@@ -57,6 +72,10 @@ static CUresult node_fill(struct sgp_exec_node *to, const struct CUgraphNode_st 
     to->nr_dependencies = node->nr_dependencies;
     if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && (result = sgp_graph_memory_instantiate(node->work.memory))) {
         return result;
+    }
+    if (node->work.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        to->work = (struct sgp_work){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+        return decision_make(&node->work, &to->decision);
     }
     result = sgp_work_copy(&to->work, &node->work);
     if (result) {
@@ -216,8 +235,33 @@ static CUresult exec_queue(const struct CUgraphExec_st *exec, struct CUstream_st
 
         if (node->child) {
             result = exec_queue(node->child, stream);
+        } else if (node->decision) {
+            result = sgp_decision_submit(node->decision, stream);
         } else if (node->is_enabled) {
             result = work_submit(&node->work, stream);
+        }
+    }
+    return result;
+}
+
+static const struct sgp_body_ops body_ops = {.queue = exec_queue, .end = sgp_exec_delete};
+
+__attribute__((constructor)) static void lend_body_ops(void)
+{
+    sgp_decision_set_ops(&body_ops);
+}
+
+/* Conditions get their defaults, also those of nodes in bodies: once for the launch. */
+static CUresult conditions_assign(const struct CUgraphExec_st *exec, struct CUstream_st *stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
+        const struct sgp_decision *decision = exec->nodes[i].decision;
+
+        result = decision ? sgp_condition_assign(decision->condition, stream) : CUDA_SUCCESS;
+        for (unsigned int k = 0; decision && k < decision->nr_bodies && !result; k++) {
+            result = conditions_assign(decision->bodies[k], stream);
         }
     }
     return result;
@@ -233,8 +277,9 @@ static CUresult exec_graph(const struct CUgraphExec_st *exec, struct CUgraph_st 
     for (uint32_t i = 0; i < exec->nr_nodes && !result; i++) {
         struct sgp_work work;
 
-        result = sgp_is_of_memory(exec->nodes[i].work.type) ? CUDA_ERROR_NOT_SUPPORTED
-                                                            : sgp_work_copy(&work, &exec->nodes[i].work);
+        result = sgp_is_of_memory(exec->nodes[i].work.type) || exec->nodes[i].decision
+                     ? CUDA_ERROR_NOT_SUPPORTED
+                     : sgp_work_copy(&work, &exec->nodes[i].work);
         if (result) {
             break;
         }
@@ -287,6 +332,9 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
     }
     if (!result && exec->last && exec->last != stream) {
         result = sgp_stream_wait(stream, exec->last, exec->sequence);
+    }
+    if (!result) {
+        result = conditions_assign(exec, stream);
     }
     if (!result) {
         result = exec_queue(exec, stream);

@@ -2,13 +2,15 @@
 #ifndef SOFTGPU_GRAPH_EXEC_H
 #define SOFTGPU_GRAPH_EXEC_H
 
+#include "graphs/decision.h"
 #include "graphs/graph.h"
 
 struct sgp_exec_node {
     uint64_t id; /* of the graph's node */
     struct sgp_work work;
     struct CUgraphExec_st *child;
-    uint32_t *dependencies; /* places in the order */
+    struct sgp_decision *decision; /* of a conditional node */
+    uint32_t *dependencies;        /* places in the order */
     uint32_t nr_dependencies;
     bool is_enabled;
 };

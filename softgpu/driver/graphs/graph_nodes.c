@@ -1,6 +1,6 @@
 /*
  * Nodes by their kinds: parameters in, parameters out, as CUgraphNodeParams (cuda_api/common/graph_calls makes the
- * older calls of that). Semaphores, batches of memory operations and conditional nodes are not served.
+ * older calls of that). Semaphores and batches of memory operations are not served.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "code/library.h"
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
+#include "graphs/condition.h"
 #include "graphs/graph.h"
 #include "graphs/graph_memory.h"
 #include "memory/memory_map.h"
@@ -259,7 +260,9 @@ SGP_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, 
         }
     }
     result = sgp_is_of_memory(nodeParams->type) ? sgp_work_of_memory(&work, context, hGraph, nodeParams)
-                                                : sgp_work_of_params(&work, context, nodeParams);
+             : nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
+                 ? sgp_work_of_condition(&work, context, sgp_graph_root(hGraph), &nodeParams->conditional)
+                 : sgp_work_of_params(&work, context, nodeParams);
     if (result) {
         return sgp_leave(result);
     }
@@ -370,15 +373,28 @@ SGP_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode
     return sgp_leave(CUDA_SUCCESS);
 }
 
-/* ---- what this device does not have ---- */
+/* ---- conditions ---- */
 
+#define ASSIGN_DEFAULT 1u /* CU_GRAPH_COND_ASSIGN_DEFAULT */
+
+/* Of all that the graph is in: bodies have the handles of the whole. */
 SGP_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
                                                    unsigned int defaultLaunchValue, unsigned int flags)
 {
-    (void)pHandle_out;
-    (void)hGraph;
-    (void)ctx;
-    (void)defaultLaunchValue;
-    (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    struct CUctx_st *context;
+    struct sgp_condition *condition;
+    CUresult result = sgp_enter(&context);
+
+    if (result) {
+        return result;
+    }
+    if (!pHandle_out || !sgp_object_is(hGraph, SGP_GRAPH) || flags > ASSIGN_DEFAULT ||
+        (ctx && !sgp_object_is(ctx, SGP_CONTEXT))) {
+        return sgp_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    result = sgp_condition_new(ctx ? ctx : context, sgp_graph_root(hGraph), defaultLaunchValue, flags, &condition);
+    if (!result) {
+        *pHandle_out = sgp_condition_handle(condition);
+    }
+    return sgp_leave(result);
 }

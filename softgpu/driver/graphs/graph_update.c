@@ -15,6 +15,9 @@ static struct sgp_exec_node *node_find(struct CUgraphExec_st *exec, const struct
         if (!found && exec->nodes[i].child) {
             found = node_find(exec->nodes[i].child, node);
         }
+        for (unsigned int k = 0; !found && exec->nodes[i].decision && k < exec->nodes[i].decision->nr_bodies; k++) {
+            found = node_find(exec->nodes[i].decision->bodies[k], node);
+        }
     }
     return found;
 }
@@ -46,6 +49,8 @@ static CUresult exec_take(struct CUgraphExec_st *exec, struct CUgraph_st *graph)
 
         exec->nodes[i].work = fresh->nodes[i].work;
         fresh->nodes[i].work = swapped.work;
+        exec->nodes[i].decision = fresh->nodes[i].decision;
+        fresh->nodes[i].decision = swapped.decision;
         if (exec->nodes[i].child) {
             result = exec_take(exec->nodes[i].child, exec->nodes[i].work.child);
         }
@@ -131,6 +136,16 @@ SGP_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
 
 /* ---- updates ---- */
 
+static bool has_same_bodies(const struct sgp_decision *was, const struct sgp_conditional *is)
+{
+    bool is_same = was->type == is->type && was->nr_bodies == is->nr_bodies;
+
+    for (unsigned int i = 0; i < is->nr_bodies && is_same; i++) {
+        is_same = has_same_shape(was->bodies[i], is->bodies[i]);
+    }
+    return is_same;
+}
+
 /* The first place at which the graph differs from what was instantiated; nr_nodes: nowhere. The marks are places + 1.
  */
 static uint32_t first_difference(const struct CUgraphExec_st *exec, const struct CUgraph_st *graph,
@@ -161,6 +176,9 @@ static uint32_t first_difference(const struct CUgraphExec_st *exec, const struct
             return i;
         }
         if (was->child && !has_same_shape(was->child, is->work.child)) {
+            return i;
+        }
+        if (was->decision && !has_same_bodies(was->decision, is->work.conditional)) {
             return i;
         }
     }

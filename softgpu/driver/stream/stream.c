@@ -112,6 +112,20 @@ SGP_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
     return cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
+void sgp_stream_end(struct CUstream_st *stream)
+{
+    struct CUstream_st **link = &stream->object.context->streams;
+
+    while (*link && *link != stream) {
+        link = &(*link)->next;
+    }
+    if (*link) {
+        *link = stream->next;
+    }
+    sgp_object_remove(stream);
+    sgp_object_release(stream);
+}
+
 SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     struct CUctx_st *context;
@@ -126,16 +140,8 @@ SGP_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
     }
     context = hStream->object.context;
     sgp_capture_stream_gone(hStream);
-    for (struct CUstream_st **link = &context->streams; *link; link = &(*link)->next) {
-        if (*link == hStream) {
-            *link = hStream->next;
-            break;
-        }
-    }
     result = context->error;
-    sgp_object_remove(hStream);
-    /* What is queued still runs: the queue holds on to the stream until then. */
-    sgp_object_release(hStream);
+    sgp_stream_end(hStream);
     return sgp_leave(result);
 }
 

@@ -7,6 +7,8 @@
 CUresult sgp_enter_stream(CUstream handle, struct CUstream_st **stream); /* as sgp_enter_by */
 CUresult sgp_stream_resolve(struct CUctx_st *context, CUstream stream, struct CUstream_st **resolved);
 struct CUstream_st *sgp_stream_new(struct CUctx_st *context, unsigned int flags, int priority);
+/* Its handle goes. What is queued still runs: the queue holds on to the stream until then. */
+void sgp_stream_end(struct CUstream_st *stream);
 /* What the stream does from here on waits until `other` has completed that much. */
 CUresult sgp_stream_wait(struct CUstream_st *stream, struct CUstream_st *other, uint64_t sequence);
 CUresult sgp_host_submit(struct CUstream_st *stream, CUstream handle, CUhostFn function, CUstreamCallback callback,
