@@ -1,20 +1,27 @@
 """Programs that nobody here wrote: `fairgv-bench run --dir DIR` builds each, runs it natively and through FairGV, and compares.
 
-A program is a folder with a Makefile, which is copied and made, or a single .cu file, for nvcc. A folder's programs are the executables that
-making it left and that were not there before. Both runs get the same arguments, `--arguments`, and the program's own folder. They agree when
-exit status and standard output are the same, but for measurements: numbers with a unit of time or rate behind them.
+A program is a folder with a Makefile, which is copied and made, or a single .cu file, for nvcc. Where the Makefile has a target `run`, its
+commands are the program, with their arguments; else, and with `--arguments`, the programs are the executables that making it left and that
+were not there before. Both runs get the same arguments and the program's own folder. They agree when exit status and standard output are the
+same, but for measurements: numbers with a unit of time or rate behind them. Outputs that differ are kept, each in a file.
 
-Wrong when a program prints what no two runs print alike (addresses, dates): natively it is run twice, and said to differ from itself.
+Example: `fairgv-bench run --dir HeCBench/src --jobs 4 --outputs differing`
+
+Wrong when a program prints what no two runs print alike (addresses, dates): natively it is run twice, and said to differ from itself. When
+several run at once, `--jobs`, and times are to be compared: each takes from the others.
 """
 
 import argparse
 import os
 import re
+import shlex
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +48,10 @@ UNSTEADY, NOT_BUILT, FAILS_NATIVELY = "differs from itself", "does not build", "
 
 @dataclass(frozen=True)
 class Program:
-    """One executable and the folder it is run in."""
+    """What a shell runs in a folder."""
 
     name: str
-    path: Path
+    commands: str
     folder: Path
 
 
@@ -59,11 +66,23 @@ class Adapter(Experiment):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Where the programs are, and how to run them."""
         parser.add_argument("--dir", type=Path, required=True, help="folders with a Makefile, and single .cu files")
-        parser.add_argument("--arguments", default="", metavar="WORDS", help="of each program")
+        parser.add_argument(
+            "--arguments", default="", metavar="WORDS", help="of each program, instead of a Makefile's `run`"
+        )
+        parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at once (default 1)")
+        parser.add_argument(
+            "--outputs",
+            type=Path,
+            default=Path("fairgv-outputs"),
+            metavar="FOLDER",
+            help="where outputs that differ are kept (default %(default)s)",
+        )
         parser.add_argument("--limit-s", type=float, default=120.0, metavar="S", help="for one run (default 120)")
 
     def check(self, options: argparse.Namespace) -> None:
         """There is something to run."""
+        if options.jobs < 1:
+            raise NotMeasurableError("--jobs: at least one program at once")
         if not sources(options.dir):
             raise NotMeasurableError(f"{options.dir} has neither a .cu file nor a folder with a Makefile")
 
@@ -72,41 +91,45 @@ class Adapter(Experiment):
         return len(sources(options.dir))
 
     def measure(self, options: argparse.Namespace, reporter: Reporter) -> Iterator[Record]:
-        """Each is built and run in turn."""
+        """As many at once as `jobs` says."""
         with (
             tempfile.TemporaryDirectory(prefix="fairgv-programs-") as folder,
             open_session(NATIVE, setting(options)) as native,
             open_session(DEFAULT_POLICY, setting(options)) as guest,
+            ThreadPoolExecutor(options.jobs) as pool,
         ):
-            for source in sources(options.dir):
-                reporter.doing(f"{source.name}: built")
-                place = Path(folder) / source.stem
-                try:
-                    programs = build(source, place)
-                except ProgramFailedError as error:
-                    yield {"kind": "run", "program": source.name, "verdict": NOT_BUILT, "why": str(error)}
-                    continue
-                for program in programs:
-                    reporter.doing(program.name)
-                    found = compare(program, native, guest, options)
-                    if found["verdict"] in (DIFFERS, FAILS):
-                        reporter.failed(f"{program.name} {found['verdict']}: {found['why']}")
-                    yield {"kind": "run", "program": program.name, **found}
+
+            def one(source: Path) -> list[Record]:
+                return try_source(source, Path(folder) / source.stem, native, guest, options)
+
+            tried = {pool.submit(one, source): source for source in sources(options.dir)}
+            reporter.doing(f"{len(tried)} of them")
+            try:
+                for future in as_completed(tried):
+                    for record in future.result():
+                        reporter.doing(record["program"])
+                        if record["verdict"] in (DIFFERS, FAILS):
+                            reporter.failed(f"{record['program']} {record['verdict']}: {record['why']}")
+                        yield record
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
 
     def sheets(self, document: Document) -> list[Sheet]:
         """Verdict and times of each."""
         rows = []
         for record in records(document, "run"):
-            times = (f"{record[key]:.2f}" if key in record else "-" for key in ("native_s", "guest_s"))
+            times = (f"{record[key]:.2f}" if key in record else "-" for key in ("native_s", "guest_s", "ratio"))
             rows.append((record["program"], record["verdict"], *times, record.get("why", "")))
         verdicts = [row[1] for row in rows]
-        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
-        notes = (f"{counts}. Seconds from start to end, those of fairgv-run itself included.",)
-        return (
-            [Sheet("Programs", ("program", "verdict", "native s", "FairGV s", "why"), tuple(rows), notes)]
-            if rows
-            else []
-        )
+        ratios = [record["ratio"] for record in records(document, "run") if record["verdict"] == AGREES]
+        notes = [", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)) + "."]
+        if ratios:
+            notes.append(
+                f"Of those that agree FairGV takes {statistics.geometric_mean(ratios):.2f} times as long (geometric mean)."
+            )
+        notes.append("Seconds from start to end of the faster of two native runs, and of fairgv-run.")
+        head = ("program", "verdict", "native s", "FairGV s", "ratio", "why")
+        return [Sheet("Programs", head, tuple(rows), tuple(notes))] if rows else []
 
     def plot(self, document: Document, figure: Any) -> None:
         """Seconds of both runs."""
@@ -129,7 +152,18 @@ def sources(folder: Path) -> list[Path]:
     ]
 
 
-def build(source: Path, place: Path) -> list[Program]:
+def try_source(source: Path, place: Path, native: Session, guest: Session, options: argparse.Namespace) -> list[Record]:
+    """A record of each program that comes of the source, or one that says why there is none."""
+    try:
+        programs = build(source, place, options.arguments)
+    except ProgramFailedError as error:
+        return [{"kind": "run", "program": source.name, "verdict": NOT_BUILT, "why": str(error)}]
+    return [
+        {"kind": "run", "program": program.name, **compare(program, native, guest, options)} for program in programs
+    ]
+
+
+def build(source: Path, place: Path, arguments: str = "") -> list[Program]:
     """In a copy at `place`, so that the folder stays as it is. ProgramFailedError with the compiler's words."""
     nvcc = find_nvcc()
     if source.is_dir():
@@ -138,15 +172,36 @@ def build(source: Path, place: Path) -> list[Program]:
         environment = {**os.environ, "PATH": f"{nvcc.path.parent}:{os.environ['PATH']}"}
         environment |= {"LIBRARY_PATH": str(nvcc.libraries), "NVCC_APPEND_FLAGS": f"-L{nvcc.libraries}"}
         _make(["make", "-s"], place, environment)
+        commands = "" if arguments else _run_target(place, environment)
+        if commands:
+            return [Program(source.name, commands, place)]
         made = [path for path in _executables(place) if path not in before]
         if not made:
             raise ProgramFailedError("make left no executable")
-        return [Program(_name(source, path, len(made)), path, path.parent) for path in made]
+        return [Program(_name(source, path, len(made)), _exec(path, arguments), path.parent) for path in made]
     shutil.copytree(source.parent, place, symlinks=True, ignore=_is_large)
     program = place / f"{source.stem}.out"
     words = ["-O2", "-L", str(nvcc.libraries), "-I", str(place), str(place / source.name), "-o", str(program)]
     _make([str(nvcc.path), *words], place, dict(os.environ))
-    return [Program(source.name, program, place)]
+    return [Program(source.name, _exec(program, arguments), place)]
+
+
+def _exec(program: Path, arguments: str) -> str:
+    return f"exec {shlex.quote(str(program))} {arguments}"
+
+
+def _run_target(folder: Path, environment: dict[str, str]) -> str:
+    """What `make run` would do after all that `make` has done; empty where there is no such target."""
+    told = subprocess.run(
+        ["make", "-s", "-n", "--no-print-directory", "run"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in told.stdout.splitlines() if line.strip() and not line.startswith("make:")]
+    return "\n".join(("set -e", *lines)) if told.returncode == 0 and lines else ""
 
 
 def _is_large(folder: str, names: Sequence[str]) -> set[str]:
@@ -205,9 +260,16 @@ def compare(program: Program, native: Session, guest: Session, options: argparse
             return {"verdict": FAILS if side is guest else FAILS_NATIVELY, "why": str(error)}
         times.append(time.monotonic() - begin_s)
     first, again, through = map(comparable, runs)
-    found = {"native_s": times[1], "guest_s": times[2], "exit_code": runs[2].exit_code}
+    native_s, guest_s = min(times[:2]), times[2]
+    found = {
+        "native_s": native_s,
+        "guest_s": guest_s,
+        "ratio": guest_s / native_s,
+        "exit_code": runs[2].exit_code,
+    }
     if through in (first, again):
         return {**found, "verdict": AGREES, "why": _status(runs[2])}
+    _keep(program, runs, options.outputs)
     if first != again:
         return {**found, "verdict": UNSTEADY, "why": "two native runs differ"}
     return {
@@ -219,10 +281,18 @@ def compare(program: Program, native: Session, guest: Session, options: argparse
 
 def _run(side: Session, program: Program, options: argparse.Namespace) -> Finished:
     """In the program's own folder, by a shell, as a makefile would."""
-    words = ["-c", f'cd "$0" && exec "$@" {options.arguments}', str(program.folder), str(program.path)]
+    words = ["-c", f'cd "$0" || exit\n{program.commands}', str(program.folder)]
     child = side.start(0, Path("/bin/sh"), words)
     with closing(_Stopped(child)):
         return child.finish(options.limit_s)
+
+
+def _keep(program: Program, runs: Sequence[Finished], folder: Path) -> None:
+    """What each run printed, under names that tell the runs apart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for run, side in zip(runs, ("native", "native-again", "fairgv"), strict=True):
+        name = f"{program.name.replace('/', '-')}.{side}.txt"
+        (folder / name).write_text(f"{run.output}{run.errors}exit status {run.exit_code}\n")
 
 
 class _Stopped:

@@ -224,6 +224,22 @@ int main()
     return 0;
 }
 """
+RUN_TARGET = """\
+words: words.cu
+\tnvcc -o $@ $<
+run: words
+\t./words a "c d"
+\t@./words e
+"""
+WORDS = """\
+#include <cstdio>
+#include <cstdlib>
+int main(int argc, char **argv)
+{
+    printf("%d words, the last of them '%s'\\n", argc, argv[argc - 1]);
+    return getenv("FAIRGV_REGION") || getenv("FAIRGV_VGPU") ? 3 : 0;
+}
+"""
 LIBRARY_PATH = '#include <cstdio>\n#include <cstdlib>\nint main() { puts(getenv("LD_LIBRARY_PATH")); return 0; }\n'
 CLOCK = '#include <cstdio>\n#include <ctime>\nint main() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); printf("%ld\\n", t.tv_nsec); }\n'
 
@@ -233,21 +249,37 @@ def test_run_tells_what_agrees_and_what_does_not(tmp_path: Path, capsys: pytest.
     (folder / "made").mkdir(parents=True)
     (folder / "made/Makefile").write_text("answer: answer.cu\n\tnvcc -o $@ $<\n")
     (folder / "made/answer.cu").write_text(ANSWER)
+    (folder / "told").mkdir()
+    (folder / "told/Makefile").write_text(RUN_TARGET)
+    (folder / "told/words.cu").write_text(WORDS)
     (folder / "broken.cu").write_text("int main( {\n")
     (folder / "path.cu").write_text(LIBRARY_PATH)
     (folder / "time.cu").write_text(CLOCK)
     before = sorted(path.name for path in folder.rglob("*"))
-    document = measured(tmp_path, "run", "--dir", str(folder), status=1)
-    verdicts = {record["program"]: record["verdict"] for record in document["records"]}
-    assert verdicts == {
+    outputs = tmp_path / "outputs"
+    document = measured(tmp_path, "run", "--dir", str(folder), "--jobs", "3", "--outputs", str(outputs), status=1)
+    found = {record["program"]: record for record in document["records"]}
+    assert {name: record["verdict"] for name, record in found.items()} == {
         "broken.cu": "does not build",
         "made": "agrees",
+        "told": "fails",
         "path.cu": "differs",
         "time.cu": "differs from itself",
     }
-    assert "error" in document["records"][0]["why"]
+    assert "error" in found["broken.cu"]["why"]
+    assert found["made"]["ratio"] == found["made"]["guest_s"] / found["made"]["native_s"]
+    kept = {
+        f"{name}.{side}.txt" for name in ("path.cu", "time.cu", "told") for side in ("native", "native-again", "fairgv")
+    }
+    assert {path.name for path in outputs.iterdir()} == kept
+    assert (outputs / "told.native.txt").read_text().splitlines()[:2] == [
+        "3 words, the last of them 'c d'",
+        "2 words, the last of them 'e'",
+    ]
     assert sorted(path.name for path in folder.rglob("*")) == before
-    assert "1 agrees" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "1 agrees" in printed
+    assert "geometric mean" in printed
 
 
 def test_a_program_that_does_nothing_alone_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch) -> None:
