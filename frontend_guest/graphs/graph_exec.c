@@ -1,5 +1,6 @@
 /* Executable graphs: instantiated, launched, updated as wholes. Updates of single nodes are graph_node.c. */
 #include "call/call.h"
+#include "call/chunks.h"
 #include "context/capture_rules.h"
 #include "context/host_function.h"
 #include "context/stream.h"
@@ -7,6 +8,7 @@
 #include "cuda_api/graph_calls.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
+#include "graphs/graph_kept.h"
 #include "graphs/graph_update.h"
 
 /* The object of one whose launches are waited for, because they may be refused. */
@@ -81,6 +83,18 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
     return result;
 }
 
+/* A launch that was captured is a child graph of the one that the stream captures, which has its functions then, too.
+ */
+static CUresult hand_on(uint64_t exec, uint64_t stream)
+{
+    struct fgv_reply_capture_info capture;
+    CUresult result = fgv_capture_ask(stream, FGV_NO_CHUNK, &capture);
+    if (result == CUDA_SUCCESS && capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        fgv_user_objects_copy(exec, fgv_kept_root(capture.graph));
+    }
+    return result;
+}
+
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     const struct fgv_handle_entry *entry = fgv_handle_entry(FGV_HANDLE_GRAPH_EXEC, fgv_handle_number(hGraphExec));
@@ -99,8 +113,11 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     }
     *request = (struct fgv_request_cuGraphLaunch){.hGraphExec = fgv_handle_number(hGraphExec), .hStream = stream};
     result = entry->object == &doubtful ? fgv_call_wait(&call, NULL, 0) : fgv_call_post(&call);
-    const bool waits = result == CUDA_SUCCESS && fgv_staging_is_used() && !fgv_capture_is_active(stream) &&
-                       fgv_host_function_is_owned(fgv_handle_number(hGraphExec), fgv_staging_runs);
+    if (result != CUDA_SUCCESS || fgv_capture_is_active(stream)) {
+        return result == CUDA_SUCCESS ? hand_on(fgv_handle_number(hGraphExec), stream) : result;
+    }
+    const bool waits =
+        fgv_staging_is_used() && fgv_host_function_is_owned(fgv_handle_number(hGraphExec), fgv_staging_runs);
     return waits ? cuStreamSynchronize(hStream) : result;
 }
 

@@ -519,3 +519,25 @@ CASE(ordinary_memory_that_is_captured_in_two_streams)
     DO(cuStreamSynchronize, stream);
     say_bytes("both again", to, BYTES);
 }
+
+/* It becomes a child of what is captured, and outlives what was launched. */
+CASE(ordinary_memory_of_a_launch_that_is_captured)
+{
+    struct graph made;
+    CUgraph graph;
+    CUgraphExec executable;
+    CUstream stream;
+
+    graph_make(&made, BYTES);
+    graph_start(&made);
+    MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    DO(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    DO(cuGraphLaunch, made.executable, stream);
+    DO(cuStreamEndCapture, stream, &graph);
+    DO(cuGraphExecDestroy, made.executable);
+    DO(cuGraphDestroy, made.graph);
+    number_bytes(made.from, BYTES, 70);
+    DO(cuGraphInstantiateWithFlags, &executable, graph, 0);
+    run(executable, "of the child", made.to, BYTES);
+    say_number("as a host node saw it", made.look.sum);
+}
