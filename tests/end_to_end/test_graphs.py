@@ -47,6 +47,21 @@ ok("cuMemcpyHtoDAsync_v2", device, pinned, size(1 << 20), stream)
 print(status(), cuda.cuStreamEndCapture(stream, ctypes.byref(graph)), graph.value is not None)
 """
 
+WRITTEN_ON_THE_WAY = """
+write = ctypes.CFUNCTYPE(None, pointer)(lambda _: pageable.__setitem__(slice(0, 4), b"then"))
+back = ctypes.create_string_buffer(16)
+pageable[:4] = b"once"
+ok("cuStreamBeginCapture_v2", stream, 2)
+ok("cuLaunchHostFunc", stream, write, None)
+ok("cuMemcpyHtoDAsync_v2", device, pageable, size(16), stream)
+ok("cuMemcpyDtoHAsync_v2", back, device, size(16), stream)
+ok("cuStreamEndCapture", stream, ctypes.byref(graph))
+executable = pointer()
+ok("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0))
+ok("cuGraphLaunch", executable, stream)
+print(back.raw[:4].decode())
+"""
+
 DOT = """
 import sys
 ok("cuGraphCreate", ctypes.byref(graph), 0)
@@ -68,6 +83,11 @@ def run(host: Host, script: str, *arguments: str) -> list[str]:
 
 def test_pageable_memory_is_captured(host: Host) -> None:
     assert run(host, PAGEABLE) == ["0 1 0 True 0"] * 6 + ["1 0 True"]
+
+
+def test_what_a_host_function_of_the_graph_wrote_is_copied(host: Host) -> None:
+    """NVIDIA's driver leaves that to chance."""
+    assert run(host, WRITTEN_ON_THE_WAY) == ["then"]
 
 
 def test_updates_over_and_over_are_not_waited_for(host: Host, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ static CUresult work_submit(const struct sgp_work *work, struct CUstream_st *str
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return sgp_launch_submit(work->context, stream, &work->kernel.launch, work->kernel.parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return sgp_copy(work->context, stream, &work->box, true); /* ordinary memory: as for NVIDIA's, now */
+        return sgp_box_submit(stream, &work->box);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return sgp_set_submit(stream, &work->set);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -323,6 +323,20 @@ static CUresult memory_check(const struct CUgraphExec_st *exec)
     return CUDA_SUCCESS;
 }
 
+/* Whether it copies from or to memory that is not pinned. */
+static bool is_pageable(const struct CUgraphExec_st *exec)
+{
+    for (uint32_t i = 0; i < exec->nr_nodes; i++) {
+        const struct sgp_exec_node *node = &exec->nodes[i];
+
+        if (node->child ? is_pageable(node->child)
+                        : node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY && sgp_box_is_pageable(&node->work.box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     CUresult result = sgp_capture_check(stream);
@@ -348,6 +362,9 @@ static CUresult launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
     }
     exec->last = stream;
     exec->sequence = stream->nr_submitted;
+    if (is_pageable(exec)) { /* it has been read and written when the launch returns, as with NVIDIA's driver */
+        sgp_queue_wait(stream, stream->nr_submitted);
+    }
     return CUDA_SUCCESS;
 }
 

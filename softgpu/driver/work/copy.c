@@ -89,6 +89,18 @@ static struct copy_command *copy_new(const struct sgp_box *box, uint64_t staged_
     return copy;
 }
 
+CUresult sgp_box_submit(struct CUstream_st *stream, const struct sgp_box *box)
+{
+    struct copy_command *copy = copy_new(box, 0);
+
+    return copy ? sgp_queue_submit(stream, &copy->command, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool sgp_box_is_pageable(const struct sgp_box *box)
+{
+    return is_pageable(box->source) || is_pageable(box->destination);
+}
+
 CUresult sgp_copy(struct CUctx_st *context, struct CUstream_st *stream, const struct sgp_box *box, bool is_async)
 {
     uint64_t source_bytes = 0;
