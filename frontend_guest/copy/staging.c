@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bulk.h"
 #include "context/host_function.h"
@@ -137,12 +136,19 @@ static CUresult buffer_get(uint64_t was, uint64_t bytes, struct buffer **found)
     return CUDA_SUCCESS;
 }
 
+static bool is_said_alike(const struct fgv_copy_side *one, const struct fgv_copy_side *other)
+{
+    return one->type == other->type && one->host == other->host && one->device == other->device &&
+           one->x_bytes == other->x_bytes && one->y == other->y && one->z == other->z &&
+           one->pitch_bytes == other->pitch_bytes && one->height == other->height;
+}
+
 static bool is_same(const struct way *one, const struct way *other)
 {
     return one->fills == other->fills && one->side.memory.address == other->side.memory.address &&
            one->side.pitch_bytes == other->side.pitch_bytes && one->side.plane_rows == other->side.plane_rows &&
-           memcmp(&one->size, &other->size, sizeof(one->size)) == 0 &&
-           memcmp(&one->said, &other->said, sizeof(one->said)) == 0;
+           one->size.width_bytes == other->size.width_bytes && one->size.height == other->size.height &&
+           one->size.depth == other->size.depth && is_said_alike(&one->said, &other->said);
 }
 
 /* Under the lock. A way that is the same, of a buffer that has no other: an executable graph can be updated by another
@@ -169,33 +175,40 @@ static CUresult way_keep(struct way *way, uint64_t *number)
     return result;
 }
 
-/* Puts a way into the buffer, unless it has the same one already. */
-static CUresult way_enter(struct buffer *buffer, const struct way *like, uint64_t *number)
+/* Puts a way into the buffer, unless that has the same one already. */
+static CUresult way_enter(struct buffer *buffer, struct way *way, uint64_t *number)
 {
-    struct buffer *unused = NULL;
-    struct way *way = malloc(sizeof(*way));
-    CUresult result = way ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     struct way *known = buffer->ways;
-    while (known && !is_same(known, like)) {
+    while (known && !is_same(known, way)) {
         known = known->next;
     }
-    if (known) {
-        free(way);
-        result = way_keep(known, number);
-    } else if (way) {
-        *way = *like;
+    if (!known) {
         way->buffer = buffer;
         way->next = buffer->ways;
         buffer->ways = way;
-        result = way_keep(way, number);
-        if (result != CUDA_SUCCESS) {
-            unused = way_remove(way);
-        }
     }
+    CUresult result = way_keep(known ? known : way, number);
+    struct buffer *unused = !known && result != CUDA_SUCCESS ? way_remove(way) : NULL;
     pthread_mutex_unlock(&lock);
+    if (known) {
+        free(way);
+    }
     buffer_end(unused);
     return result;
+}
+
+/* Keeps a way that some graph has already; false: none has it. */
+static bool keep_known(const struct way *like, struct buffer **buffer, uint64_t *number, CUresult *result)
+{
+    pthread_mutex_lock(&lock);
+    struct way *known = way_find(like);
+    if (known) {
+        *buffer = known->buffer;
+        *result = way_keep(known, number);
+    }
+    pthread_mutex_unlock(&lock);
+    return known != NULL;
 }
 
 CUresult fgv_staging_put(struct fgv_box_side *side, const struct fgv_copy_size *size, bool fills,
@@ -207,15 +220,16 @@ CUresult fgv_staging_put(struct fgv_box_side *side, const struct fgv_copy_size *
         __builtin_mul_overflow(bytes, size->depth, &bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct way like = {.fills = fills, .side = *side, .size = *size, .said = *said};
-    pthread_mutex_lock(&lock);
-    struct way *known = way_find(&like);
-    buffer = known ? known->buffer : NULL;
-    CUresult result = known ? way_keep(known, number) : CUDA_SUCCESS;
-    pthread_mutex_unlock(&lock);
-    if (!buffer) {
-        result = buffer_get(was, bytes, &buffer);
-        result = result == CUDA_SUCCESS ? way_enter(buffer, &like, number) : result;
+    struct way *way = malloc(sizeof(*way));
+    if (!way) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *way = (struct way){.fills = fills, .side = *side, .size = *size, .said = *said};
+    CUresult result;
+    if (keep_known(way, &buffer, number, &result) || (result = buffer_get(was, bytes, &buffer)) != CUDA_SUCCESS) {
+        free(way);
+    } else {
+        result = way_enter(buffer, way, number);
     }
     if (result != CUDA_SUCCESS) {
         *number = 0;

@@ -4,33 +4,6 @@
 #include "copy/box_sides.h"
 #include "memory/ranges.h"
 
-/* One side of a copy as CUDA has it, which is twice, in other members. */
-static struct fgv_copy_side from_said(const CUDA_MEMCPY3D *copy)
-{
-    return (struct fgv_copy_side){.type = copy->srcMemoryType,
-                                  .host = (uint64_t)(uintptr_t)copy->srcHost,
-                                  .device = copy->srcDevice,
-                                  .array = copy->srcArray,
-                                  .x_bytes = copy->srcXInBytes,
-                                  .y = copy->srcY,
-                                  .z = copy->srcZ,
-                                  .pitch_bytes = copy->srcPitch,
-                                  .height = copy->srcHeight};
-}
-
-static struct fgv_copy_side to_said(const CUDA_MEMCPY3D *copy)
-{
-    return (struct fgv_copy_side){.type = copy->dstMemoryType,
-                                  .host = (uint64_t)(uintptr_t)copy->dstHost,
-                                  .device = copy->dstDevice,
-                                  .array = copy->dstArray,
-                                  .x_bytes = copy->dstXInBytes,
-                                  .y = copy->dstY,
-                                  .z = copy->dstZ,
-                                  .pitch_bytes = copy->dstPitch,
-                                  .height = copy->dstHeight};
-}
-
 static void from_set(CUDA_MEMCPY3D *copy, const struct fgv_copy_side *side)
 {
     copy->srcMemoryType = side->type;
@@ -104,11 +77,11 @@ static CUresult side_prepare(struct fgv_copy_side *side, const struct fgv_copy_s
 CUresult fgv_graph_copy_prepare(CUDA_MEMCPY3D *copy, const CUDA_MEMCPY3D *was, struct fgv_staging *staging)
 {
     const struct fgv_copy_size size = {.width_bytes = copy->WidthInBytes, .height = copy->Height, .depth = copy->Depth};
-    struct fgv_copy_side from = from_said(copy), to = to_said(copy);
+    struct fgv_copy_side from = fgv_copy_source(copy), to = fgv_copy_destination(copy);
     *staging = (struct fgv_staging){0};
-    CUresult result = side_prepare(&from, &size, true, was ? from_said(was).host : 0, &staging->fill);
+    CUresult result = side_prepare(&from, &size, true, was ? fgv_copy_source(was).host : 0, &staging->fill);
     if (result == CUDA_SUCCESS) {
-        result = side_prepare(&to, &size, false, was ? to_said(was).host : 0, &staging->drain);
+        result = side_prepare(&to, &size, false, was ? fgv_copy_destination(was).host : 0, &staging->drain);
     }
     if (result != CUDA_SUCCESS) {
         fgv_staging_drop(staging);

@@ -46,29 +46,38 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 
 /* ---- three dimensions ---- */
 
+struct fgv_copy_side fgv_copy_source(const CUDA_MEMCPY3D *copy)
+{
+    return (struct fgv_copy_side){.type = copy->srcMemoryType,
+                                  .host = (uint64_t)(uintptr_t)copy->srcHost,
+                                  .device = copy->srcDevice,
+                                  .array = copy->srcArray,
+                                  .x_bytes = copy->srcXInBytes,
+                                  .y = copy->srcY,
+                                  .z = copy->srcZ,
+                                  .pitch_bytes = copy->srcPitch,
+                                  .height = copy->srcHeight};
+}
+
+struct fgv_copy_side fgv_copy_destination(const CUDA_MEMCPY3D *copy)
+{
+    return (struct fgv_copy_side){.type = copy->dstMemoryType,
+                                  .host = (uint64_t)(uintptr_t)copy->dstHost,
+                                  .device = copy->dstDevice,
+                                  .array = copy->dstArray,
+                                  .x_bytes = copy->dstXInBytes,
+                                  .y = copy->dstY,
+                                  .z = copy->dstZ,
+                                  .pitch_bytes = copy->dstPitch,
+                                  .height = copy->dstHeight};
+}
+
 static CUresult copy_3d(const CUDA_MEMCPY3D *said, CUstream stream, bool waits)
 {
     if (!said || said->srcLOD != 0 || said->dstLOD != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct fgv_copy_side to = {.type = said->dstMemoryType,
-                                     .host = (uint64_t)(uintptr_t)said->dstHost,
-                                     .device = said->dstDevice,
-                                     .array = said->dstArray,
-                                     .x_bytes = said->dstXInBytes,
-                                     .y = said->dstY,
-                                     .z = said->dstZ,
-                                     .pitch_bytes = said->dstPitch,
-                                     .height = said->dstHeight};
-    const struct fgv_copy_side from = {.type = said->srcMemoryType,
-                                       .host = (uint64_t)(uintptr_t)said->srcHost,
-                                       .device = said->srcDevice,
-                                       .array = said->srcArray,
-                                       .x_bytes = said->srcXInBytes,
-                                       .y = said->srcY,
-                                       .z = said->srcZ,
-                                       .pitch_bytes = said->srcPitch,
-                                       .height = said->srcHeight};
+    const struct fgv_copy_side to = fgv_copy_destination(said), from = fgv_copy_source(said);
     const struct fgv_copy_size size = {.width_bytes = said->WidthInBytes, .height = said->Height, .depth = said->Depth};
     return fgv_copy_ops_get()->box(&to, &from, &size, stream, waits);
 }

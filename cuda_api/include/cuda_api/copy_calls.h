@@ -26,6 +26,10 @@ struct fgv_copy_size {
     uint64_t width_bytes, height, depth;
 };
 
+/* The sides of CUDA's struct, which has them in two sets of members. */
+struct fgv_copy_side fgv_copy_source(const CUDA_MEMCPY3D *copy);
+struct fgv_copy_side fgv_copy_destination(const CUDA_MEMCPY3D *copy);
+
 /* What these calls ask of the library that they are part of. */
 struct fgv_copy_ops {
     /* Checks both sides and copies. `waits`: for the calls without a stream, which may still name that of the thread.
