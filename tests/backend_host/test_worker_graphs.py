@@ -168,6 +168,9 @@ def test_numbers_that_are_none(guest: Guest) -> None:
         assert add_node(guest, graph, node_params(EMPTY), after=(lie,)).result == INVALID_VALUE
         assert guest.call("cuGraphNodeGetType", hNode=lie).result == INVALID_VALUE
         assert guest.call("cuGraphDestroyNode", node=lie).result == INVALID_VALUE
+        changed: dict[str, Any] = {"node": lie, "nr_parameter_bytes": 0}
+        assert guest.call("graph_set_node", node_params(EMPTY), **changed).result == INVALID_VALUE
+        assert guest.call("cuGraphNodeSetEnabled", exec=lie, node=lie).result == INVALID_VALUE
         assert guest.call("graph_get_node", node=lie, chunk=0).result == INVALID_VALUE
     for lie in (0, 1, node, graph + 100, EXEC):
         assert guest.call("cuGraphDestroy", hGraph=lie).result == INVALID_VALUE

@@ -283,8 +283,8 @@ CUresult fgw_serve_graph_list(struct fgw_worker *worker, const struct fgw_reques
     size_t nr_all = 0;
     CUresult result = list(&worker->driver, fixed->what, of, &all, &nr_all);
     answer->nr_all = nr_all;
-    if (result != CUDA_SUCCESS || nr_all == 0 || (!worker->calls->has_staging && fixed->first >= nr_all) ||
-        (!worker->calls->has_staging && fixed->capacity == 0)) {
+    const bool is_length_alone = fixed->capacity == 0 || fixed->first >= nr_all;
+    if (result != CUDA_SUCCESS || nr_all == 0 || (is_length_alone && !worker->calls->has_staging)) {
         return result;
     }
     all.nodes = calloc(nr_all, sizeof(*all.nodes));

@@ -305,12 +305,12 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
     struct rest_of_payload rest;
     struct node_params params;
     void *exec = NULL;
+    void *node;
     if (!rest_read(worker, request, 0, fixed->nr_parameter_bytes, &rest) ||
         !may_be_staged(worker, &rest.sent, &staging)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const struct fgw_handle node = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
-    CUresult result = node.number != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node, &node);
     if (result == CUDA_SUCCESS && fixed->exec != 0) {
         result = fgw_worker_find(worker, FGV_HANDLE_GRAPH_EXEC, fixed->exec, &exec);
     }
@@ -325,8 +325,9 @@ CUresult fgw_serve_graph_set_node(struct fgw_worker *worker, const struct fgw_re
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     answer->root = fgw_graph_root(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
-    CUgraph graph = fgw_handle_above(worker, &node).native;
-    return fgw_staging_set(worker, exec, node.native, graph, &staging, &params.native);
+    const struct fgw_handle handle = fgw_handle_find(worker, FGV_HANDLE_GRAPH_NODE, fixed->node);
+    CUgraph graph = fgw_handle_above(worker, &handle).native;
+    return fgw_staging_set(worker, exec, node, graph, &staging, &params.native);
 }
 
 CUresult fgw_serve_cuGraphNodeSetEnabled(struct fgw_worker *worker, const struct fgw_request *request, void *reply)
