@@ -6,6 +6,7 @@
 #ifndef FRONTEND_GUEST_THREAD_H
 #define FRONTEND_GUEST_THREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cuda_api/types.h"
@@ -27,10 +28,10 @@ struct fgv_thread {
     struct fgv_context *context; /* the object behind `current`, kept so that a call needs no look-up */
     uint64_t current;            /* handle of the current context, 0: none */
     struct fgv_thread_more *more;
-    uint32_t response;        /* response slot that this thread keeps, + 1 */
-    uint32_t is_registered;   /* its end will be noticed */
-    uint32_t is_in_variables; /* its calls are managed_variable.c's */
-    uint32_t id;              /* as the kernel knows it, 0: not asked for yet */
+    uint32_t response;      /* response slot that this thread keeps, + 1 */
+    uint32_t is_registered; /* its end will be noticed */
+    uint32_t is_ours;       /* its calls are this library's own, and not work of the program's */
+    uint32_t id;            /* see fgv_thread_id; 0: not asked for yet */
 };
 
 extern _Thread_local struct fgv_thread fgv_thread __attribute__((tls_model("initial-exec")));
@@ -40,6 +41,12 @@ extern void (*fgv_thread_ends)(void);
 
 /* The rest of the thread's record; NULL without memory. */
 struct fgv_thread_more *fgv_thread_more(void);
+/* The calling thread as the kernel knows it. */
+uint32_t fgv_thread_id(void);
+/* A thread that libc knows, detached and with all signals blocked: those are for the program's own threads. False where
+ * none can be made: without memory, or where the program was linked without libpthread and its libc is older than 2.34.
+ */
+bool fgv_thread_make(void *(*run)(void *argument), void *argument);
 /* Sees to it that what the thread holds is given back when it ends. */
 void fgv_thread_register(void);
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@
 
 const struct fgv_call_ops *fgv_call_ops;
 _Atomic uint32_t fgv_nr_captures;
-_Atomic uint32_t fgv_nr_managed_variables;
+_Atomic uint64_t fgv_call_watch;
 
 /*
  * A thread keeps the response slot that it waited on first, so that a launch has nothing to take. Half of the slots may
@@ -84,12 +83,12 @@ void fgv_call_print_output(void)
     }
 }
 
-/* Errors that the worker left for later calls. */
+/* Errors that the worker left for later calls of the program's. */
 static CUresult earlier_error(struct fgv_client *client)
 {
     uint32_t error = atomic_load_explicit(&client->sticky_error, memory_order_relaxed);
     if (__builtin_expect(error == 0, 1)) {
-        if (__builtin_expect(atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0, 1)) {
+        if (atomic_load_explicit(&client->deferred_error, memory_order_relaxed) == 0 || fgv_thread.is_ours) {
             return CUDA_SUCCESS;
         }
         error =
@@ -174,18 +173,50 @@ static CUresult what_is_wrong(void)
     return result == CUDA_SUCCESS ? fgv_call_ops->context_make(fgv_thread.context, fgv_thread.current) : result;
 }
 
+/* Gives up a record that was reserved: the worker passes it over. There is room for the request, as records are of
+ * whole lines of the cache. */
+static void give_up(struct fgv_call *call)
+{
+    const uint32_t bytes = (uint32_t)(sizeof(struct fgv_wire_header) + sizeof(struct fgv_request_given_up));
+    uint8_t *start = fgv_record_payload(call->record);
+    *(struct fgv_wire_header *)(void *)start = (struct fgv_wire_header){.call = FGV_CALL_given_up};
+    *(struct fgv_request_given_up *)(void *)(start + sizeof(struct fgv_wire_header)) =
+        (struct fgv_request_given_up){.reserved = 0};
+    if (call->record->payload_bytes < bytes) {
+        call->record->payload_bytes = bytes;
+    }
+    fgv_producer_commit(&fgv_guest.producer, call->record, call->position);
+    slot_put(call);
+}
+
 void *fgv_call_begin(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
 {
-    if (__builtin_expect(atomic_load_explicit(&fgv_nr_managed_variables, memory_order_relaxed) != 0, 0)) {
-        fgv_call_ops->variables_before(number);
-    }
-    if (__builtin_expect(!nothing_is_wrong(), 0)) {
-        call->error = what_is_wrong();
-        if (call->error != CUDA_SUCCESS) {
-            return NULL;
+    for (;;) {
+        const uint64_t watch = atomic_load_explicit(&fgv_call_watch, memory_order_acquire);
+        if (fgv_call_is_watched(watch)) {
+            fgv_call_ops->before(number);
         }
+        if (__builtin_expect(!nothing_is_wrong(), 0)) {
+            call->error = what_is_wrong();
+            if (call->error != CUDA_SUCCESS) {
+                return NULL;
+            }
+        }
+        void *request = reserve(call, number, request_bytes, payload_bytes, fgv_thread.current);
+        /* seq_cst: behind the reservation, which is an exchange */
+        const uint64_t now = atomic_load_explicit(&fgv_call_watch, memory_order_seq_cst);
+        if (__builtin_expect(!request || now >> 32 == watch >> 32 || fgv_thread.is_ours, 1)) {
+            return request;
+        }
+        give_up(call);
     }
-    return reserve(call, number, request_bytes, payload_bytes, fgv_thread.current);
+}
+
+void fgv_call_work_follows(void)
+{
+    if (fgv_call_is_watched(atomic_load_explicit(&fgv_call_watch, memory_order_acquire))) {
+        fgv_call_ops->before(FGV_CALL_cuGraphLaunch);
+    }
 }
 
 void *fgv_call_begin_anywhere(struct fgv_call *call, uint16_t number, uint32_t request_bytes, uint32_t payload_bytes)
@@ -238,10 +269,7 @@ void fgv_call_tell_who_waits(void)
     _Atomic uint32_t *asker = &fgv_guest.client->asker;
     uint32_t who;
     if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
-        if (fgv_thread.id == 0) {
-            fgv_thread.id = (uint32_t)syscall(SYS_gettid);
-        }
-        who = fgv_thread.id;
+        who = fgv_thread_id();
     } else {
         who = (uint32_t)sched_getcpu() + 1;
     }
@@ -277,7 +305,7 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
         fgv_call_print_output();
     }
     if (result == CUDA_SUCCESS) {
-        fgv_call_variables_after(call->number);
+        fgv_call_answered(call->number);
     }
     return result;
 }

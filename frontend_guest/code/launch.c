@@ -4,6 +4,7 @@
  */
 #include "code/launch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/thread.h"
@@ -14,6 +15,7 @@
 #include "code/timeline.h"
 #include "context/stream.h"
 #include "cuda_api/prototypes.h"
+#include "managed/area.h"
 
 struct launch {
     struct fgv_function *function;
@@ -148,6 +150,18 @@ CUresult fgv_extra_read(void **extra, uint32_t wanted_bytes, const void **buffer
     return wanted_bytes > 0 && (!*buffer || bytes < wanted_bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+void fgv_parameters_touch(const struct fgv_function *function, void **parameters, const void *buffer)
+{
+    if (fgv_areas_were_made() && buffer && function->parameter_bytes != 0) {
+        (void)*(const volatile uint8_t *)buffer;
+        (void)((const volatile uint8_t *)buffer)[function->parameter_bytes - 1];
+    }
+    for (uint32_t i = 0; fgv_areas_were_made() && parameters && i < function->nr_parameters; i++) {
+        (void)*(const volatile uint8_t *)parameters[i];
+        (void)((const volatile uint8_t *)parameters[i])[function->parameters[i].bytes - 1];
+    }
+}
+
 void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, void **parameters)
 {
     for (uint32_t i = 0; i < function->nr_parameters; i++) {
@@ -162,6 +176,23 @@ void fgv_parameters_pack(uint8_t *packed, const struct fgv_function *function, v
             memcpy(place, parameters[i], parameter->bytes);
         }
     }
+}
+
+/* Where any of them may lie in managed memory: packed, to be freed. The program has that no more once a call is begun,
+ * and nothing can be brought back before it is sent. NULL: none does, or there is no memory. */
+static uint8_t *parameters_aside(const struct fgv_function *function, void **parameters, const void *buffer)
+{
+    bool is_managed = buffer && fgv_areas_may_have(buffer);
+    for (uint32_t i = 0; parameters && i < function->nr_parameters; i++) {
+        is_managed |= fgv_areas_may_have(parameters[i]);
+    }
+    uint8_t *packed = is_managed ? malloc(function->parameter_bytes + 1) : NULL;
+    if (packed && buffer) {
+        memcpy(packed, buffer, function->parameter_bytes);
+    } else if (packed) {
+        fgv_parameters_pack(packed, function, parameters);
+    }
+    return packed;
 }
 
 static CUresult launch_send(const struct launch *launch, void **parameters, void **extra)
@@ -179,11 +210,17 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     } else if (!parameters && function->nr_parameters > 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    uint8_t *aside = NULL;
+    if (__builtin_expect(fgv_areas_were_made(), 0)) {
+        aside = parameters_aside(function, parameters, buffer);
+        buffer = aside ? aside : buffer;
+    }
     const uint32_t attribute_bytes = launch->nr_attributes * (uint32_t)sizeof(CUlaunchAttribute);
     struct fgv_call call;
     struct fgv_request_cuLaunchKernel *request =
         fgv_call_begin(&call, FGV_CALL_cuLaunchKernel, sizeof(*request), function->parameter_bytes + attribute_bytes);
     if (__builtin_expect(!request, 0)) {
+        free(aside);
         return call.error;
     }
     request->function = function->handle;
@@ -199,6 +236,7 @@ static CUresult launch_send(const struct launch *launch, void **parameters, void
     } else if (parameters) {
         fgv_parameters_pack(call.payload, function, parameters);
     }
+    free(aside);
     if (attribute_bytes != 0) {
         memcpy(call.payload + function->parameter_bytes, launch->attributes, attribute_bytes);
     }

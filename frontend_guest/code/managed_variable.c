@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "call/call.h"
 #include "call/chunks.h"
+#include "call/work.h"
 #include "context/context.h"
 #include "copy/copy.h"
 #include "cuda_api/prototypes.h"
@@ -142,21 +143,7 @@ static void fetch_all(void)
 
 static bool is_work(uint16_t call)
 {
-    if (call >= FGV_CALL_cuMemsetD8_v2 && call <= FGV_CALL_cuMemsetD2D32Async) {
-        return true;
-    }
-    switch (call) {
-    case FGV_CALL_cuLaunchKernel:
-    case FGV_CALL_cuGraphLaunch:
-    case FGV_CALL_cuMemcpyHtoDAsync_v2:
-    case FGV_CALL_cuMemcpyDtoHAsync_v2:
-    case FGV_CALL_cuMemcpyDtoD_v2:
-    case FGV_CALL_cuMemcpyDtoDAsync_v2:
-    case FGV_CALL_cuMemcpy3DAsync_v2:
-        return true;
-    default:
-        return false;
-    }
+    return fgv_call_is_work(call) || call == FGV_CALL_cuMemcpyHtoDAsync_v2 || call == FGV_CALL_cuMemcpyDtoHAsync_v2;
 }
 
 static bool is_end_of_work(uint16_t call)
@@ -178,10 +165,10 @@ static bool is_end_of_work(uint16_t call)
 /* Takes the lock if this thread's call is the program's, and calls of our own may be made in its place. */
 static bool enter(void)
 {
-    if (fgv_thread.is_in_variables || atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
+    if (fgv_thread.is_ours || atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
         return false;
     }
-    fgv_thread.is_in_variables = 1;
+    fgv_thread.is_ours = 1;
     pthread_mutex_lock(&lock);
     if (stream && !fgv_context_find(fgv_context_public(context))) {
         stream = NULL; /* it went with its context */
@@ -195,12 +182,12 @@ static bool enter(void)
 static void leave(void)
 {
     pthread_mutex_unlock(&lock);
-    fgv_thread.is_in_variables = 0;
+    fgv_thread.is_ours = 0;
 }
 
 void fgv_managed_variables_before(uint16_t call)
 {
-    if (!is_work(call) || !enter()) {
+    if (!variables || !is_work(call) || !enter()) {
         return;
     }
     if (stream && context == fgv_thread.current) {
@@ -212,7 +199,7 @@ void fgv_managed_variables_before(uint16_t call)
 
 void fgv_managed_variables_after(uint16_t call)
 {
-    if (!is_end_of_work(call) || !enter()) {
+    if (!variables || !is_end_of_work(call) || !enter()) {
         return;
     }
     if (is_touched && context == fgv_thread.current) {
@@ -281,7 +268,7 @@ static CUresult add(struct variable *variable, const char *name, uint32_t chunk)
     memcpy(shadow_of(variable), variable->known, variable->bytes);
     variable->next = variables;
     variables = variable;
-    atomic_fetch_add_explicit(&fgv_nr_managed_variables, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ONE, memory_order_relaxed);
     return CUDA_SUCCESS;
 }
 
@@ -358,7 +345,7 @@ void fgv_managed_variables_forget(uint64_t library)
         *link = variable->next;
         pages_change(variable, false);
         variable_free(variable);
-        atomic_fetch_sub_explicit(&fgv_nr_managed_variables, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&fgv_call_watch, FGV_WATCH_ONE, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
 }

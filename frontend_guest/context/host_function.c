@@ -1,26 +1,23 @@
 /*
  * Host functions and the thread that runs them: see host_function.h.
  *
- * The thread is one that libc knows, because the program's functions use libc. pthread_create has another version in
- * each libc; the oldest is everywhere, in libc or in libpthread, which every program with threads has loaded.
- *
  * A node of a graph has the number of its function; a graph, a clone of it and what is instantiated of it hold on to
  * the number as they do to user objects, and the last of them gives it up.
  *
- * Wrong when: the program was linked without libpthread and its libc is older than 2.34: CUDA_ERROR_NOT_SUPPORTED. When
- * there is no memory for a graph's reference: the function is then kept for ever.
+ * Wrong when: no thread can be made (base/thread.h): CUDA_ERROR_NOT_SUPPORTED. When there is no memory for a graph's
+ * reference: the function is then kept for ever.
  */
 #include "context/host_function.h"
 
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
 #include "context/stream.h"
@@ -42,10 +39,6 @@ struct function {
 #define PLACE_BITS 32
 #define NO_PLACE   UINT32_MAX
 
-extern int old_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                              void *argument) __attribute__((weak));
-__asm__(".symver old_pthread_create, pthread_create@GLIBC_2.2.5");
-
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct function *table;
 static uint32_t nr_places;
@@ -54,6 +47,12 @@ static uint32_t first_free = NO_PLACE;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_started;
 static struct fgv_response *mailbox;
+static _Atomic uint32_t thread_id;
+
+uint32_t fgv_host_function_thread(void)
+{
+    return atomic_load_explicit(&thread_id, memory_order_relaxed);
+}
 
 static bool table_grow(void)
 {
@@ -168,9 +167,11 @@ static void *functions_run(void *unused)
 {
     (void)unused;
     const struct fgv_spin never = {.most_ns = 0};
+    atomic_store_explicit(&thread_id, fgv_thread_id(), memory_order_relaxed);
     while (fgv_slot_wait(&mailbox->state, &fgv_guest.region, &never, is_served, NULL)) {
         const struct fgv_post post = *(const struct fgv_post *)(const void *)mailbox->payload;
         run(&post);
+        fgv_call_work_follows();
         /* release: what the function wrote is seen by whatever goes on now */
         atomic_store_explicit(&mailbox->state, FGV_SLOT_WAITING, memory_order_release);
         if (fgv_guest.region.wake == FGV_WAKE_FUTEX) {
@@ -178,23 +179,6 @@ static void *functions_run(void *unused)
         }
     }
     return NULL; /* nobody will come any more */
-}
-
-static bool thread_make(void)
-{
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    if (!old_pthread_create || pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before); /* the thread inherits it: signals are for the program's own threads */
-    int error = old_pthread_create(&thread, &attributes, functions_run, NULL);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error == 0;
 }
 
 /* Opens the mailbox and makes the thread. */
@@ -217,7 +201,7 @@ static CUresult start_locked(void)
         mailbox = &fgv_guest.responses[slot];
         fgv_call_post(&call);
     }
-    return thread_make() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return fgv_thread_make(functions_run, NULL) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult start(void)

@@ -5,8 +5,9 @@
  *                      way at a time; the call returns when the source has been read, the worker frees each chunk
  *                      when the device has it.
  *   from the device    through chunks, several on their way; each is copied out as it is completed.
- *   pinned, managed    the device reaches that memory itself: the record carries the address. A call without a stream
+ *   pinned             the device reaches that memory itself: the record carries the address. A call without a stream
  *                      waits for it.
+ *   managed            as the device's, which has it then.
  *   host to host       after everything before it on the stream: by memcpy here.
  *
  * Wrong when: the program changes pageable memory while a copy reads it. CUDA forbids that too.
@@ -166,7 +167,7 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
     if (result == CUDA_SUCCESS) {
         fgv_call_print_output();
     }
-    fgv_call_variables_after(FGV_CALL_cuMemcpyDtoHAsync_v2);
+    fgv_call_answered(FGV_CALL_cuMemcpyDtoHAsync_v2);
     return result;
 }
 
@@ -240,6 +241,9 @@ CUresult fgv_copy_range(const struct fgv_side *destination, const struct fgv_sid
     uint64_t wire = fgv_stream_wire(stream);
     if (wire == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (destination->kind == FGV_MEMORY_MANAGED || source->kind == FGV_MEMORY_MANAGED) {
+        fgv_call_work_follows();
     }
     CUresult result;
     const bool is_seen_by_host = is_reachable(destination->kind) && is_reachable(source->kind);

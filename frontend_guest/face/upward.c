@@ -17,6 +17,9 @@
 #include "context/event.h"
 #include "context/pool_cache.h"
 #include "context/stream.h"
+#include "managed/advice.h"
+#include "managed/allocate.h"
+#include "managed/blocks.h"
 #include "memory/array.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
@@ -32,11 +35,17 @@ static void thread_ends(void)
     }
 }
 
+static void call_before(uint16_t call)
+{
+    fgv_blocks_before(call);
+    fgv_managed_variables_before(call);
+}
+
 static const struct fgv_call_ops call_ops = {
     .context_make = fgv_context_make,
     .output_print = fgv_output_print,
-    .variables_before = fgv_managed_variables_before,
-    .variables_after = fgv_managed_variables_after,
+    .before = call_before,
+    .after = fgv_managed_variables_after,
 };
 
 static void context_forget(struct fgv_context *context)
@@ -54,7 +63,13 @@ static void context_release(const struct fgv_context *context)
 {
     fgv_timeline_end_context(context);
     fgv_memory_release_shared(context);
+    fgv_managed_release(context);
 }
+
+static const struct fgv_memory_ops memory_ops = {
+    .managed_free = fgv_managed_free,
+    .managed_forget = fgv_advice_gone,
+};
 
 static const struct fgv_context_ops context_ops = {
     .release = context_release,
@@ -66,4 +81,5 @@ __attribute__((constructor(101))) static void fill(void)
     fgv_thread_ends = thread_ends;
     fgv_call_ops = &call_ops;
     fgv_context_ops = &context_ops;
+    fgv_memory_ops = &memory_ops;
 }

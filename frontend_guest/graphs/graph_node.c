@@ -61,6 +61,9 @@ static CUresult kernel_prepare(struct outgoing *outgoing)
     }
     outgoing->function = function;
     outgoing->parameters = kernel->kernelParams;
+    if (result == CUDA_SUCCESS) {
+        fgv_parameters_touch(function, outgoing->parameters, outgoing->buffer);
+    }
     kernel->func = (CUfunction)(uintptr_t)handle;
     kernel->kern = NULL;
     kernel->kernelParams = NULL;

@@ -11,10 +11,11 @@
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
 #include "ivshmem/heap.h"
-#include "memory/managed.h"
 #include "memory/ranges.h"
 #include "memory/window.h"
 #include "region/client.h"
+
+const struct fgv_memory_ops *fgv_memory_ops;
 
 static uint64_t page_round(uint64_t bytes)
 {
@@ -123,9 +124,6 @@ static bool pages_restore(uint64_t address, uint64_t bytes)
 
 static void heap_free(const struct fgv_range *range)
 {
-    if (range->kind == FGV_MEMORY_MANAGED) {
-        fgv_managed_forget(range->address, range->bytes);
-    }
     if (range->owner != 0 && !pages_restore(range->owner, range->bytes)) {
         return; /* they stay taken until the program ends */
     }
@@ -228,23 +226,9 @@ CUresult cuMemFreeHost(void *p)
     return heap_return((uint64_t)(uintptr_t)p, FGV_MEMORY_PINNED);
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+CUresult fgv_memory_take_managed(uint64_t *address, uint64_t bytes, uint32_t flags)
 {
-    if (!dptr || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (fgv_capture_forbids()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    uint64_t address;
-    CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS) {
-        result = bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : heap_take(&address, bytesize, FGV_MEMORY_MANAGED, flags);
-    }
-    if (result == CUDA_SUCCESS) {
-        *dptr = address;
-    }
-    return result;
+    return heap_take(address, bytes, FGV_MEMORY_MANAGED_HEAP, flags);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
@@ -266,8 +250,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (!fgv_memory_find(dptr, &range) || range.address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (range.kind == FGV_MEMORY_MANAGED) {
-        return heap_return(dptr, FGV_MEMORY_MANAGED);
+    if (fgv_memory_is_managed(range.kind)) {
+        fgv_memory_ops->managed_forget(&range);
+        return range.kind == FGV_MEMORY_MANAGED ? fgv_memory_ops->managed_free(&range)
+                                                : heap_return(dptr, FGV_MEMORY_MANAGED_HEAP);
     }
     if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -11,7 +11,17 @@
 struct fgv_context;
 struct fgv_range;
 
-/* Gives the pinned and managed memory of a context back, while the worker still has the context. */
+/* What becomes of managed memory, which is looked after above. face/upward.c fills it. */
+struct fgv_memory_ops {
+    CUresult (*managed_free)(const struct fgv_range *range);
+    /* What was said about it. */
+    void (*managed_forget)(const struct fgv_range *range);
+};
+extern const struct fgv_memory_ops *fgv_memory_ops;
+
+/* Managed memory that lies in the heap, where program and device reach it at any time, and both slowly. */
+CUresult fgv_memory_take_managed(uint64_t *address, uint64_t bytes, uint32_t flags);
+/* Gives the memory of a context that lies in the heap back, while the worker still has the context. */
 void fgv_memory_release_shared(const struct fgv_context *context);
 /* Pinned memory for this library's own use, in the current context, until it is given back or the context goes. */
 CUresult fgv_memory_take_own(uint64_t bytes, struct fgv_range *range);

@@ -23,7 +23,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(CUmemorytype *)data =
-            is_device || range->kind == FGV_MEMORY_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+            is_device || range->kind == FGV_MEMORY_MANAGED_HEAP ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         if (!is_device && !is_shared) {
@@ -32,7 +32,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(CUdeviceptr *)data = address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (is_device) {
+        if (is_device && range->kind != FGV_MEMORY_MANAGED) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         *(void **)data = (void *)(uintptr_t)address;
@@ -53,7 +53,7 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, uint64_
         *(uint64_t *)data = range->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(int *)data = range->kind == FGV_MEMORY_MANAGED;
+        *(int *)data = fgv_memory_is_managed(range->kind);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = range->context ? (int)range->context->ordinal : 0;
@@ -165,7 +165,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return result;
     }
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !fgv_memory_find(ptr, &range) ||
-        (!fgv_memory_is_device(range.kind) && range.kind != FGV_MEMORY_MANAGED)) {
+        (!fgv_memory_is_device(range.kind) && range.kind != FGV_MEMORY_MANAGED_HEAP)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     fgv_memory_set_sync(ptr, *(const unsigned int *)value != 0);

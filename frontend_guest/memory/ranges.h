@@ -14,13 +14,14 @@ struct fgv_context;
 enum fgv_memory_kind {
     FGV_MEMORY_PAGEABLE = 0, /* nothing is known about it: memory of the program, or nonsense */
     FGV_MEMORY_DEVICE,
-    FGV_MEMORY_GLOBAL,     /* a variable of a module or library */
-    FGV_MEMORY_PINNED,     /* in the heap: the same address in the program, in the worker, and on the device */
-    FGV_MEMORY_MANAGED,    /* likewise */
-    FGV_MEMORY_REGISTERED, /* the program's own, by cuMemHostRegister */
-    FGV_MEMORY_POOLED,     /* of a memory pool */
-    FGV_MEMORY_MAPPED,     /* physical memory at reserved addresses; outlives contexts */
-    FGV_MEMORY_GRAPH,      /* that a node of a graph allocates: the address is the graph's, live or not */
+    FGV_MEMORY_GLOBAL,       /* a variable of a module or library */
+    FGV_MEMORY_PINNED,       /* in the heap: the same address in the program, in the worker, and on the device */
+    FGV_MEMORY_MANAGED_HEAP, /* likewise: managed, and never on the device */
+    FGV_MEMORY_MANAGED,      /* on the device, and in this process at the same address (managed/blocks.h) */
+    FGV_MEMORY_REGISTERED,   /* the program's own, by cuMemHostRegister */
+    FGV_MEMORY_POOLED,       /* of a memory pool */
+    FGV_MEMORY_MAPPED,       /* physical memory at reserved addresses; outlives contexts */
+    FGV_MEMORY_GRAPH,        /* that a node of a graph allocates: the address is the graph's, live or not */
 };
 
 struct fgv_range {
@@ -39,11 +40,15 @@ struct fgv_range {
 static inline bool fgv_memory_is_device(enum fgv_memory_kind kind)
 {
     return kind == FGV_MEMORY_DEVICE || kind == FGV_MEMORY_GLOBAL || kind == FGV_MEMORY_POOLED ||
-           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_GRAPH;
+           kind == FGV_MEMORY_MAPPED || kind == FGV_MEMORY_GRAPH || kind == FGV_MEMORY_MANAGED;
 }
 static inline bool fgv_memory_is_shared(enum fgv_memory_kind kind)
 {
-    return kind == FGV_MEMORY_PINNED || kind == FGV_MEMORY_MANAGED;
+    return kind == FGV_MEMORY_PINNED || kind == FGV_MEMORY_MANAGED_HEAP;
+}
+static inline bool fgv_memory_is_managed(enum fgv_memory_kind kind)
+{
+    return kind == FGV_MEMORY_MANAGED || kind == FGV_MEMORY_MANAGED_HEAP;
 }
 
 /* What lies at `address`, copied; false and kind PAGEABLE when nothing known does. */
@@ -55,7 +60,7 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes);
 bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kind, uint32_t flags, uint64_t owner);
 /* Removes the range of this kind that begins at `address`, and copies it; false when there is none. */
 bool fgv_memory_remove(uint64_t address, enum fgv_memory_kind kind, struct fgv_range *range);
-/* Some pinned or managed range of a context; false when it has none left. */
+/* Some range of a context that lies in the heap; false when it has none left. */
 bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range *range);
 void fgv_memory_forget_context(struct fgv_context *context);
 void fgv_memory_forget_owner(uint64_t owner);

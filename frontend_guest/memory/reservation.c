@@ -3,6 +3,8 @@
  * reservation is made here as well, without access: no allocation of the program's can then come to lie there, and one
  * that lies there already shows at once; then the host is asked for another.
  */
+#include "memory/reservation.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -136,6 +138,18 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
     reservations = made;
     pthread_mutex_unlock(&books);
     return CUDA_SUCCESS;
+}
+
+bool fgv_reservation_is_guarded(uint64_t address)
+{
+    pthread_mutex_lock(&books);
+    const struct reservation *found = reservations;
+    while (found && found->address != address) {
+        found = found->next;
+    }
+    const bool is_guarded = found && found->is_guarded;
+    pthread_mutex_unlock(&books);
+    return is_guarded;
 }
 
 static struct reservation *take_out(uint64_t address)

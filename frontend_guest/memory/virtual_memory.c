@@ -2,6 +2,8 @@
  * Physical memory, and its mappings at addresses that were reserved (reservation.c). Both are the worker's affair; here
  * is what is needed to answer questions about them.
  */
+#include "memory/virtual_memory.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -88,6 +90,28 @@ static CUresult create(uint64_t handle, uint64_t bytes, const CUmemAllocationPro
     return fgv_call_wait(&call, NULL, 0);
 }
 
+/* As create(), after what is kept for pools was given back where there is no room. */
+static CUresult create_somehow(uint64_t handle, uint64_t bytes, const CUmemAllocationProp *prop)
+{
+    CUresult result = create(handle, bytes, prop);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS) {
+        result = create(handle, bytes, prop);
+    }
+    return result;
+}
+
+static CUresult release(uint64_t handle)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemRelease *request =
+        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRelease, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->handle = handle;
+    return fgv_call_wait(&call, NULL, 0);
+}
+
 /* PyTorch asks for memory that a file descriptor could stand for whether or not it will share any, so that is given;
  * making the descriptor is what is refused. */
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
@@ -114,10 +138,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
         physical->properties = *prop;
         physical->nr_retained = 1;
         fgv_handle_set_object(FGV_HANDLE_ALLOCATION, number, physical);
-        result = create(number, size, prop);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && fgv_pool_cache_flush(0) && cuCtxSynchronize() == CUDA_SUCCESS) {
-            result = create(number, size, prop); /* what was kept for pools is free now */
-        }
+        result = create_somehow(number, size, prop);
         if (result == CUDA_SUCCESS) {
             *handle = number;
             return CUDA_SUCCESS;
@@ -156,14 +177,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     if (!is_kept(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgv_call call;
-    struct fgv_request_cuMemRelease *request =
-        fgv_call_begin_anywhere(&call, FGV_CALL_cuMemRelease, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    request->handle = handle;
-    result = fgv_call_wait(&call, NULL, 0);
+    result = release(handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -226,6 +240,28 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 /* ---- one mapped into the other ---- */
 
+static CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemMap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemMap, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuMemMap){.address = address, .bytes = bytes, .offset = offset, .handle = handle};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
+static CUresult unmap(uint64_t address, uint64_t bytes)
+{
+    struct fgv_call call;
+    struct fgv_request_cuMemUnmap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemUnmap, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    *request = (struct fgv_request_cuMemUnmap){.address = address, .bytes = bytes};
+    return fgv_call_wait(&call, NULL, 0);
+}
+
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
@@ -236,13 +272,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     if (flags != 0 || !is_kept(handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct fgv_call call;
-    struct fgv_request_cuMemMap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemMap, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_cuMemMap){.address = ptr, .bytes = size, .offset = offset, .handle = handle};
-    result = fgv_call_wait(&call, NULL, 0);
+    result = map(ptr, size, offset, handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -273,13 +303,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct fgv_call call;
-    struct fgv_request_cuMemUnmap *request = fgv_call_begin_anywhere(&call, FGV_CALL_cuMemUnmap, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    *request = (struct fgv_request_cuMemUnmap){.address = ptr, .bytes = size};
-    result = fgv_call_wait(&call, NULL, 0);
+    result = unmap(ptr, size);
     if (result == CUDA_SUCCESS) {
         fgv_memory_unmap(ptr, size, unmapped);
     }
@@ -295,11 +319,7 @@ static CUresult set_access(uint64_t address, uint64_t bytes, CUmemAccess_flags a
         return call.error;
     }
     *request = (struct fgv_request_cuMemSetAccess){.address = address, .bytes = bytes, .access = access};
-    CUresult result = fgv_call_wait(&call, NULL, 0);
-    if (result == CUDA_SUCCESS) {
-        fgv_memory_set_access(address, bytes, access);
-    }
-    return result;
+    return fgv_call_wait(&call, NULL, 0);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
@@ -317,6 +337,9 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
             return CUDA_ERROR_INVALID_VALUE;
         }
         result = set_access(ptr, size, desc[i].flags);
+        if (result == CUDA_SUCCESS) {
+            fgv_memory_set_access(ptr, size, desc[i].flags);
+        }
     }
     return result;
 }
@@ -335,4 +358,52 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     }
     *flags = range.flags;
     return CUDA_SUCCESS;
+}
+
+/* ---- for this library's own use: the program neither sees the number nor finds the mapping ---- */
+
+static void mapping_undo(const struct fgv_mapping *mapping, bool is_mapped)
+{
+    if (is_mapped) {
+        unmap(mapping->address, mapping->bytes);
+    }
+    release(mapping->handle);
+    fgv_handle_drop(FGV_HANDLE_ALLOCATION, mapping->handle);
+    cuMemAddressFree(mapping->address, mapping->bytes);
+}
+
+CUresult fgv_mapping_make(struct fgv_mapping *mapping)
+{
+    const CUmemAllocationProp plain = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUdeviceptr address;
+    CUresult result = cuMemAddressReserve(&address, mapping->bytes, FGV_MAPPING_BYTES, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    mapping->address = address;
+    result = fgv_handle_new(FGV_HANDLE_ALLOCATION, &mapping->handle);
+    if (result == CUDA_SUCCESS) {
+        result = create_somehow(mapping->handle, mapping->bytes, &plain);
+        if (result != CUDA_SUCCESS) {
+            fgv_handle_drop(FGV_HANDLE_ALLOCATION, mapping->handle);
+        }
+    }
+    if (result != CUDA_SUCCESS) {
+        cuMemAddressFree(address, mapping->bytes);
+        return result;
+    }
+    result = map(address, mapping->bytes, 0, mapping->handle);
+    const bool is_mapped = result == CUDA_SUCCESS;
+    if (is_mapped) {
+        result = set_access(address, mapping->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+    if (result != CUDA_SUCCESS) {
+        mapping_undo(mapping, is_mapped);
+    }
+    return result;
+}
+
+void fgv_mapping_drop(const struct fgv_mapping *mapping)
+{
+    mapping_undo(mapping, true);
 }

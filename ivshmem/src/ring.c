@@ -141,8 +141,9 @@ struct fgv_record *fgv_producer_reserve(struct fgv_producer *producer, uint32_t 
             tail = atomic_load_explicit(&producer->control->tail, memory_order_relaxed);
             continue;
         }
-        /* Relaxed, see above. A failure has loaded the new tail. */
-        if (!atomic_compare_exchange_weak_explicit(&producer->control->tail, &tail, tail + claim, memory_order_relaxed,
+        /* Sequentially consistent for the producers' own sake: what one wrote before its reservation is seen by those
+         * whose reservations follow. A failure has loaded the new tail. */
+        if (!atomic_compare_exchange_weak_explicit(&producer->control->tail, &tail, tail + claim, memory_order_seq_cst,
                                                    memory_order_relaxed)) {
             continue;
         }

@@ -1,8 +1,8 @@
 /*
- * Managed memory lies in the heap, where program and device reach it at once and at any time: it never moves. So advice
- * and prefetches are checked, kept and given back, and nothing follows from them.
+ * What the program says about its managed memory is checked, kept and given back. Where it will be used next on the CPU
+ * a touch brings all of it (blocks.h); nothing else follows: what the device needs is sent when work for it is.
  */
-#include "memory/managed.h"
+#include "managed/advice.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -11,23 +11,24 @@
 #include "context/stream.h"
 #include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
+#include "managed/blocks.h"
 #include "memory/ranges.h"
 #include "region/client.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct fgv_advice advice;
 
-void fgv_managed_forget(uint64_t address, uint64_t bytes)
+void fgv_advice_gone(const struct fgv_range *range)
 {
     pthread_mutex_lock(&books);
-    fgv_advice_forget(&advice, address, bytes);
+    fgv_advice_forget(&advice, range->address, range->bytes);
     pthread_mutex_unlock(&books);
 }
 
 static bool is_managed(uint64_t address, uint64_t bytes)
 {
     struct fgv_range range;
-    return bytes != 0 && fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_MANAGED &&
+    return bytes != 0 && fgv_memory_find(address, &range) && fgv_memory_is_managed(range.kind) &&
            bytes <= range.bytes - (address - range.address);
 }
 
@@ -65,6 +66,17 @@ static CUresult check_stream(CUstream stream)
     return fgv_stream_wire(stream) == FGV_STREAM_INVALID ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+static void want(uint64_t address, uint64_t bytes)
+{
+    struct fgv_entered entered;
+    fgv_blocks_enter(&entered);
+    struct fgv_area *area = fgv_area_find(address);
+    if (area) {
+        fgv_blocks_want(area, address - area->mapping.address, bytes);
+    }
+    fgv_blocks_leave(&entered);
+}
+
 static CUresult prefetch(uint64_t address, uint64_t bytes, CUmemLocation location, CUstream stream)
 {
     CUresult result = check_stream(stream);
@@ -77,6 +89,9 @@ static CUresult prefetch(uint64_t address, uint64_t bytes, CUmemLocation locatio
     pthread_mutex_lock(&books);
     result = fgv_advice_prefetched(&advice, address, bytes, location, (int)fgv_guest.nr_devices);
     pthread_mutex_unlock(&books);
+    if (result == CUDA_SUCCESS && location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        want(address, bytes);
+    }
     return result;
 }
 
@@ -101,6 +116,7 @@ CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribu
     if (!is_managed(devPtr, count)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    /* Not into `data`, which may be managed memory itself, under the lock. */
     pthread_mutex_lock(&books);
     result = fgv_advice_get(&advice, devPtr, count, attribute, data, dataSize);
     pthread_mutex_unlock(&books);
@@ -129,7 +145,7 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
         return result;
     }
     const bool is_flag = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
-    if (!is_flag || !fgv_memory_find(dptr, &range) || range.kind != FGV_MEMORY_MANAGED || range.address != dptr ||
+    if (!is_flag || !fgv_memory_find(dptr, &range) || !fgv_memory_is_managed(range.kind) || range.address != dptr ||
         length > range.bytes || (flags == CU_MEM_ATTACH_SINGLE && (!hStream || hStream == CU_STREAM_LEGACY))) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,0 +1,159 @@
+/*
+ * Allocating managed memory: on the device and here at one address (area.h), or in the heap, where the device has no
+ * room for it, where one device of several might not reach it, and where FAIRGV_MANAGED=host asks for that.
+ */
+#include "managed/allocate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "call/call.h"
+#include "context/capture_rules.h"
+#include "context/context.h"
+#include "cuda_api/prototypes.h"
+#include "managed/blocks.h"
+#include "memory/memory.h"
+#include "memory/ranges.h"
+#include "region/client.h"
+
+static bool is_for_the_heap(void)
+{
+    const char *asked = getenv("FAIRGV_MANAGED");
+    return fgv_guest.nr_devices != 1 || (asked && strcmp(asked, "host") == 0);
+}
+
+/* Room in an area of the current context that is shared, or in a new one. Between enter and leave. */
+static CUresult take_shared(uint64_t bytes, uint64_t *address)
+{
+    struct fgv_area *area = fgv_areas;
+    uint64_t offset = UINT64_MAX;
+    CUresult result = CUDA_SUCCESS;
+    while (area && offset == UINT64_MAX) {
+        if (area->nr_shared != 0 && area->context_handle == fgv_thread.current) {
+            offset = fgv_area_take(area, bytes);
+        }
+        area = offset == UINT64_MAX ? area->next : area;
+    }
+    if (!area) {
+        area = fgv_area_make(bytes, &result);
+        if (!area) {
+            return result;
+        }
+        fgv_blocks_begin();
+        offset = fgv_area_take(area, bytes);
+    }
+    if (offset < area->end_used) {
+        result = fgv_blocks_clear(area, offset, bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        fgv_area_give(area, offset, bytes); /* another has the area: it was used before */
+        return result;
+    }
+    area->end_used = offset + bytes > area->end_used ? offset + bytes : area->end_used;
+    *address = area->mapping.address + offset;
+    return CUDA_SUCCESS;
+}
+
+static CUresult take(uint64_t bytes, uint64_t *address)
+{
+    CUresult result;
+    if (bytes <= FGV_MAPPING_BYTES / 2) {
+        return take_shared(bytes, address);
+    }
+    const struct fgv_area *area = fgv_area_make(bytes, &result);
+    if (area) {
+        fgv_blocks_begin();
+        *address = area->mapping.address;
+    }
+    return result;
+}
+
+static void give_back(const struct fgv_range *range)
+{
+    struct fgv_area *area = fgv_area_find(range->address);
+    if (!area) {
+        return;
+    }
+    if (area->nr_shared != 0) {
+        fgv_area_give(area, range->address - area->mapping.address, range->bytes);
+    }
+    if (area->nr_shared == 0) {
+        fgv_blocks_end(area);
+        fgv_area_drop(area);
+    }
+}
+
+static CUresult allocate(uint64_t bytes, uint32_t flags, uint64_t *address)
+{
+    struct fgv_entered entered;
+    CUresult result = fgv_call_healthy();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!is_for_the_heap()) {
+        fgv_blocks_enter(&entered);
+        fgv_blocks_open();
+        result = take(bytes, address);
+        fgv_blocks_leave(&entered);
+        if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, bytes, FGV_MEMORY_MANAGED, flags, 0)) {
+            return CUDA_ERROR_OUT_OF_MEMORY; /* it stays taken until the context ends */
+        }
+    }
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? fgv_memory_take_managed(address, bytes, flags) : result;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    if (!dptr || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    uint64_t address;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS) {
+        result = bytesize == 0 ? CUDA_ERROR_INVALID_VALUE : allocate(bytesize, flags, &address);
+    }
+    if (result == CUDA_SUCCESS) {
+        *dptr = address;
+    }
+    return result;
+}
+
+/* As natively, after the work that may use it. */
+CUresult fgv_managed_free(const struct fgv_range *range)
+{
+    struct fgv_range removed;
+    struct fgv_entered entered;
+    CUresult result = cuCtxSynchronize();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!fgv_memory_remove(range->address, FGV_MEMORY_MANAGED, &removed)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fgv_blocks_enter(&entered);
+    give_back(&removed);
+    fgv_blocks_leave(&entered);
+    return CUDA_SUCCESS;
+}
+
+void fgv_managed_release(const struct fgv_context *context)
+{
+    struct fgv_entered entered;
+    if (!fgv_areas_were_made()) {
+        return;
+    }
+    fgv_blocks_enter(&entered);
+    for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
+        next = area->next;
+        if (area->context == context) {
+            fgv_blocks_end(area);
+            fgv_area_drop(area);
+        }
+    }
+    fgv_blocks_leave(&entered);
+}

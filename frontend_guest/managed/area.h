@@ -1,0 +1,82 @@
+/*
+ * Areas of managed memory. An area has one address in the program, in the worker and on the device: on the device it is
+ * device memory, here it is ordinary memory of this process. Whose copy of a block holds is kept for each block.
+ *
+ * The pages are mapped twice: where the program sees them, as far as it may (trap.h), and as the shadow, which this
+ * library alone knows and may always read and write. So a block is filled before the program reaches it.
+ *
+ * Memory of at most half of the smallest area shares one with its like, as on NVIDIA's driver, in steps of 512 bytes.
+ *
+ * Everything here is under the lock of fgv_managed_enter (blocks.h).
+ */
+#ifndef FRONTEND_GUEST_AREA_H
+#define FRONTEND_GUEST_AREA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/virtual_memory.h"
+
+/* What is brought and sent at least: what a first touch brings back. */
+#define FGV_BLOCK_BYTES UINT64_C(65536)
+
+#define FGV_AREA_STEP_BYTES UINT64_C(512)
+#define FGV_AREA_NR_STEPS   (FGV_MAPPING_BYTES / FGV_AREA_STEP_BYTES)
+
+/* Whose copy holds, and so what the program may do with its own. */
+enum fgv_block {
+    FGV_BLOCK_DEVICE = 0, /* the device's: no touch goes unnoticed */
+    FGV_BLOCK_BOTH = 1,   /* both are the same: the program may read */
+    FGV_BLOCK_GUEST = 2,  /* the program's: it may write */
+};
+
+struct fgv_context;
+
+struct fgv_area {
+    struct fgv_area *next;
+    struct fgv_mapping mapping;
+    struct fgv_context *context;
+    uint64_t context_handle;
+    CUstream stream; /* for its copies, the same for all of a context: nothing else is waited for there */
+    uint8_t *shadow;
+    uint8_t *blocks; /* an enum fgv_block for each */
+    uint64_t nr_blocks;
+    uint64_t first_given, end_given;        /* blocks outside are the device's */
+    bool is_fresh;                          /* no work since it was made: where it is the device's it is zero */
+    uint64_t wanted, wanted_end;            /* blocks that the program said it would use on the CPU next; none: equal */
+    uint64_t nr_shared;                     /* allocations that share it; 0: it is all of one's */
+    uint64_t end_used;                      /* behind it is nothing that an allocation ever had */
+    uint64_t steps[FGV_AREA_NR_STEPS / 64]; /* those that are taken, of an area that is shared */
+};
+
+extern struct fgv_area *fgv_areas;
+
+/* The addresses of all areas that there ever were lie between these; by any thread at any time. */
+extern _Atomic uint64_t fgv_areas_low, fgv_areas_high;
+static inline bool fgv_areas_were_made(void)
+{
+    return atomic_load_explicit(&fgv_areas_high, memory_order_relaxed) != 0;
+}
+static inline bool fgv_areas_may_have(const void *at)
+{
+    const uint64_t low = atomic_load_explicit(&fgv_areas_low, memory_order_relaxed);
+    return (uint64_t)(uintptr_t)at - low < atomic_load_explicit(&fgv_areas_high, memory_order_relaxed) - low;
+}
+
+/* Device memory and pages for it, of at least so many bytes, in the current context. NULL with *result. */
+struct fgv_area *fgv_area_make(uint64_t bytes, CUresult *result);
+/* Takes it out of the list, and its pages from the program. */
+void fgv_area_drop(struct fgv_area *area);
+/* The one that has this address; NULL. */
+struct fgv_area *fgv_area_find(uint64_t address);
+/* Room for shared memory, as an offset into the area; UINT64_MAX: none. */
+uint64_t fgv_area_take(struct fgv_area *area, uint64_t bytes);
+void fgv_area_give(struct fgv_area *area, uint64_t offset, uint64_t bytes);
+
+static inline uint64_t fgv_area_address(const struct fgv_area *area, uint64_t block)
+{
+    return area->mapping.address + block * FGV_BLOCK_BYTES;
+}
+
+#endif

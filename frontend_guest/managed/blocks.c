@@ -1,0 +1,365 @@
+/*
+ * Managed memory between the program and the device: see blocks.h.
+ *
+ * Two locks. The door is passed by one touch, or one call of the program's, at a time: while a touch waits for the
+ * device no work is added. The books are areas and blocks. A host function passes no door: the touch that has it closed
+ * may wait for the end of that very function.
+ */
+#include "managed/blocks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "call/call.h"
+#include "call/work.h"
+#include "context/host_function.h"
+#include "copy/copy.h"
+#include "cuda_api/prototypes.h"
+#include "managed/trap.h"
+#include "region/client.h"
+
+/* A touch brings no more at once: others wait for it. */
+#define MOST_BLOCKS ((UINT64_C(32) << 20) / FGV_BLOCK_BYTES)
+
+#define POPULATE_WRITE 23 /* of madvise, since Linux 5.14 */
+
+static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t nr_watched; /* areas that are */
+static bool is_settled;     /* no work is under way, as far as somebody watched since */
+
+static bool is_host_function(uint32_t thread)
+{
+    return thread != 0 && thread == fgv_host_function_thread();
+}
+
+static void enter(struct fgv_entered *entered, bool has_door)
+{
+    if (has_door) {
+        pthread_mutex_lock(&door);
+    }
+    pthread_mutex_lock(&books);
+    *entered = (struct fgv_entered){.context = fgv_thread.context,
+                                    .current = fgv_thread.current,
+                                    .was_ours = fgv_thread.is_ours,
+                                    .has_door = has_door};
+    fgv_thread.is_ours = 1;
+}
+
+void fgv_blocks_enter(struct fgv_entered *entered)
+{
+    enter(entered, true);
+}
+
+void fgv_blocks_leave(const struct fgv_entered *entered)
+{
+    fgv_thread.context = entered->context;
+    fgv_thread.current = entered->current;
+    fgv_thread.is_ours = entered->was_ours;
+    pthread_mutex_unlock(&books);
+    if (entered->has_door) {
+        pthread_mutex_unlock(&door);
+    }
+}
+
+static void use_context(const struct fgv_area *area)
+{
+    fgv_thread.context = area->context;
+    fgv_thread.current = area->context_handle;
+}
+
+/* ---- who watches ---- */
+
+static bool is_watched(const struct fgv_area *area)
+{
+    return area->is_fresh || area->first_given < area->end_given;
+}
+
+static void watch(void)
+{
+    if (nr_watched++ == 0) {
+        is_settled = false;
+    }
+    atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ONE, memory_order_seq_cst);
+}
+
+static void unwatch(void)
+{
+    nr_watched--;
+    atomic_fetch_sub_explicit(&fgv_call_watch, FGV_WATCH_ONE, memory_order_seq_cst);
+}
+
+void fgv_blocks_begin(void)
+{
+    watch();
+}
+
+void fgv_blocks_end(struct fgv_area *area)
+{
+    if (is_watched(area)) {
+        unwatch();
+    }
+}
+
+/* ---- bytes of some blocks ---- */
+
+static uint8_t *shadow_of(const struct fgv_area *area, uint64_t block)
+{
+    return area->shadow + block * FGV_BLOCK_BYTES;
+}
+
+static CUresult send(const struct fgv_area *area, uint64_t first, uint64_t end)
+{
+    const struct fgv_side to = {.address = fgv_area_address(area, first), .kind = FGV_MEMORY_DEVICE};
+    const struct fgv_side from = {.address = (uint64_t)(uintptr_t)shadow_of(area, first)};
+    return fgv_copy_range(&to, &from, (end - first) * FGV_BLOCK_BYTES, area->stream, false);
+}
+
+static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
+{
+    const struct fgv_side to = {.address = (uint64_t)(uintptr_t)shadow_of(area, first)};
+    const struct fgv_side from = {.address = fgv_area_address(area, first), .kind = FGV_MEMORY_DEVICE};
+    CUresult result = fgv_client_is_open();
+    if (result == CUDA_SUCCESS) {
+        result = fgv_copy_range(&to, &from, (end - first) * FGV_BLOCK_BYTES, area->stream, true);
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
+        fgv_log_cause(FGV_CAUSE_MANAGED,
+                      "managed memory cannot be brought back from the device (error %d): the program "
+                      "sees what it had before",
+                      (int)result);
+    }
+}
+
+/* Gives zeroed pages contents at once, and not by a fault for each. */
+static void fill(const struct fgv_area *area, uint64_t first, uint64_t end)
+{
+    volatile uint8_t *at = shadow_of(area, first);
+    const uint64_t bytes = (end - first) * FGV_BLOCK_BYTES;
+    if (madvise((void *)(uintptr_t)at, bytes, POPULATE_WRITE) != 0) {
+        for (uint64_t i = 0; i < bytes; i += FGV_PAGE_BYTES) {
+            at[i] = 0;
+        }
+    }
+}
+
+/* ---- a touch ---- */
+
+/* The end of the blocks from `first` on that are in the same state. */
+static uint64_t run_end(const struct fgv_area *area, uint64_t first, uint64_t end)
+{
+    uint64_t block = first + 1;
+    while (block < end && area->blocks[block] == area->blocks[first]) {
+        block++;
+    }
+    return block;
+}
+
+static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_block right)
+{
+    const uint64_t address = fgv_area_address(area, first), bytes = (end - first) * FGV_BLOCK_BYTES;
+    bool is_given;
+    if (area->blocks[first] >= right) {
+        return true;
+    }
+    if (area->blocks[first] == FGV_BLOCK_BOTH) {
+        is_given = fgv_trap_make_writable(address, bytes);
+    } else {
+        if (area->is_fresh) {
+            fill(area, first, end);
+        } else {
+            fetch(area, first, end);
+        }
+        is_given = fgv_trap_give(address, bytes, right == FGV_BLOCK_GUEST);
+    }
+    if (is_given) {
+        memset(area->blocks + first, right, end - first);
+    }
+    return is_given;
+}
+
+static bool give(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_block right)
+{
+    if (area->first_given >= area->end_given) {
+        area->first_given = first;
+        area->end_given = end;
+    }
+    area->first_given = first < area->first_given ? first : area->first_given;
+    area->end_given = end > area->end_given ? end : area->end_given;
+    bool is_given = true;
+    for (uint64_t block = first; block < end && is_given;) {
+        const uint64_t next = run_end(area, block, end);
+        is_given = give_run(area, block, next, right);
+        block = next;
+    }
+    return is_given;
+}
+
+/* What a touch of a block brings: as much as lies at hand already on one side of it, and what was asked for. */
+static void choose(const struct fgv_area *area, uint64_t block, enum fgv_block right, uint64_t *first, uint64_t *end)
+{
+    uint64_t before = 0, behind = 0;
+    while (before < MOST_BLOCKS && before < block && area->blocks[block - before - 1] >= right) {
+        before++;
+    }
+    while (behind < MOST_BLOCKS && block + behind + 1 < area->nr_blocks && area->blocks[block + behind + 1] >= right) {
+        behind++;
+    }
+    *first = block;
+    *end = block + 1;
+    uint64_t most = area->nr_blocks - block;
+    if (block >= area->wanted && block < area->wanted_end) {
+        before = MOST_BLOCKS;
+        most = area->wanted_end - block;
+    }
+    if (before >= behind && before > 1) {
+        *end = block + (before < most ? before : most);
+    } else if (behind > 1) {
+        *first = block + 1 - (behind <= block ? behind : block + 1);
+    }
+}
+
+/* Waits for the work that is under way. The door is closed: nothing is added meanwhile. */
+static void settle(const struct fgv_area *area)
+{
+    if (is_settled || fgv_client_is_open() != CUDA_SUCCESS ||
+        atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
+        return;
+    }
+    use_context(area);
+    pthread_mutex_unlock(&books);
+    cuCtxSynchronize();
+    pthread_mutex_lock(&books);
+    is_settled = true;
+}
+
+static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
+{
+    struct fgv_area *area = fgv_area_find(address);
+    if (!area) {
+        return false;
+    }
+    const uint64_t block = (address - area->mapping.address) / FGV_BLOCK_BYTES;
+    const enum fgv_block right = is_write || !fgv_trap_tells_writes() ? FGV_BLOCK_GUEST : FGV_BLOCK_BOTH;
+    if (area->blocks[block] >= right) {
+        return true;
+    }
+    if (!is_watched(area)) {
+        watch();
+        area->first_given = block; /* nothing yet, but watched */
+        area->end_given = block + 1;
+    }
+    atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
+    if (may_wait && !area->is_fresh && area->blocks[block] == FGV_BLOCK_DEVICE) {
+        settle(area);
+    }
+    use_context(area);
+    uint64_t first, end;
+    choose(area, block, right, &first, &end);
+    /* Too many pieces for the kernel: all of it is one. */
+    return give(area, first, end, right) || give(area, 0, area->nr_blocks, FGV_BLOCK_GUEST);
+}
+
+static bool touched(uint64_t address, bool is_write, uint32_t thread)
+{
+    struct fgv_entered entered;
+    const bool waits = !is_host_function(thread);
+    enter(&entered, waits);
+    const bool is_ours = touched_locked(address, is_write, waits);
+    fgv_blocks_leave(&entered);
+    return is_ours;
+}
+
+void fgv_blocks_open(void)
+{
+    static const struct fgv_trap_ops ops = {.touched = touched, .is_urgent = is_host_function};
+    fgv_trap_open(&ops);
+}
+
+/* ---- work ---- */
+
+/* Sends what the program has written. It may read it still. */
+static bool send_written(struct fgv_area *area)
+{
+    bool is_sent = false;
+    for (uint64_t block = area->first_given; block < area->end_given;) {
+        const uint64_t next = run_end(area, block, area->end_given);
+        if (area->blocks[block] == FGV_BLOCK_GUEST) {
+            fgv_trap_make_readable(fgv_area_address(area, block), (next - block) * FGV_BLOCK_BYTES);
+            use_context(area);
+            is_sent |= send(area, block, next) == CUDA_SUCCESS;
+        }
+        block = next;
+    }
+    return is_sent;
+}
+
+static void take(struct fgv_area *area)
+{
+    const uint64_t nr = area->end_given - area->first_given;
+    fgv_trap_take(fgv_area_address(area, area->first_given), nr * FGV_BLOCK_BYTES);
+    memset(area->blocks + area->first_given, FGV_BLOCK_DEVICE, nr);
+    area->first_given = area->end_given = 0;
+}
+
+static void take_all(void)
+{
+    fgv_trap_renew();
+    for (struct fgv_area *area = fgv_areas; area; area = area->next) {
+        if (area->first_given < area->end_given && send_written(area)) {
+            cuStreamSynchronize(area->stream);
+        }
+    }
+    for (struct fgv_area *area = fgv_areas; area; area = area->next) {
+        if (is_watched(area)) {
+            unwatch();
+        }
+        if (area->first_given < area->end_given) {
+            take(area);
+        }
+        area->is_fresh = false;
+        area->wanted = area->wanted_end = 0;
+    }
+    is_settled = false;
+}
+
+void fgv_blocks_before(uint16_t call)
+{
+    struct fgv_entered entered;
+    if (fgv_thread.is_ours || !fgv_call_is_work(call) || fgv_client_is_open() != CUDA_SUCCESS) {
+        return;
+    }
+    enter(&entered, !is_host_function(fgv_thread_id()));
+    take_all();
+    fgv_blocks_leave(&entered);
+}
+
+/* ---- for allocations ---- */
+
+CUresult fgv_blocks_clear(struct fgv_area *area, uint64_t offset, uint64_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t at = offset; at < offset + bytes && result == CUDA_SUCCESS;) {
+        const uint64_t block = at / FGV_BLOCK_BYTES;
+        const uint64_t block_end = (block + 1) * FGV_BLOCK_BYTES;
+        const uint64_t some_bytes = (block_end < offset + bytes ? block_end : offset + bytes) - at;
+        if (area->blocks[block] != FGV_BLOCK_DEVICE || area->is_fresh) {
+            memset(area->shadow + at, 0, some_bytes);
+        }
+        if (area->blocks[block] != FGV_BLOCK_GUEST && !area->is_fresh) {
+            result = cuMemsetD8Async(area->mapping.address + at, 0, some_bytes, area->stream);
+        }
+        at += some_bytes;
+    }
+    return result == CUDA_SUCCESS ? cuStreamSynchronize(area->stream) : result;
+}
+
+void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)
+{
+    area->wanted = offset / FGV_BLOCK_BYTES;
+    area->wanted_end = (offset + bytes + FGV_BLOCK_BYTES - 1) / FGV_BLOCK_BYTES;
+}

@@ -1,0 +1,55 @@
+/*
+ * Managed memory between the program and the device.
+ *
+ * Before work that may use it, what the program has written since goes to the device in one go, and all of it is taken
+ * from the program. What the program touches afterwards is brought back, as soon as the work that was under way has
+ * ended: 64 KiB, and as much as lies at hand beside it already. So work before which nothing was touched costs one
+ * load.
+ *
+ * Natively program and device may use it at the same time. Here the program waits for the device then, and so sees what
+ * it might see natively, too, unless the device's work waits for the program. A host function does not wait: what is
+ * before it in its stream has ended; what other streams do meanwhile with the same 64 KiB may be lost, or unseen.
+ *
+ * Wrong when: a kernel waits for what the program writes while it runs; work of another context than that in which the
+ * memory was allocated is under way when the program touches it.
+ */
+#ifndef FRONTEND_GUEST_BLOCKS_H
+#define FRONTEND_GUEST_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "managed/area.h"
+
+struct fgv_context;
+
+/* What the calling thread was when it entered. */
+struct fgv_entered {
+    struct fgv_context *context;
+    uint64_t current;
+    uint32_t was_ours;
+    bool has_door;
+};
+
+/* Between these, areas are the calling thread's, and its calls are this library's own. Not for host functions. */
+void fgv_blocks_enter(struct fgv_entered *entered);
+void fgv_blocks_leave(const struct fgv_entered *entered);
+
+/* ---- between them ---- */
+
+/* Before the first area of the process is made. */
+void fgv_blocks_open(void);
+/* An area was made, is about to be dropped. */
+void fgv_blocks_begin(void);
+void fgv_blocks_end(struct fgv_area *area);
+/* Makes bytes zero on both sides. */
+CUresult fgv_blocks_clear(struct fgv_area *area, uint64_t offset, uint64_t bytes);
+/* The program will use these bytes on the CPU next: a touch brings all of them. */
+void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes);
+
+/* ---- */
+
+/* Before a call is sent, while somebody watches (call.h). */
+void fgv_blocks_before(uint16_t call);
+
+#endif
