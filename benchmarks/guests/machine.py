@@ -49,9 +49,10 @@ def _script(token: str) -> str:
 class MachineRunning:
     """The program that one machine runs now."""
 
-    def __init__(self, guest: Guest, token: str, name: str) -> None:
+    def __init__(self, guest: Guest, token: str, name: str, nr_read: int | None = None) -> None:
+        """Lines before `nr_read` are not its own; None: all that have come are not, as the program is only told to start."""
         self._guest, self._token, self._name = guest, token, name
-        self._nr_read = len(self._lines())
+        self._nr_read = len(self._lines()) if nr_read is None else nr_read
         self._is_over = False
 
     def read_line(self, deadline_s: float) -> str:
@@ -164,7 +165,8 @@ def machines(
                 guest.start()
         follow_guests(guests, BOOT_LIMIT_S, until=(Progress.BEGUN, len(guests[0].image.commands) - 1))
         for guest in guests:
-            MachineRunning(guest, token, f"the shell of {guest.name}").finish(BOOT_LIMIT_S)
+            # The shell's first line may have come together with the news that it has begun.
+            MachineRunning(guest, token, f"the shell of {guest.name}", nr_read=0).finish(BOOT_LIMIT_S)
         yield Machines(config, guests, token, pinning)
 
 

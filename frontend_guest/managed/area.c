@@ -31,6 +31,10 @@ static bool pages_make(struct fgv_area *area)
     bool is_made =
         area->shadow != MAP_FAILED && mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == at;
     close(fd);
+    if (is_made) { /* where shared memory may have huge pages; elsewhere nothing comes of it */
+        madvise(area->shadow, bytes, MADV_HUGEPAGE);
+        madvise(at, bytes, MADV_HUGEPAGE);
+    }
     is_made = is_made && madvise(area->shadow, bytes, MADV_DONTFORK) == 0 && madvise(at, bytes, MADV_DONTFORK) == 0 &&
               fgv_trap_set(area->mapping.address, bytes);
     if (!is_made && area->shadow != MAP_FAILED) {

@@ -135,9 +135,12 @@ static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
     }
 }
 
-/* Gives zeroed pages contents at once, and not by a fault for each. */
+/* Gives zeroed pages contents, if they need any, at once and not by a fault for each. */
 static void fill(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
+    if (!fgv_trap_needs_contents()) {
+        return;
+    }
     volatile uint8_t *at = shadow_of(area, first);
     const uint64_t bytes = (end - first) * FGV_BLOCK_BYTES;
     if (madvise((void *)(uintptr_t)at, bytes, POPULATE_WRITE) != 0) {

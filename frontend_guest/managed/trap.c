@@ -31,6 +31,8 @@
 #define REGISTER_MINOR      (UINT64_C(1) << 2)
 #define CONTINUE_PROTECTED  (UINT64_C(1) << 1)
 #define NEW_USERFAULTFD     _IO(0xAA, 0x00)
+#define POPULATE_READ       22 /* of madvise, since Linux 5.14 */
+#define POPULATE_WRITE      23
 #define PROBE_BYTES         UINT64_C(4096)
 
 static enum { UNKNOWN, FAULTS, SIGNAL } way;
@@ -99,10 +101,9 @@ static bool put_in(uint64_t address, uint64_t bytes, uint64_t mode)
     return true;
 }
 
-static bool protect_pages(uint64_t address, uint64_t bytes, bool is_protected)
+static bool protect_pages(uint64_t address, uint64_t bytes)
 {
-    struct uffdio_writeprotect wish = {.range = {address, bytes},
-                                       .mode = is_protected ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
+    struct uffdio_writeprotect wish = {.range = {address, bytes}, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
     int result;
     do {
         result = ioctl(faults, UFFDIO_WRITEPROTECT, &wish);
@@ -255,23 +256,36 @@ bool fgv_trap_set(uint64_t address, uint64_t bytes)
     return way == SIGNAL || is_set(address, bytes);
 }
 
-bool fgv_trap_give(uint64_t address, uint64_t bytes, bool is_writable)
+bool fgv_trap_needs_contents(void)
 {
-    if (way == FAULTS) {
-        return put_in(address, bytes, is_writable ? 0 : CONTINUE_PROTECTED);
-    }
-    return mprotect(address_of(address), bytes, is_writable ? PROT_READ | PROT_WRITE : PROT_READ) == 0;
+    return way == FAULTS;
 }
 
+/* By protection the pages come by faults, unless they are asked for. */
+static bool allow(uint64_t address, uint64_t bytes, bool is_writable)
+{
+    if (mprotect(address_of(address), bytes, is_writable ? PROT_READ | PROT_WRITE : PROT_READ) != 0) {
+        return false;
+    }
+    madvise(address_of(address), bytes, is_writable ? POPULATE_WRITE : POPULATE_READ);
+    return true;
+}
+
+bool fgv_trap_give(uint64_t address, uint64_t bytes, bool is_writable)
+{
+    return way == FAULTS ? put_in(address, bytes, is_writable ? 0 : CONTINUE_PROTECTED)
+                         : allow(address, bytes, is_writable);
+}
+
+/* Protection that is lifted leaves a fault for each page; pages that are put in anew are writable. */
 bool fgv_trap_make_writable(uint64_t address, uint64_t bytes)
 {
-    return way == FAULTS ? protect_pages(address, bytes, false)
-                         : mprotect(address_of(address), bytes, PROT_READ | PROT_WRITE) == 0;
+    return way == FAULTS ? fgv_trap_take(address, bytes) && put_in(address, bytes, 0) : allow(address, bytes, true);
 }
 
 bool fgv_trap_make_readable(uint64_t address, uint64_t bytes)
 {
-    return way == FAULTS ? protect_pages(address, bytes, true) : mprotect(address_of(address), bytes, PROT_READ) == 0;
+    return way == FAULTS ? protect_pages(address, bytes) : mprotect(address_of(address), bytes, PROT_READ) == 0;
 }
 
 bool fgv_trap_take(uint64_t address, uint64_t bytes)

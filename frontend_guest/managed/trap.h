@@ -23,8 +23,10 @@ struct fgv_trap_ops {
 void fgv_trap_open(const struct fgv_trap_ops *ops);
 /* Notices touches of these pages, which are mapped without access. */
 bool fgv_trap_set(uint64_t address, uint64_t bytes);
+/* Whether pages must have contents to be given: to be written to, where they were never. */
+bool fgv_trap_needs_contents(void);
 /* The program may read, or write, pages that it could not touch; false: not all of them, as there are too many pieces.
- * They have contents. */
+ */
 bool fgv_trap_give(uint64_t address, uint64_t bytes, bool is_writable);
 /* It may write what it could read, and the reverse. */
 bool fgv_trap_make_writable(uint64_t address, uint64_t bytes);
