@@ -240,6 +240,16 @@ static void settle(const struct fgv_area *area)
     is_settled = true;
 }
 
+/* The area is watched from now on, though nothing is given yet. */
+static void announce(struct fgv_area *area, uint64_t block)
+{
+    if (!is_watched(area)) {
+        watch();
+        area->first_given = block;
+        area->end_given = block + 1;
+    }
+}
+
 static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
 {
     struct fgv_area *area = fgv_area_find(address);
@@ -251,14 +261,11 @@ static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
     if (area->blocks[block] >= right) {
         return true;
     }
-    if (!is_watched(area)) {
-        watch();
-        area->first_given = block; /* nothing yet, but watched */
-        area->end_given = block + 1;
-    }
+    announce(area, block);
     atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
     if (may_wait && !area->is_fresh && area->blocks[block] == FGV_BLOCK_DEVICE) {
         settle(area);
+        announce(area, block); /* a host function may have had all of it meanwhile */
     }
     use_context(area);
     uint64_t first, end;
