@@ -66,6 +66,10 @@ bool fgv_thread_make(void *(*run)(void *argument), void *argument)
     }
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* what it does itself: a touch of managed memory may be one */
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
     sigprocmask(SIG_SETMASK, &all, &before);
     int error = old_pthread_create(&thread, &attributes, run, argument);
     sigprocmask(SIG_SETMASK, &before, NULL);

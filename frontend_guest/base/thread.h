@@ -43,8 +43,8 @@ extern void (*fgv_thread_ends)(void);
 struct fgv_thread_more *fgv_thread_more(void);
 /* The calling thread as the kernel knows it. */
 uint32_t fgv_thread_id(void);
-/* A thread that libc knows, detached and with all signals blocked: those are for the program's own threads. False where
- * none can be made: without memory, or where the program was linked without libpthread and its libc is older than 2.34.
+/* A thread that libc knows, detached, with the signals blocked that are for the program's own threads. False where none
+ * can be made: without memory, or where the program was linked without libpthread and its libc is older than 2.34.
  */
 bool fgv_thread_make(void *(*run)(void *argument), void *argument);
 /* Sees to it that what the thread holds is given back when it ends. */

@@ -280,6 +280,12 @@ void fgv_call_tell_who_waits(void)
 
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
 {
+    return fgv_call_wait_while(call, reply, reply_bytes, fgv_client_keep_waiting, NULL);
+}
+
+CUresult fgv_call_wait_while(struct fgv_call *call, void *reply, uint32_t reply_bytes, fgv_keep_waiting_fn keep_waiting,
+                             void *context)
+{
     struct fgv_response *slot = &fgv_guest.responses[call->response];
     /* relaxed: the commit publishes it */
     atomic_store_explicit(&slot->state, FGV_SLOT_WAITING, memory_order_relaxed);
@@ -288,7 +294,7 @@ CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes)
     publish(call);
     fgv_count(FGV_COUNT_ROUND_TRIPS, 1);
     const struct fgv_spin spin = spin_of(call);
-    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, &spin, fgv_client_keep_waiting, NULL)) {
+    if (!fgv_slot_wait(&slot->state, &fgv_guest.region, &spin, keep_waiting, context)) {
         return fgv_client_lost(); /* the slot is never used again: the host might still write to it */
     }
     CUresult result = (CUresult)slot->result;

@@ -63,6 +63,9 @@ CUresult fgv_call_post(struct fgv_call *call);
 void fgv_call_tell_who_waits(void);
 /* Publishes a call and waits for its result. `reply` is filled when that is CUDA_SUCCESS. */
 CUresult fgv_call_wait(struct fgv_call *call, void *reply, uint32_t reply_bytes);
+/* The same, looking meanwhile at what the caller looks at, too: keep_waiting asks fgv_client_keep_waiting itself. */
+CUresult fgv_call_wait_while(struct fgv_call *call, void *reply, uint32_t reply_bytes, fgv_keep_waiting_fn keep_waiting,
+                             void *context);
 /* What a call gives before it looks at its arguments: not initialised, no current context. */
 CUresult fgv_call_allowed(void);
 /* The same, and the errors that earlier work left for it. */

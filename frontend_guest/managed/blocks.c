@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/thread.h"
@@ -24,6 +25,9 @@
 
 /* A touch brings no more at once: others wait for it. */
 #define MOST_BLOCKS ((UINT64_C(32) << 20) / FGV_BLOCK_BYTES)
+
+/* So long a touch may wait before a line says so. */
+#define LONG_NS UINT64_C(10000000000)
 
 #define POPULATE_WRITE 23 /* of madvise, since Linux 5.14 */
 
@@ -226,6 +230,32 @@ static void choose(const struct fgv_area *area, uint64_t block, enum fgv_block r
     }
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool keep_waiting(void *begun_ns, uint32_t nr_rounds)
+{
+    if (now_ns() - *(const uint64_t *)begun_ns > LONG_NS) {
+        fgv_log_cause(FGV_CAUSE_MANAGED_WAIT,
+                      "a touch of managed memory has waited for the device for 10 s; should the device wait for this "
+                      "program, FAIRGV_MANAGED=host lets both use that memory at the same time");
+    }
+    return fgv_client_keep_waiting(NULL, nr_rounds);
+}
+
+static void synchronize(void)
+{
+    uint64_t begun_ns = now_ns();
+    struct fgv_call call;
+    if (fgv_call_begin(&call, FGV_CALL_cuCtxSynchronize, 0, 0)) {
+        fgv_call_wait_while(&call, NULL, 0, keep_waiting, &begun_ns);
+    }
+}
+
 /* Waits for the work that is under way. The door is closed: nothing is added meanwhile. */
 static void settle(const struct fgv_area *area)
 {
@@ -235,7 +265,7 @@ static void settle(const struct fgv_area *area)
     }
     use_context(area);
     pthread_mutex_unlock(&books);
-    cuCtxSynchronize();
+    synchronize();
     pthread_mutex_lock(&books);
     is_settled = true;
 }

@@ -23,6 +23,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/thread.h"
 
 /* Newer than the headers of the oldest system that this is built on. */
@@ -241,6 +242,11 @@ void fgv_trap_open(const struct fgv_trap_ops *what)
     }
     if (faults >= 0) {
         close(faults);
+    }
+    if (!asked) {
+        fgv_log_cause(FGV_CAUSE_MANAGED_TRAP,
+                      "system calls fail with EFAULT for managed memory that the device has, as this user may not open "
+                      "/dev/userfaultfd; FAIRGV_MANAGED=host keeps that memory where they reach it");
     }
     way = SIGNAL;
     fgv_trap_renew();
