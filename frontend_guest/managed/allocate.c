@@ -43,14 +43,6 @@ static CUresult take_shared(uint64_t bytes, uint64_t *address)
         fgv_blocks_begin();
         offset = fgv_area_take(area, bytes);
     }
-    if (offset < area->end_used) {
-        result = fgv_blocks_clear(area, offset, bytes);
-    }
-    if (result != CUDA_SUCCESS) {
-        fgv_area_give(area, offset, bytes); /* another has the area: it was used before */
-        return result;
-    }
-    area->end_used = offset + bytes > area->end_used ? offset + bytes : area->end_used;
     *address = area->mapping.address + offset;
     return CUDA_SUCCESS;
 }

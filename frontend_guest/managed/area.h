@@ -5,7 +5,8 @@
  * The pages are mapped twice: where the program sees them, as far as it may (trap.h), and as the shadow, which this
  * library alone knows and may always read and write. So a block is filled before the program reaches it.
  *
- * Memory of at most half of the smallest area shares one with its like, as on NVIDIA's driver, in steps of 512 bytes.
+ * Memory of at most half of the smallest area shares one with its like, as on NVIDIA's driver, in steps of 512 bytes;
+ * as there, what is used again is not cleared.
  *
  * Everything here is under the lock of fgv_managed_enter (blocks.h).
  */
@@ -46,7 +47,6 @@ struct fgv_area {
     bool is_fresh;                          /* no work since it was made: where it is the device's it is zero */
     uint64_t wanted, wanted_end;            /* blocks that the program said it would use on the CPU next; none: equal */
     uint64_t nr_shared;                     /* allocations that share it; 0: it is all of one's */
-    uint64_t end_used;                      /* behind it is nothing that an allocation ever had */
     uint64_t steps[FGV_AREA_NR_STEPS / 64]; /* those that are taken, of an area that is shared */
 };
 

@@ -378,26 +378,6 @@ void fgv_blocks_before(uint16_t call)
     fgv_blocks_leave(&entered);
 }
 
-/* ---- for allocations ---- */
-
-CUresult fgv_blocks_clear(struct fgv_area *area, uint64_t offset, uint64_t bytes)
-{
-    CUresult result = CUDA_SUCCESS;
-    for (uint64_t at = offset; at < offset + bytes && result == CUDA_SUCCESS;) {
-        const uint64_t block = at / FGV_BLOCK_BYTES;
-        const uint64_t block_end = (block + 1) * FGV_BLOCK_BYTES;
-        const uint64_t some_bytes = (block_end < offset + bytes ? block_end : offset + bytes) - at;
-        if (area->blocks[block] != FGV_BLOCK_DEVICE || area->is_fresh) {
-            memset(area->shadow + at, 0, some_bytes);
-        }
-        if (area->blocks[block] != FGV_BLOCK_GUEST && !area->is_fresh) {
-            result = cuMemsetD8Async(area->mapping.address + at, 0, some_bytes, area->stream);
-        }
-        at += some_bytes;
-    }
-    return result == CUDA_SUCCESS ? cuStreamSynchronize(area->stream) : result;
-}
-
 void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)
 {
     area->wanted = offset / FGV_BLOCK_BYTES;

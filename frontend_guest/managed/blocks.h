@@ -42,8 +42,6 @@ void fgv_blocks_open(void);
 /* An area was made, is about to be dropped. */
 void fgv_blocks_begin(void);
 void fgv_blocks_end(struct fgv_area *area);
-/* Makes bytes zero on both sides. */
-CUresult fgv_blocks_clear(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 /* The program will use these bytes on the CPU next: a touch brings all of them. */
 void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 
