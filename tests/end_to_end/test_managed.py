@@ -1,0 +1,136 @@
+"""Managed memory in the ways that are not the usual one here; conformance has that. And what it takes, and gives back."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.build import CASES, RUNTIME, build_all
+from tests.end_to_end.host import TIMEOUT_S, Host
+
+NAMES = re.findall(r"^(?:CASE|ALONE)\((\w+)\)", (CASES / "runtime_managed.cu").read_text(), re.MULTILINE)
+SYSTEM_CALLS = "managed_system_calls"
+WAYS = {"by signal": {"FAIRGV_TRAP": "signal"}, "on the host": {"FAIRGV_MANAGED": "host"}}
+LINE = (
+    "fairgv: system calls fail with EFAULT for managed memory that the device has, as this user may not open /dev/userfaultfd;"
+    " FAIRGV_MANAGED=host keeps that memory where they reach it"
+)
+WITHOUT_FAULTS = (
+    "mount --bind /dev/null /dev/userfaultfd && exec setpriv --inh-caps=-sys_ptrace --bounding-set=-sys_ptrace"
+)
+
+ALLOCATE = """
+import ctypes, os, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+size = ctypes.c_size_t
+context, device = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+
+def free():
+    free, all = size(), size()
+    assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(all)) == 0
+    return free.value
+
+def use(mib):
+    assert cuda.cuMemAllocManaged(ctypes.byref(device), size(mib << 20), 1) == 0, mib
+    ctypes.memset(device.value, 1, mib << 20)
+    taken = free()
+    assert cuda.cuMemsetD8_v2(device, 7, size(mib << 19)) == 0
+    assert cuda.cuCtxSynchronize() == 0
+    assert ctypes.string_at(device.value, mib << 20) == bytes([7] * (mib << 19) + [1] * (mib << 19))
+    assert cuda.cuMemFree_v2(device) == 0
+    return taken
+
+def maps():
+    return sum("fairgv-managed" in line for line in open("/proc/self/maps"))
+
+def left():
+    return free(), len(os.listdir("/proc/self/fd")), maps()
+"""
+
+
+@pytest.fixture(scope="module")
+def native(host: Host) -> dict[str, str]:
+    """Case to what it prints."""
+    build_all()
+    return {name: host.native(str(RUNTIME), name).stdout for name in NAMES}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_shows_the_same(host: Host, native: dict[str, str], way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in WAYS[way].items():
+        monkeypatch.setenv(name, value)
+    names = [name for name in NAMES if (name, way) != (SYSTEM_CALLS, "by signal")]
+    result = host.guest(RUNTIME, *names)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "".join(native[name] for name in names)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to hide a device")
+def test_without_userfaultfd_it_is_said_what_does_not_work(host: Host, native: dict[str, str]) -> None:
+    hidden = ["unshare", "-m", "sh", "-c"]
+    if subprocess.run([*hidden, "mount --bind /dev/null /dev/userfaultfd"], check=False).returncode != 0:
+        pytest.skip("no mounts here")
+    command = [sys.executable, "-m", "backend_host.run", "--state-dir", str(host.state_dir), "--", str(RUNTIME)]
+    result = subprocess.run(
+        [*hidden, f'{WITHOUT_FAULTS} "$@"', "sh", *command, "managed_in_turn"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert (result.returncode, result.stdout) == (0, native["managed_in_turn"])
+    assert result.stderr.splitlines() == [LINE]
+
+
+def test_what_the_quota_has_no_room_for_lies_on_the_host(host: Host) -> None:
+    program = f"{ALLOCATE}\nbefore = free()\nprint(before - use(8) >= 8 << 20, before - use(200))"
+    result = host.guest(sys.executable, "-c", program, options=("--memory", "100M"))
+    assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["True", "0"], "")
+
+
+def test_all_of_it_is_given_back(host: Host) -> None:
+    program = f"""{ALLOCATE}
+use(1), use(3)
+before = left()
+for _ in range(20):
+    use(1), use(3), use(40)
+print(before == left(), before[2])
+use(2)
+assert cuda.cuMemAllocManaged(ctypes.byref(device), size(4 << 20), 1) == 0
+assert maps() > 0
+assert cuda.cuDevicePrimaryCtxReset_v2(0) == 0
+print(maps())
+"""
+    result = host.guest(sys.executable, "-c", program)
+    assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["True", "0", "0"], "")
+
+
+def test_memory_that_is_not_there_any_more_is_a_crash_and_not_a_wait(host: Host) -> None:
+    program = f"{ALLOCATE}\nuse(4)\nctypes.string_at(device.value, 1)"
+    for way in ("faults", "signal"):
+        os.environ["FAIRGV_TRAP"] = way
+        try:
+            assert host.guest(sys.executable, "-c", program).returncode == 139
+        finally:
+            del os.environ["FAIRGV_TRAP"]
+
+
+def test_a_handler_of_the_programs_own_still_gets_what_is_not_ours(host: Host, tmp_path: Path) -> None:
+    """Python's, set after ours was: it prints where the program was, and the program ends as without us."""
+    program = f"""{ALLOCATE}
+import faulthandler
+os.environ["FAIRGV_TRAP"] = "signal"
+use(4)
+faulthandler.enable()
+use(4)
+ctypes.string_at(16, 1)
+"""
+    result = host.guest(sys.executable, "-c", program)
+    assert result.returncode == 139
+    assert "Fatal Python error: Segmentation fault" in result.stderr
