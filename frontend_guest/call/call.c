@@ -310,8 +310,5 @@ CUresult fgv_call_wait_while(struct fgv_call *call, void *reply, uint32_t reply_
     if (call->number != FGV_CALL_output_fetch) {
         fgv_call_print_output();
     }
-    if (result == CUDA_SUCCESS) {
-        fgv_call_answered(call->number);
-    }
     return result;
 }

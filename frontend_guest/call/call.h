@@ -33,9 +33,8 @@ struct fgv_call_ops {
     CUresult (*context_make)(struct fgv_context *context, uint64_t handle);
     /* Prints what kernels printed. */
     void (*output_print)(void);
-    /* While somebody watches: before a call is sent, and after it was answered. */
+    /* While somebody watches: before a call is sent. */
     void (*before)(uint16_t number);
-    void (*after)(uint16_t number);
 };
 extern const struct fgv_call_ops *fgv_call_ops;
 
@@ -78,10 +77,9 @@ void fgv_call_thread_ends(void);
 /* Prints what kernels printed, if the worker has something. For calls that have just waited. */
 void fgv_call_print_output(void);
 /*
- * Who looks after memory that program and device both see, watches the calls. The lower half counts the reasons to: one
- * for each __managed__ variable, one while the program has managed memory at hand. The upper half is advanced before
- * the program gets some at hand: a call that found nobody watching, and is in the ring before the watcher's own next
- * call, is seen by that; one that came later sees that the word has changed, and begins again.
+ * Who looks after managed memory watches the calls. The lower half counts what the program has at hand of it. The upper
+ * half is advanced before the program gets more: a call that found nobody watching, and is in the ring before the
+ * watcher's own next call, is seen by that; one that came later sees that the word has changed, and begins again.
  */
 extern _Atomic uint64_t fgv_call_watch;
 #define FGV_WATCH_ONE     UINT64_C(1)
@@ -90,13 +88,6 @@ extern _Atomic uint64_t fgv_call_watch;
 static inline bool fgv_call_is_watched(uint64_t watch)
 {
     return __builtin_expect((uint32_t)watch != 0, 0);
-}
-/* For a call that was answered in another way than by fgv_call_wait. */
-static inline void fgv_call_answered(uint16_t number)
-{
-    if (fgv_call_is_watched(atomic_load_explicit(&fgv_call_watch, memory_order_relaxed))) {
-        fgv_call_ops->after(number);
-    }
 }
 /* Work goes on, without a call, that may use what the program wrote. */
 void fgv_call_work_follows(void);

@@ -6,6 +6,7 @@
 
 #include "base/thread.h"
 #include "call/call.h"
+#include "managed/managed_variable.h"
 #include "memory/ranges.h"
 #include "region/client.h"
 
@@ -35,6 +36,7 @@ struct fgv_code *fgv_code_make(enum fgv_handle_kind kind, uint64_t handle)
 
 void fgv_code_free(struct fgv_code *code, bool drops)
 {
+    fgv_managed_variables_forget(code->handle);
     fgv_memory_forget_owner(code->handle);
     pthread_mutex_lock(&fgv_code_lock);
     while (code->functions) {
@@ -117,7 +119,15 @@ CUresult fgv_code_global(uint16_t number, uint64_t owner, const char *name, CUde
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    fgv_memory_enter(reply.address, reply.bytes, FGV_MEMORY_GLOBAL, 0, owner);
+    const struct fgv_variable variable = {.address = reply.address, .bytes = reply.bytes, .owner = owner};
+    if (reply.is_managed == 0) {
+        fgv_memory_enter(reply.address, reply.bytes, FGV_MEMORY_GLOBAL, 0, owner);
+    } else {
+        result = fgv_managed_variable_use(&variable, name);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
     if (address) {
         *address = reply.address;
     }

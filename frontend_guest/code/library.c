@@ -3,7 +3,6 @@
 #include "call/call.h"
 #include "code/code.h"
 #include "code/image.h"
-#include "code/managed_variable.h"
 #include "cuda_api/prototypes.h"
 #include "generated/hooks.h"
 #include "region/client.h"
@@ -77,7 +76,6 @@ void fgv_after_cuLibraryUnload(CUresult result, CUlibrary library)
         return;
     }
     fgv_handle_each(FGV_HANDLE_MODULE, forget_module, &handle);
-    fgv_managed_variables_forget(handle);
     fgv_code_free(code, false);
 }
 

@@ -167,7 +167,6 @@ static CUresult fetch_pageable(uint8_t *destination, uint64_t source, uint64_t b
     if (result == CUDA_SUCCESS) {
         fgv_call_print_output();
     }
-    fgv_call_answered(FGV_CALL_cuMemcpyDtoHAsync_v2);
     return result;
 }
 

@@ -10,7 +10,6 @@
 #include "base/thread.h"
 #include "call/call.h"
 #include "call/output.h"
-#include "code/managed_variable.h"
 #include "code/module.h"
 #include "code/timeline.h"
 #include "context/context.h"
@@ -35,17 +34,10 @@ static void thread_ends(void)
     }
 }
 
-static void call_before(uint16_t call)
-{
-    fgv_blocks_before(call);
-    fgv_managed_variables_before(call);
-}
-
 static const struct fgv_call_ops call_ops = {
     .context_make = fgv_context_make,
     .output_print = fgv_output_print,
-    .before = call_before,
-    .after = fgv_managed_variables_after,
+    .before = fgv_blocks_before,
 };
 
 static void context_forget(struct fgv_context *context)

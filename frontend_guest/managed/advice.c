@@ -72,7 +72,7 @@ static void want(uint64_t address, uint64_t bytes)
     fgv_blocks_enter(&entered);
     struct fgv_area *area = fgv_area_find(address);
     if (area) {
-        fgv_blocks_want(area, address - area->mapping.address, bytes);
+        fgv_blocks_want(area, address - area->address, bytes);
     }
     fgv_blocks_leave(&entered);
 }

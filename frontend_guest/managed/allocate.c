@@ -1,6 +1,6 @@
 /*
  * Allocating managed memory: on the device and here at one address (area.h), or in the heap, where the device has no
- * room for it, where one device of several might not reach it, and where FAIRGV_MANAGED=host asks for that.
+ * room for it, and where FAIRGV_MANAGED=host asks for that.
  */
 #include "managed/allocate.h"
 
@@ -15,12 +15,11 @@
 #include "managed/blocks.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
-#include "region/client.h"
 
 static bool is_for_the_heap(void)
 {
     const char *asked = getenv("FAIRGV_MANAGED");
-    return fgv_guest.nr_devices != 1 || (asked && strcmp(asked, "host") == 0);
+    return asked && strcmp(asked, "host") == 0;
 }
 
 /* Room in an area of the current context that is shared, or in a new one. Between enter and leave. */
@@ -43,7 +42,7 @@ static CUresult take_shared(uint64_t bytes, uint64_t *address)
         fgv_blocks_begin();
         offset = fgv_area_take(area, bytes);
     }
-    *address = area->mapping.address + offset;
+    *address = area->address + offset;
     return CUDA_SUCCESS;
 }
 
@@ -56,7 +55,7 @@ static CUresult take(uint64_t bytes, uint64_t *address)
     const struct fgv_area *area = fgv_area_make(bytes, &result);
     if (area) {
         fgv_blocks_begin();
-        *address = area->mapping.address;
+        *address = area->address;
     }
     return result;
 }
@@ -68,7 +67,7 @@ static void give_back(const struct fgv_range *range)
         return;
     }
     if (area->nr_shared != 0) {
-        fgv_area_give(area, range->address - area->mapping.address, range->bytes);
+        fgv_area_give(area, range->address - area->address, range->bytes);
     }
     if (area->nr_shared == 0) {
         fgv_blocks_end(area);
@@ -133,6 +132,20 @@ CUresult fgv_managed_free(const struct fgv_range *range)
     return CUDA_SUCCESS;
 }
 
+/* Variables are brought back, and told that their context goes, if they are of one, or may be. */
+static void release(struct fgv_area *area, const struct fgv_context *context)
+{
+    if (!area->variables && area->context == context) {
+        fgv_blocks_end(area);
+        fgv_area_drop(area);
+    } else if (area->variables && (area->context == context || (!area->context && context->is_primary))) {
+        if (area->stream && fgv_call_sticky_error() == CUDA_SUCCESS) {
+            fgv_blocks_bring(area);
+        }
+        fgv_area_orphan(area);
+    }
+}
+
 void fgv_managed_release(const struct fgv_context *context)
 {
     struct fgv_entered entered;
@@ -142,10 +155,7 @@ void fgv_managed_release(const struct fgv_context *context)
     fgv_blocks_enter(&entered);
     for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
         next = area->next;
-        if (area->context == context) {
-            fgv_blocks_end(area);
-            fgv_area_drop(area);
-        }
+        release(area, context);
     }
     fgv_blocks_leave(&entered);
 }

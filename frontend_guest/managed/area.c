@@ -15,11 +15,12 @@ struct fgv_area *fgv_areas;
 _Atomic uint64_t fgv_areas_low = UINT64_MAX;
 _Atomic uint64_t fgv_areas_high;
 
-/* Both mappings of the same pages. A child of this process has neither, as it has no managed memory natively. */
+/* Both mappings of the same pages, the program's in place of what is there. A child of this process has neither, as it
+ * has no managed memory natively. */
 static bool pages_make(struct fgv_area *area)
 {
-    const uint64_t bytes = area->mapping.bytes;
-    void *at = (void *)(uintptr_t)area->mapping.address;
+    const uint64_t bytes = area->bytes;
+    void *at = (void *)(uintptr_t)area->address;
     const int fd = memfd_create("fairgv-managed", MFD_CLOEXEC);
     if (fd < 0) {
         return false;
@@ -36,25 +37,17 @@ static bool pages_make(struct fgv_area *area)
         madvise(at, bytes, MADV_HUGEPAGE);
     }
     is_made = is_made && madvise(area->shadow, bytes, MADV_DONTFORK) == 0 && madvise(at, bytes, MADV_DONTFORK) == 0 &&
-              fgv_trap_set(area->mapping.address, bytes);
+              fgv_trap_set(area->address, bytes);
     if (!is_made && area->shadow != MAP_FAILED) {
         munmap(area->shadow, bytes);
     }
     return is_made;
 }
 
-/* Leaves the address without access, as the reservation has it. */
-static void pages_drop(const struct fgv_area *area)
-{
-    void *at = (void *)(uintptr_t)area->mapping.address;
-    mmap(at, area->mapping.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    munmap(area->shadow, area->mapping.bytes);
-}
-
 static CUresult stream_make(struct fgv_area *area)
 {
     const struct fgv_area *other = fgv_areas;
-    while (other && other->context_handle != area->context_handle) {
+    while (other && (other->context_handle != area->context_handle || !other->stream)) {
         other = other->next;
     }
     if (other) {
@@ -65,81 +58,150 @@ static CUresult stream_make(struct fgv_area *area)
 }
 
 /* The last one of its context takes the stream with it. */
-static void stream_drop(const struct fgv_area *area)
+static void stream_drop(struct fgv_area *area)
 {
+    const CUstream stream = area->stream;
+    area->stream = NULL;
     const struct fgv_area *other = fgv_areas;
-    while (other && other->stream != area->stream) {
+    while (other && other->stream != stream) {
         other = other->next;
     }
-    if (!other) {
-        cuStreamDestroy_v2(area->stream);
+    if (!other && stream) {
+        cuStreamDestroy_v2(stream);
     }
+}
+
+CUresult fgv_area_adopt(struct fgv_area *area, struct fgv_context *context, uint64_t handle)
+{
+    area->context = context;
+    area->context_handle = handle;
+    return stream_make(area);
+}
+
+void fgv_area_orphan(struct fgv_area *area)
+{
+    stream_drop(area);
+    area->context = NULL;
+    area->context_handle = 0;
+    area->is_doubtful = true;
+}
+
+static void area_free(struct fgv_area *area)
+{
+    for (size_t i = 0; i < area->nr_variables; i++) {
+        free(area->variables[i].name);
+    }
+    free(area->variables);
+    free(area->blocks);
+    free(area);
+}
+
+static struct fgv_area *area_new(uint64_t bytes)
+{
+    struct fgv_area *area = calloc(1, sizeof(*area));
+    if (!area) {
+        return NULL;
+    }
+    area->bytes = bytes;
+    area->nr_blocks = (bytes + FGV_BLOCK_BYTES - 1) / FGV_BLOCK_BYTES;
+    area->blocks = calloc(area->nr_blocks, 1);
+    if (!area->blocks) {
+        free(area);
+        return NULL;
+    }
+    return area;
+}
+
+static void enter(struct fgv_area *area)
+{
+    const uint64_t end = area->address + area->bytes;
+    if (area->address < atomic_load_explicit(&fgv_areas_low, memory_order_relaxed)) {
+        atomic_store_explicit(&fgv_areas_low, area->address, memory_order_relaxed);
+    }
+    if (end > atomic_load_explicit(&fgv_areas_high, memory_order_relaxed)) {
+        atomic_store_explicit(&fgv_areas_high, end, memory_order_relaxed);
+    }
+    area->next = fgv_areas;
+    fgv_areas = area;
 }
 
 struct fgv_area *fgv_area_make(uint64_t bytes, CUresult *result)
 {
-    struct fgv_area *area = calloc(1, sizeof(*area));
     const uint64_t rounded_bytes = (bytes + FGV_MAPPING_BYTES - 1) / FGV_MAPPING_BYTES * FGV_MAPPING_BYTES;
+    struct fgv_area *area = rounded_bytes < bytes ? NULL : area_new(rounded_bytes);
     *result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!area || rounded_bytes < bytes) {
-        free(area);
+    if (!area) {
         return NULL;
     }
-    area->nr_blocks = rounded_bytes / FGV_BLOCK_BYTES;
-    area->blocks = calloc(area->nr_blocks, 1);
     area->mapping.bytes = rounded_bytes;
-    area->context = fgv_thread.context;
-    area->context_handle = fgv_thread.current;
-    if (area->blocks) {
-        *result = fgv_mapping_make(&area->mapping);
-    }
+    *result = fgv_mapping_make(&area->mapping);
     if (*result == CUDA_SUCCESS) {
-        *result = stream_make(area);
+        area->address = area->mapping.address;
+        *result = fgv_area_adopt(area, fgv_thread.context, fgv_thread.current);
+        if (*result == CUDA_SUCCESS && (!fgv_reservation_is_guarded(area->address) || !pages_make(area))) {
+            stream_drop(area);
+            *result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
         if (*result != CUDA_SUCCESS) {
             fgv_mapping_drop(&area->mapping);
         }
     }
-    if (*result == CUDA_SUCCESS && (!fgv_reservation_is_guarded(area->mapping.address) || !pages_make(area))) {
-        stream_drop(area);
-        fgv_mapping_drop(&area->mapping);
-        *result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
     if (*result != CUDA_SUCCESS) {
-        free(area->blocks);
-        free(area);
+        area_free(area);
         return NULL;
     }
     area->is_fresh = true;
-    const uint64_t low = area->mapping.address, high = low + rounded_bytes;
-    if (low < atomic_load_explicit(&fgv_areas_low, memory_order_relaxed)) {
-        atomic_store_explicit(&fgv_areas_low, low, memory_order_relaxed);
-    }
-    if (high > atomic_load_explicit(&fgv_areas_high, memory_order_relaxed)) {
-        atomic_store_explicit(&fgv_areas_high, high, memory_order_relaxed);
-    }
-    area->next = fgv_areas;
-    fgv_areas = area;
+    enter(area);
     return area;
 }
 
-void fgv_area_drop(struct fgv_area *area)
+struct fgv_area *fgv_area_make_at(uint64_t address, uint64_t bytes)
+{
+    struct fgv_area *area = area_new(bytes);
+    if (!area) {
+        return NULL;
+    }
+    area->address = address;
+    if (!pages_make(area)) {
+        area_free(area);
+        return NULL;
+    }
+    enter(area);
+    return area;
+}
+
+void fgv_area_leave(struct fgv_area *area)
 {
     struct fgv_area **link = &fgv_areas;
     while (*link != area) {
         link = &(*link)->next;
     }
     *link = area->next;
-    pages_drop(area);
+    munmap(area->shadow, area->bytes);
     stream_drop(area);
-    fgv_mapping_drop(&area->mapping);
-    free(area->blocks);
-    free(area);
+    area_free(area);
+}
+
+/* The addresses of an allocation stay without access, as the reservation has them, until that goes. */
+void fgv_area_drop(struct fgv_area *area)
+{
+    void *at = (void *)(uintptr_t)area->address;
+    const struct fgv_mapping mapping = area->mapping;
+    if (area->variables) {
+        munmap(at, area->bytes);
+    } else {
+        mmap(at, area->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    fgv_area_leave(area);
+    if (mapping.bytes != 0) {
+        fgv_mapping_drop(&mapping);
+    }
 }
 
 struct fgv_area *fgv_area_find(uint64_t address)
 {
     struct fgv_area *area = fgv_areas;
-    while (area && address - area->mapping.address >= area->mapping.bytes) {
+    while (area && address - area->address >= area->bytes) {
         area = area->next;
     }
     return area;

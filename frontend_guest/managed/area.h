@@ -8,6 +8,9 @@
  * Memory of at most half of the smallest area shares one with its like, as on NVIDIA's driver, in steps of 512 bytes;
  * as there, what is used again is not cleared.
  *
+ * __managed__ variables are memory of the host's driver at addresses of its choosing. Those of the same pages here are
+ * an area too, of which nothing but the variables is copied.
+ *
  * Everything here is under the lock of fgv_managed_enter (blocks.h).
  */
 #ifndef FRONTEND_GUEST_AREA_H
@@ -34,10 +37,21 @@ enum fgv_block {
 
 struct fgv_context;
 
+struct fgv_variable {
+    uint64_t address, bytes;
+    uint64_t owner; /* its module or library */
+    char *name;     /* of a library's, which outlives contexts; a module's: NULL */
+};
+
 struct fgv_area {
     struct fgv_area *next;
-    struct fgv_mapping mapping;
-    struct fgv_context *context;
+    uint64_t address, bytes;        /* of variables: whole pages */
+    struct fgv_mapping mapping;     /* not of variables */
+    struct fgv_variable *variables; /* that it consists of; NULL: it is an allocation's, or allocations' */
+    size_t nr_variables;
+    bool is_doubtful; /* whether they are where they were is to be asked, by check() */
+    void (*check)(struct fgv_area *area);
+    struct fgv_context *context; /* of variables: in which there was work first; NULL: none yet */
     uint64_t context_handle;
     CUstream stream; /* for its copies, the same for all of a context: nothing else is waited for there */
     uint8_t *shadow;
@@ -66,6 +80,14 @@ static inline bool fgv_areas_may_have(const void *at)
 
 /* Device memory and pages for it, of at least so many bytes, in the current context. NULL with *result. */
 struct fgv_area *fgv_area_make(uint64_t bytes, CUresult *result);
+/* Pages for variables, in place of what is at these addresses; NULL: no memory. */
+struct fgv_area *fgv_area_make_at(uint64_t address, uint64_t bytes);
+/* The area has this context from now on. */
+CUresult fgv_area_adopt(struct fgv_area *area, struct fgv_context *context, uint64_t handle);
+/* Its context goes. Of variables, which may be elsewhere in the next one, or in the same place. */
+void fgv_area_orphan(struct fgv_area *area);
+/* Another area has its pages. */
+void fgv_area_leave(struct fgv_area *area);
 /* Takes it out of the list, and its pages from the program. */
 void fgv_area_drop(struct fgv_area *area);
 /* The one that has this address; NULL. */
@@ -76,7 +98,14 @@ void fgv_area_give(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 
 static inline uint64_t fgv_area_address(const struct fgv_area *area, uint64_t block)
 {
-    return area->mapping.address + block * FGV_BLOCK_BYTES;
+    return area->address + block * FGV_BLOCK_BYTES;
+}
+
+/* Bytes of some blocks; the last one may be short. */
+static inline uint64_t fgv_area_bytes(const struct fgv_area *area, uint64_t first, uint64_t end)
+{
+    const uint64_t end_bytes = end == area->nr_blocks ? area->bytes : end * FGV_BLOCK_BYTES;
+    return end_bytes - first * FGV_BLOCK_BYTES;
 }
 
 #endif

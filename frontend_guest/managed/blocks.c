@@ -116,40 +116,57 @@ static uint8_t *shadow_of(const struct fgv_area *area, uint64_t block)
     return area->shadow + block * FGV_BLOCK_BYTES;
 }
 
-static CUresult send(const struct fgv_area *area, uint64_t first, uint64_t end)
+/* One copy between the device and the shadow, of bytes that lie in the area. */
+static CUresult copy(const struct fgv_area *area, uint64_t address, uint64_t bytes, bool is_to_device)
 {
-    const struct fgv_side to = {.address = fgv_area_address(area, first), .kind = FGV_MEMORY_DEVICE};
-    const struct fgv_side from = {.address = (uint64_t)(uintptr_t)shadow_of(area, first)};
-    return fgv_copy_range(&to, &from, (end - first) * FGV_BLOCK_BYTES, area->stream, false);
+    const struct fgv_side device = {.address = address, .kind = FGV_MEMORY_DEVICE};
+    const struct fgv_side shadow = {.address = (uint64_t)(uintptr_t)(area->shadow + (address - area->address))};
+    return is_to_device ? fgv_copy_range(&device, &shadow, bytes, area->stream, false)
+                        : fgv_copy_range(&shadow, &device, bytes, area->stream, true);
+}
+
+/* Some blocks; of variables nothing else. */
+static CUresult copy_blocks(const struct fgv_area *area, uint64_t first, uint64_t end, bool is_to_device)
+{
+    const uint64_t address = fgv_area_address(area, first), address_end = address + fgv_area_bytes(area, first, end);
+    CUresult result = fgv_client_is_open();
+    if (result == CUDA_SUCCESS && !area->variables) {
+        return copy(area, address, address_end - address, is_to_device);
+    }
+    for (size_t i = 0; i < area->nr_variables && result == CUDA_SUCCESS; i++) {
+        const struct fgv_variable *variable = &area->variables[i];
+        const uint64_t variable_end = variable->address + variable->bytes;
+        const uint64_t from = variable->address > address ? variable->address : address;
+        const uint64_t to = variable_end < address_end ? variable_end : address_end;
+        if (from < to) {
+            result = copy(area, from, to - from, is_to_device);
+        }
+    }
+    return result;
 }
 
 static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
-    const struct fgv_side to = {.address = (uint64_t)(uintptr_t)shadow_of(area, first)};
-    const struct fgv_side from = {.address = fgv_area_address(area, first), .kind = FGV_MEMORY_DEVICE};
-    CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS) {
-        result = fgv_copy_range(&to, &from, (end - first) * FGV_BLOCK_BYTES, area->stream, true);
-    }
+    CUresult result = copy_blocks(area, first, end, false);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
         fgv_log_cause(FGV_CAUSE_MANAGED,
-                      "managed memory cannot be brought back from the device (error %d): the program "
-                      "sees what it had before",
+                      "managed memory cannot be brought back from the device (error %d): the program sees what it had "
+                      "before",
                       (int)result);
     }
 }
 
-/* Gives zeroed pages contents, if they need any, at once and not by a fault for each. */
+/* Makes pages that were never written to, if that matters, at once and not by a fault for each. */
 static void fill(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
     if (!fgv_trap_needs_contents()) {
         return;
     }
     volatile uint8_t *at = shadow_of(area, first);
-    const uint64_t bytes = (end - first) * FGV_BLOCK_BYTES;
+    const uint64_t bytes = fgv_area_bytes(area, first, end);
     if (madvise((void *)(uintptr_t)at, bytes, POPULATE_WRITE) != 0) {
         for (uint64_t i = 0; i < bytes; i += FGV_PAGE_BYTES) {
-            at[i] = 0;
+            at[i] = at[i];
         }
     }
 }
@@ -168,7 +185,7 @@ static uint64_t run_end(const struct fgv_area *area, uint64_t first, uint64_t en
 
 static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_block right)
 {
-    const uint64_t address = fgv_area_address(area, first), bytes = (end - first) * FGV_BLOCK_BYTES;
+    const uint64_t address = fgv_area_address(area, first), bytes = fgv_area_bytes(area, first, end);
     bool is_given;
     if (area->blocks[first] >= right) {
         return true;
@@ -286,7 +303,7 @@ static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
     if (!area) {
         return false;
     }
-    const uint64_t block = (address - area->mapping.address) / FGV_BLOCK_BYTES;
+    const uint64_t block = (address - area->address) / FGV_BLOCK_BYTES;
     const enum fgv_block right = is_write || !fgv_trap_tells_writes() ? FGV_BLOCK_GUEST : FGV_BLOCK_BOTH;
     if (area->blocks[block] >= right) {
         return true;
@@ -329,9 +346,9 @@ static bool send_written(struct fgv_area *area)
     for (uint64_t block = area->first_given; block < area->end_given;) {
         const uint64_t next = run_end(area, block, area->end_given);
         if (area->blocks[block] == FGV_BLOCK_GUEST) {
-            fgv_trap_make_readable(fgv_area_address(area, block), (next - block) * FGV_BLOCK_BYTES);
+            fgv_trap_make_readable(fgv_area_address(area, block), fgv_area_bytes(area, block, next));
             use_context(area);
-            is_sent |= send(area, block, next) == CUDA_SUCCESS;
+            is_sent |= copy_blocks(area, block, next, true) == CUDA_SUCCESS;
         }
         block = next;
     }
@@ -340,21 +357,40 @@ static bool send_written(struct fgv_area *area)
 
 static void take(struct fgv_area *area)
 {
-    const uint64_t nr = area->end_given - area->first_given;
-    fgv_trap_take(fgv_area_address(area, area->first_given), nr * FGV_BLOCK_BYTES);
-    memset(area->blocks + area->first_given, FGV_BLOCK_DEVICE, nr);
+    fgv_trap_take(fgv_area_address(area, area->first_given), fgv_area_bytes(area, area->first_given, area->end_given));
+    memset(area->blocks + area->first_given, FGV_BLOCK_DEVICE, area->end_given - area->first_given);
     area->first_given = area->end_given = 0;
 }
 
-static void take_all(void)
+/* Whether the device may have the area: variables belong to the context of the first work that there is. */
+static bool is_reached(struct fgv_area *area, const struct fgv_entered *entered)
+{
+    if (area->stream) {
+        return true;
+    }
+    fgv_thread.context = entered->context;
+    fgv_thread.current = entered->current;
+    if (entered->current == 0 || fgv_area_adopt(area, entered->context, entered->current) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (area->is_doubtful) {
+        area->check(area);
+    }
+    return true;
+}
+
+static void take_all(const struct fgv_entered *entered)
 {
     fgv_trap_renew();
     for (struct fgv_area *area = fgv_areas; area; area = area->next) {
-        if (area->first_given < area->end_given && send_written(area)) {
+        if (area->first_given < area->end_given && is_reached(area, entered) && send_written(area)) {
             cuStreamSynchronize(area->stream);
         }
     }
     for (struct fgv_area *area = fgv_areas; area; area = area->next) {
+        if (!area->stream) {
+            continue;
+        }
         if (is_watched(area)) {
             unwatch();
         }
@@ -374,8 +410,25 @@ void fgv_blocks_before(uint16_t call)
         return;
     }
     enter(&entered, !is_host_function(fgv_thread_id()));
-    take_all();
+    take_all(&entered);
     fgv_blocks_leave(&entered);
+}
+
+void fgv_blocks_begin_given(struct fgv_area *area, bool is_written)
+{
+    watch();
+    area->is_fresh = true; /* nothing is to be brought */
+    give(area, 0, area->nr_blocks, is_written || !fgv_trap_tells_writes() ? FGV_BLOCK_GUEST : FGV_BLOCK_BOTH);
+    area->is_fresh = false;
+}
+
+void fgv_blocks_bring(struct fgv_area *area)
+{
+    if (!is_watched(area)) {
+        watch();
+    }
+    use_context(area);
+    give(area, 0, area->nr_blocks, FGV_BLOCK_GUEST);
 }
 
 void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)

@@ -39,9 +39,14 @@ void fgv_blocks_leave(const struct fgv_entered *entered);
 
 /* Before the first area of the process is made. */
 void fgv_blocks_open(void);
-/* An area was made, is about to be dropped. */
+/* An area was made, and all of it is zero. */
 void fgv_blocks_begin(void);
+/* An area was made whose contents are in the shadow, and on the device unless they were written since. */
+void fgv_blocks_begin_given(struct fgv_area *area, bool is_written);
+/* It is about to be dropped. */
 void fgv_blocks_end(struct fgv_area *area);
+/* Brings all of it back. */
+void fgv_blocks_bring(struct fgv_area *area);
 /* The program will use these bytes on the CPU next: a touch brings all of them. */
 void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 

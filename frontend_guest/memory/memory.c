@@ -251,6 +251,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (fgv_memory_is_managed(range.kind)) {
+        if (range.owner != 0) {
+            return CUDA_ERROR_INVALID_VALUE; /* a variable */
+        }
         fgv_memory_ops->managed_forget(&range);
         return range.kind == FGV_MEMORY_MANAGED ? fgv_memory_ops->managed_free(&range)
                                                 : heap_return(dptr, FGV_MEMORY_MANAGED_HEAP);

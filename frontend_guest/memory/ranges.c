@@ -127,14 +127,19 @@ bool fgv_memory_remove(uint64_t address, enum fgv_memory_kind kind, struct fgv_r
     return is_found;
 }
 
+static bool is_variable(const struct fgv_range *range)
+{
+    return range->kind == FGV_MEMORY_GLOBAL || (range->kind == FGV_MEMORY_MANAGED && range->owner != 0);
+}
+
 static void forget(const struct fgv_context *context, uint64_t owner)
 {
     pthread_mutex_lock(&books);
     size_t kept = 0;
     for (size_t i = 0; i < nr_ranges; i++) {
         const bool outlives = ranges[i].kind == FGV_MEMORY_REGISTERED || ranges[i].kind == FGV_MEMORY_MAPPED;
-        bool is_gone = context ? ranges[i].context == context && !outlives
-                               : ranges[i].kind == FGV_MEMORY_GLOBAL && ranges[i].owner == owner;
+        bool is_gone =
+            context ? ranges[i].context == context && !outlives : is_variable(&ranges[i]) && ranges[i].owner == owner;
         if (!is_gone) {
             ranges[kept++] = ranges[i];
         }

@@ -129,6 +129,14 @@ CUresult fgw_serve_cuLibraryGetKernel(struct fgw_worker *worker, const struct fg
     return result;
 }
 
+static bool is_managed(const struct fgw_worker *worker, CUdeviceptr address)
+{
+    unsigned int is_one = 0;
+    return worker->driver.cuPointerGetAttribute &&
+           worker->driver.cuPointerGetAttribute(&is_one, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS &&
+           is_one != 0;
+}
+
 /* What a guest names: the request's payload is the variable's name. */
 static CUresult find_named(struct fgw_worker *worker, const struct fgw_request *request,
                            enum fgv_handle_kind owner_kind, uint64_t number, uint32_t name_bytes,
@@ -145,7 +153,8 @@ static CUresult find_named(struct fgw_worker *worker, const struct fgw_request *
     if (result == CUDA_SUCCESS) {
         result = fgw_variable_find(worker, owner_kind, owner, name, &address, &bytes);
     }
-    *answer = (struct fgv_reply_cuModuleGetGlobal_v2){.address = address, .bytes = bytes};
+    *answer = (struct fgv_reply_cuModuleGetGlobal_v2){
+        .address = address, .bytes = bytes, .is_managed = result == CUDA_SUCCESS && is_managed(worker, address)};
     return result;
 }
 
@@ -163,6 +172,7 @@ CUresult fgw_serve_cuLibraryGetGlobal(struct fgw_worker *worker, const struct fg
     CUresult result = find_named(worker, request, FGV_HANDLE_LIBRARY, fixed->library, fixed->name_bytes, &found);
     answer->address = found.address;
     answer->bytes = found.bytes;
+    answer->is_managed = found.is_managed;
     return result;
 }
 

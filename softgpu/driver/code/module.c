@@ -24,6 +24,7 @@ static CUresult globals_new(struct CUmod_st *module)
         return result;
     }
     module->globals = globals;
+    sgp_memory_find((uintptr_t)globals)->code = code;
     if (code->image_bytes) {
         memcpy(module->globals, code->globals_image, code->image_bytes);
     }

@@ -42,6 +42,7 @@ struct sgp_allocation {
     struct sgp_physical *physical;   /* of MAPPED */
     uint64_t physical_offset;
     struct sgp_graph_memory *graph_memory; /* of GRAPH */
+    const struct sgp_module *code;         /* of MODULE, or NULL: which variables are where */
     CUmemAccess_flags access;
     bool is_sync_memops;
 };

@@ -2,11 +2,25 @@
 #include <string.h>
 
 #include "cuda_api/prototypes.h"
+#include "kernel_abi.h"
 #include "memory/memory_map.h"
 
 static bool is_device_kind(const struct sgp_allocation *allocation)
 {
     return allocation->kind != SGP_MEMORY_HOST && allocation->kind != SGP_MEMORY_REGISTERED;
+}
+
+/* Managed memory, or a variable that is. */
+static bool is_managed(const struct sgp_allocation *allocation, CUdeviceptr ptr)
+{
+    for (uint32_t i = 0; allocation->code && i < allocation->code->nr_globals; i++) {
+        const struct sgp_global *variable = &allocation->code->globals[i];
+
+        if (ptr - allocation->start - variable->offset_bytes < variable->size_bytes) {
+            return variable->is_managed;
+        }
+    }
+    return allocation->kind == SGP_MEMORY_MANAGED;
 }
 
 /* What is known of an address; memory that a pool keeps is nobody's. */
@@ -33,7 +47,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(CUdeviceptr *)data = ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (is_device_kind(allocation) && allocation->kind != SGP_MEMORY_MANAGED) {
+        if (is_device_kind(allocation) && !is_managed(allocation, ptr)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         *(void **)data = (void *)(uintptr_t)ptr;
@@ -42,7 +56,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, CUdevice
         *(unsigned int *)data = allocation->is_sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned int *)data = allocation->kind == SGP_MEMORY_MANAGED;
+        *(unsigned int *)data = is_managed(allocation, ptr);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

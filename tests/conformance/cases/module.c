@@ -8,6 +8,13 @@ static const char broken_ptx[] =
 static const char newer_ptx[] = ".version 8.0\n.target sm_999\n.address_size 64\n.visible .entry newer() { ret; }\n";
 static const char small_ptx[] = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry small() { ret; }\n";
 
+static const char managed_ptx[] =
+    ".version 8.0\n.target sm_75\n.address_size 64\n"
+    ".visible .global .attribute(.managed) .align 4 .u32 shared[4] = {1, 2, 3, 4};\n"
+    ".visible .global .align 4 .u32 own[4] = {5, 6, 7, 8};\n"
+    ".visible .entry grow()\n{\n    .reg .u32 %r<3>;\n    ld.global.u32 %r1, [shared+8];\n"
+    "    add.u32 %r2, %r1, 100;\n    st.global.u32 [shared+8], %r2;\n    ret;\n}\n";
+
 CASE(module_load_text)
 {
     CUmodule module = NULL;
@@ -250,4 +257,32 @@ CASE(module_link)
     if (link) {
         DO(cuLinkDestroy, link);
     }
+}
+
+CASE(module_managed_variable)
+{
+    CUmodule module = NULL;
+    CUfunction grow = NULL;
+    CUdeviceptr shared = 0, own = 0;
+    size_t size = 0;
+    int is_managed = 9;
+
+    DO(cuModuleLoadData, &module, managed_ptx);
+    DO(cuModuleGetFunction, &grow, module, "grow");
+    DO(cuModuleGetGlobal, &own, &size, module, "own");
+    DO(cuPointerGetAttribute, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, own);
+    say_number("own is managed", is_managed);
+    DO(cuModuleGetGlobal, &shared, &size, module, "shared");
+    say_number("size", size);
+    DO(cuPointerGetAttribute, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, shared);
+    say_number("shared is managed", is_managed);
+    for (int round = 0; round < 3; round++) {
+        unsigned int *words = (unsigned int *)(uintptr_t)shared;
+        words[0] += 10;
+        DO(cuLaunchKernel, grow, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        DO(cuCtxSynchronize);
+        say_bytes("words", words, 16);
+    }
+    DO(cuMemFree, shared);
+    DO(cuModuleUnload, module);
 }
