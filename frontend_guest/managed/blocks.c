@@ -331,9 +331,33 @@ static bool touched(uint64_t address, bool is_write, uint32_t thread)
     return is_ours;
 }
 
+/* Of a run that is longer than a touch brings, one such piece more, to be read. Not while there is work: it would have
+ * to be waited for. */
+static bool ahead(uint64_t address)
+{
+    struct fgv_entered entered;
+    enter(&entered, true);
+    struct fgv_area *area = fgv_area_find(address);
+    const uint64_t begin = area ? (address - area->address) / FGV_BLOCK_BYTES : 0;
+    uint64_t block = begin;
+    while (area && block < area->nr_blocks && area->blocks[block] != FGV_BLOCK_DEVICE) {
+        block++;
+    }
+    const bool is_due = area && block - begin >= MOST_BLOCKS && block < area->nr_blocks && is_watched(area) &&
+                        (is_settled || area->is_fresh) && fgv_trap_tells_writes();
+    if (is_due) {
+        atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
+        use_context(area);
+        give(area, block, block + (area->nr_blocks - block < MOST_BLOCKS ? area->nr_blocks - block : MOST_BLOCKS),
+             FGV_BLOCK_BOTH);
+    }
+    fgv_blocks_leave(&entered);
+    return is_due;
+}
+
 void fgv_blocks_open(void)
 {
-    static const struct fgv_trap_ops ops = {.touched = touched, .is_urgent = is_host_function};
+    static const struct fgv_trap_ops ops = {.touched = touched, .ahead = ahead, .is_urgent = is_host_function};
     fgv_trap_open(&ops);
 }
 

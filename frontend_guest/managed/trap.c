@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@
 #define POPULATE_READ       22 /* of madvise, since Linux 5.14 */
 #define POPULATE_WRITE      23
 #define PROBE_BYTES         UINT64_C(4096)
+/* How often more is brought than was touched: what others may have waited for in vain. */
+#define MOST_AHEAD 4
 
 static enum { UNKNOWN, FAULTS, SIGNAL } way;
 static const struct fgv_trap_ops *ops;
@@ -146,6 +149,12 @@ static void serve(const struct touch *touch)
     ioctl(faults, UFFDIO_WAKE, &range);
 }
 
+static bool is_touched(void)
+{
+    struct pollfd more = {.fd = later[0], .events = POLLIN};
+    return poll(&more, 1, 0) > 0;
+}
+
 static void *touches_serve(void *unused)
 {
     (void)unused;
@@ -154,6 +163,8 @@ static void *touches_serve(void *unused)
         const ssize_t nr = read(later[0], &touch, sizeof(touch));
         if (nr == (ssize_t)sizeof(touch)) {
             serve(&touch);
+            for (int i = 0; i < MOST_AHEAD && !is_touched() && ops->ahead(touch.address); i++) {
+            }
         } else if (nr >= 0 || errno != EINTR) {
             return NULL;
         }

@@ -15,6 +15,9 @@ struct fgv_trap_ops {
     /* What is done about a touch by the thread of this id, by any thread, before that one goes on. False: the address
      * is nothing of ours. */
     bool (*touched)(uint64_t address, bool is_write, uint32_t thread);
+    /* Where there is a thread to spare for it, after a touch that nobody waits for any more: brings some of what is
+     * likely to be touched next. False: enough. */
+    bool (*ahead)(uint64_t address);
     /* Whether touches of this thread do not wait until those of others are done with: they never wait themselves. */
     bool (*is_urgent)(uint32_t thread);
 };
