@@ -18,7 +18,7 @@
 #include "context/stream.h"
 #include "managed/advice.h"
 #include "managed/allocate.h"
-#include "managed/blocks.h"
+#include "managed/granules.h"
 #include "memory/array.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
@@ -37,7 +37,7 @@ static void thread_ends(void)
 static const struct fgv_call_ops call_ops = {
     .context_make = fgv_context_make,
     .output_print = fgv_output_print,
-    .before = fgv_blocks_before,
+    .before = fgv_granules_before,
 };
 
 static void context_forget(struct fgv_context *context)

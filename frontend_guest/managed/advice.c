@@ -1,6 +1,6 @@
 /*
  * What the program says about its managed memory is checked, kept and given back. Where it will be used next on the CPU
- * a touch brings all of it (blocks.h); nothing else follows: what the device needs is sent when work for it is.
+ * a touch brings all of it (granules.h); nothing else follows: what the device needs is sent when work for it is.
  */
 #include "managed/advice.h"
 
@@ -11,7 +11,7 @@
 #include "context/stream.h"
 #include "cuda_api/advice.h"
 #include "cuda_api/prototypes.h"
-#include "managed/blocks.h"
+#include "managed/granules.h"
 #include "memory/ranges.h"
 #include "region/client.h"
 
@@ -69,12 +69,12 @@ static CUresult check_stream(CUstream stream)
 static void want(uint64_t address, uint64_t bytes)
 {
     struct fgv_entered entered;
-    fgv_blocks_enter(&entered);
+    fgv_granules_enter(&entered);
     struct fgv_area *area = fgv_area_find(address);
     if (area) {
-        fgv_blocks_want(area, address - area->address, bytes);
+        fgv_granules_want(area, address - area->address, bytes);
     }
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
 }
 
 static CUresult prefetch(uint64_t address, uint64_t bytes, CUmemLocation location, CUstream stream)

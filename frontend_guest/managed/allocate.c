@@ -12,7 +12,7 @@
 #include "context/capture_rules.h"
 #include "context/context.h"
 #include "cuda_api/prototypes.h"
-#include "managed/blocks.h"
+#include "managed/granules.h"
 #include "memory/memory.h"
 #include "memory/ranges.h"
 
@@ -39,7 +39,7 @@ static CUresult take_shared(uint64_t bytes, uint64_t *address)
         if (!area) {
             return result;
         }
-        fgv_blocks_begin();
+        fgv_granules_begin();
         offset = fgv_area_take(area, bytes);
     }
     *address = area->address + offset;
@@ -54,7 +54,7 @@ static CUresult take(uint64_t bytes, uint64_t *address)
     }
     const struct fgv_area *area = fgv_area_make(bytes, &result);
     if (area) {
-        fgv_blocks_begin();
+        fgv_granules_begin();
         *address = area->address;
     }
     return result;
@@ -70,7 +70,7 @@ static void give_back(const struct fgv_range *range)
         fgv_area_give(area, range->address - area->address, range->bytes);
     }
     if (area->nr_shared == 0) {
-        fgv_blocks_end(area);
+        fgv_granules_end(area);
         fgv_area_drop(area);
     }
 }
@@ -84,10 +84,10 @@ static CUresult allocate(uint64_t bytes, uint32_t flags, uint64_t *address)
     }
     result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!is_for_the_heap()) {
-        fgv_blocks_enter(&entered);
-        fgv_blocks_open();
+        fgv_granules_enter(&entered);
+        fgv_granules_open();
         result = take(bytes, address);
-        fgv_blocks_leave(&entered);
+        fgv_granules_leave(&entered);
         if (result == CUDA_SUCCESS && !fgv_memory_enter(*address, bytes, FGV_MEMORY_MANAGED, flags, 0)) {
             return CUDA_ERROR_OUT_OF_MEMORY; /* it stays taken until the context ends */
         }
@@ -126,9 +126,9 @@ CUresult fgv_managed_free(const struct fgv_range *range)
     if (!fgv_memory_remove(range->address, FGV_MEMORY_MANAGED, &removed)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    fgv_blocks_enter(&entered);
+    fgv_granules_enter(&entered);
     give_back(&removed);
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
     return CUDA_SUCCESS;
 }
 
@@ -136,11 +136,11 @@ CUresult fgv_managed_free(const struct fgv_range *range)
 static void release(struct fgv_area *area, const struct fgv_context *context)
 {
     if (!area->variables && area->context == context) {
-        fgv_blocks_end(area);
+        fgv_granules_end(area);
         fgv_area_drop(area);
     } else if (area->variables && (area->context == context || (!area->context && context->is_primary))) {
         if (area->stream && fgv_call_sticky_error() == CUDA_SUCCESS) {
-            fgv_blocks_bring(area);
+            fgv_granules_bring(area);
         }
         fgv_area_orphan(area);
     }
@@ -152,10 +152,10 @@ void fgv_managed_release(const struct fgv_context *context)
     if (!fgv_areas_were_made()) {
         return;
     }
-    fgv_blocks_enter(&entered);
+    fgv_granules_enter(&entered);
     for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
         next = area->next;
         release(area, context);
     }
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
 }

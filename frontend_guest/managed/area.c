@@ -92,7 +92,7 @@ static void area_free(struct fgv_area *area)
         free(area->variables[i].name);
     }
     free(area->variables);
-    free(area->blocks);
+    free(area->granules);
     free(area);
 }
 
@@ -103,9 +103,9 @@ static struct fgv_area *area_new(uint64_t bytes)
         return NULL;
     }
     area->bytes = bytes;
-    area->nr_blocks = (bytes + FGV_BLOCK_BYTES - 1) / FGV_BLOCK_BYTES;
-    area->blocks = calloc(area->nr_blocks, 1);
-    if (!area->blocks) {
+    area->nr_granules = (bytes + FGV_GRANULE_BYTES - 1) / FGV_GRANULE_BYTES;
+    area->granules = calloc(area->nr_granules, 1);
+    if (!area->granules) {
         free(area);
         return NULL;
     }

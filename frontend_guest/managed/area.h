@@ -1,9 +1,9 @@
 /*
  * Areas of managed memory. An area has one address in the program, in the worker and on the device: on the device it is
- * device memory, here it is ordinary memory of this process. Whose copy of a block holds is kept for each block.
+ * device memory, here it is ordinary memory of this process. Whose copy of a granule holds is kept for each granule.
  *
  * The pages are mapped twice: where the program sees them, as far as it may (trap.h), and as the shadow, which this
- * library alone knows and may always read and write. So a block is filled before the program reaches it.
+ * library alone knows and may always read and write. So a granule is filled before the program reaches it.
  *
  * Memory of at most half of the smallest area shares one with its like, as on NVIDIA's driver, in steps of 512 bytes;
  * as there, what is used again is not cleared.
@@ -11,7 +11,7 @@
  * __managed__ variables are memory of the host's driver at addresses of its choosing. Those of the same pages here are
  * an area too, of which nothing but the variables is copied.
  *
- * Everything here is under the lock of fgv_managed_enter (blocks.h).
+ * Everything here is under the lock of fgv_managed_enter (granules.h).
  */
 #ifndef FRONTEND_GUEST_AREA_H
 #define FRONTEND_GUEST_AREA_H
@@ -23,16 +23,16 @@
 #include "memory/virtual_memory.h"
 
 /* What is brought and sent at least: what a first touch brings back. */
-#define FGV_BLOCK_BYTES UINT64_C(65536)
+#define FGV_GRANULE_BYTES UINT64_C(65536)
 
 #define FGV_AREA_STEP_BYTES UINT64_C(512)
 #define FGV_AREA_NR_STEPS   (FGV_MAPPING_BYTES / FGV_AREA_STEP_BYTES)
 
 /* Whose copy holds, and so what the program may do with its own. */
-enum fgv_block {
-    FGV_BLOCK_DEVICE = 0, /* the device's: no touch goes unnoticed */
-    FGV_BLOCK_BOTH = 1,   /* both are the same: the program may read */
-    FGV_BLOCK_GUEST = 2,  /* the program's: it may write */
+enum fgv_granule {
+    FGV_GRANULE_DEVICE = 0, /* the device's: no touch goes unnoticed */
+    FGV_GRANULE_BOTH = 1,   /* both are the same: the program may read */
+    FGV_GRANULE_GUEST = 2,  /* the program's: it may write */
 };
 
 struct fgv_context;
@@ -55,12 +55,12 @@ struct fgv_area {
     uint64_t context_handle;
     CUstream stream; /* for its copies, the same for all of a context: nothing else is waited for there */
     uint8_t *shadow;
-    uint8_t *blocks; /* an enum fgv_block for each */
-    uint64_t nr_blocks;
-    uint64_t first_given, end_given;        /* blocks outside are the device's */
-    bool is_fresh;                          /* no work since it was made: where it is the device's it is zero */
-    uint64_t wanted, wanted_end;            /* blocks that the program said it would use on the CPU next; none: equal */
-    uint64_t nr_shared;                     /* allocations that share it; 0: it is all of one's */
+    uint8_t *granules; /* an enum fgv_granule for each */
+    uint64_t nr_granules;
+    uint64_t first_given, end_given; /* granules outside are the device's */
+    bool is_fresh;                   /* no work since it was made: where it is the device's it is zero */
+    uint64_t wanted, wanted_end;     /* granules that the program said it would use on the CPU next; none: equal */
+    uint64_t nr_shared;              /* allocations that share it; 0: it is all of one's */
     uint64_t steps[FGV_AREA_NR_STEPS / 64]; /* those that are taken, of an area that is shared */
 };
 
@@ -96,16 +96,16 @@ struct fgv_area *fgv_area_find(uint64_t address);
 uint64_t fgv_area_take(struct fgv_area *area, uint64_t bytes);
 void fgv_area_give(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 
-static inline uint64_t fgv_area_address(const struct fgv_area *area, uint64_t block)
+static inline uint64_t fgv_area_address(const struct fgv_area *area, uint64_t granule)
 {
-    return area->address + block * FGV_BLOCK_BYTES;
+    return area->address + granule * FGV_GRANULE_BYTES;
 }
 
-/* Bytes of some blocks; the last one may be short. */
+/* Bytes of some granules; the last one may be short. */
 static inline uint64_t fgv_area_bytes(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
-    const uint64_t end_bytes = end == area->nr_blocks ? area->bytes : end * FGV_BLOCK_BYTES;
-    return end_bytes - first * FGV_BLOCK_BYTES;
+    const uint64_t end_bytes = end == area->nr_granules ? area->bytes : end * FGV_GRANULE_BYTES;
+    return end_bytes - first * FGV_GRANULE_BYTES;
 }
 
 #endif

@@ -12,7 +12,7 @@
 #include "copy/copy.h"
 #include "cuda_api/prototypes.h"
 #include "ivshmem/heap.h"
-#include "managed/blocks.h"
+#include "managed/granules.h"
 #include "region/client.h"
 
 static uint64_t first_page(const struct fgv_variable *variable)
@@ -130,7 +130,7 @@ static bool take_over(struct fgv_area *area, struct fgv_area *old)
     if (old->stream && !area->stream) {
         fgv_area_adopt(area, old->context, old->context_handle);
     }
-    fgv_blocks_end(old);
+    fgv_granules_end(old);
     fgv_area_leave(old);
     return true;
 }
@@ -141,7 +141,7 @@ static struct fgv_area *area_make(const struct fgv_variable *variable, bool *is_
     uint64_t address = first_page(variable), end = end_page(variable);
     for (struct fgv_area *old = fgv_areas; old; old = old->next) {
         if (has_page_of(old, variable)) {
-            fgv_blocks_bring(old);
+            fgv_granules_bring(old);
             address = old->address < address ? old->address : address;
             end = old->address + old->bytes > end ? old->address + old->bytes : end;
         }
@@ -188,10 +188,10 @@ static CUresult add(const struct fgv_variable *variable, const char *name, const
     struct fgv_entered entered;
     bool is_merged = false;
     CUresult result = CUDA_SUCCESS;
-    fgv_blocks_enter(&entered);
-    fgv_blocks_open();
+    fgv_granules_enter(&entered);
+    fgv_granules_open();
     if (is_known(variable)) {
-        fgv_blocks_leave(&entered);
+        fgv_granules_leave(&entered);
         return CUDA_SUCCESS;
     }
     if (!claim(variable)) {
@@ -202,11 +202,11 @@ static CUresult add(const struct fgv_variable *variable, const char *name, const
         struct fgv_area *area = area_make(variable, &is_merged);
         if (area) {
             memcpy(area->shadow + (variable->address - area->address), contents, variable->bytes);
-            fgv_blocks_begin_given(area, is_merged);
+            fgv_granules_begin_given(area, is_merged);
         }
         result = area ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
     if (result == CUDA_SUCCESS) {
         fgv_memory_enter(variable->address, variable->bytes, FGV_MEMORY_MANAGED, 0, variable->owner);
     }
@@ -239,7 +239,7 @@ static void forget(struct fgv_area *area, uint64_t owner)
     const bool had_some = area->nr_variables != 0;
     sift(area, is_anothers, owner);
     if (had_some && area->nr_variables == 0) {
-        fgv_blocks_end(area);
+        fgv_granules_end(area);
         fgv_area_drop(area);
     }
 }
@@ -250,14 +250,14 @@ void fgv_managed_variables_forget(uint64_t owner)
     if (!fgv_areas_were_made()) {
         return;
     }
-    fgv_blocks_enter(&entered);
+    fgv_granules_enter(&entered);
     for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
         next = area->next;
         if (area->variables) {
             forget(area, owner);
         }
     }
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
 }
 
 /* ---- the call ---- */

@@ -1,6 +1,6 @@
 /*
  * __managed__ variables. The host's driver puts them where it likes, in the worker. The program gets memory at the same
- * address, and both have it in turn, like all managed memory (blocks.h).
+ * address, and both have it in turn, like all managed memory (granules.h).
  *
  * Wrong when: the address is taken in the program (CUDA_ERROR_NOT_SUPPORTED, and a line on stderr).
  */

@@ -17,7 +17,7 @@ enum fgv_memory_kind {
     FGV_MEMORY_GLOBAL,       /* a variable of a module or library */
     FGV_MEMORY_PINNED,       /* in the heap: the same address in the program, in the worker, and on the device */
     FGV_MEMORY_MANAGED_HEAP, /* likewise: managed, and never on the device */
-    FGV_MEMORY_MANAGED,      /* on the device, and in this process at the same address (managed/blocks.h) */
+    FGV_MEMORY_MANAGED,      /* on the device, and in this process at the same address (managed/granules.h) */
     FGV_MEMORY_REGISTERED,   /* the program's own, by cuMemHostRegister */
     FGV_MEMORY_POOLED,       /* of a memory pool */
     FGV_MEMORY_MAPPED,       /* physical memory at reserved addresses; outlives contexts */

@@ -13,8 +13,8 @@
  * Wrong when: a kernel waits for what the program writes while it runs; work of another context than that in which the
  * memory was allocated is under way when the program touches it.
  */
-#ifndef FRONTEND_GUEST_BLOCKS_H
-#define FRONTEND_GUEST_BLOCKS_H
+#ifndef FRONTEND_GUEST_GRANULES_H
+#define FRONTEND_GUEST_GRANULES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,27 +32,27 @@ struct fgv_entered {
 };
 
 /* Between these, areas are the calling thread's, and its calls are this library's own. Not for host functions. */
-void fgv_blocks_enter(struct fgv_entered *entered);
-void fgv_blocks_leave(const struct fgv_entered *entered);
+void fgv_granules_enter(struct fgv_entered *entered);
+void fgv_granules_leave(const struct fgv_entered *entered);
 
 /* ---- between them ---- */
 
 /* Before the first area of the process is made. */
-void fgv_blocks_open(void);
+void fgv_granules_open(void);
 /* An area was made, and all of it is zero. */
-void fgv_blocks_begin(void);
+void fgv_granules_begin(void);
 /* An area was made whose contents are in the shadow, and on the device unless they were written since. */
-void fgv_blocks_begin_given(struct fgv_area *area, bool is_written);
+void fgv_granules_begin_given(struct fgv_area *area, bool is_written);
 /* It is about to be dropped. */
-void fgv_blocks_end(struct fgv_area *area);
+void fgv_granules_end(struct fgv_area *area);
 /* Brings all of it back. */
-void fgv_blocks_bring(struct fgv_area *area);
+void fgv_granules_bring(struct fgv_area *area);
 /* The program will use these bytes on the CPU next: a touch brings all of them. */
-void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes);
+void fgv_granules_want(struct fgv_area *area, uint64_t offset, uint64_t bytes);
 
 /* ---- */
 
 /* Before a call is sent, while somebody watches (call.h). */
-void fgv_blocks_before(uint16_t call);
+void fgv_granules_before(uint16_t call);
 
 #endif

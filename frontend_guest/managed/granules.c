@@ -1,11 +1,11 @@
 /*
- * Managed memory between the program and the device: see blocks.h.
+ * Managed memory between the program and the device: see granules.h.
  *
  * Two locks. The door is passed by one touch, or one call of the program's, at a time: while a touch waits for the
- * device no work is added. The books are areas and blocks. A host function passes no door: the touch that has it closed
- * may wait for the end of that very function.
+ * device no work is added. The books are areas and granules. A host function passes no door: the touch that has it
+ * closed may wait for the end of that very function.
  */
-#include "managed/blocks.h"
+#include "managed/granules.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@
 #include "region/client.h"
 
 /* A touch brings no more at once: others wait for it. */
-#define MOST_BLOCKS ((UINT64_C(32) << 20) / FGV_BLOCK_BYTES)
+#define MOST_GRANULES ((UINT64_C(32) << 20) / FGV_GRANULE_BYTES)
 
 /* So long a touch may wait before a line says so. */
 #define LONG_NS UINT64_C(10000000000)
@@ -54,12 +54,12 @@ static void enter(struct fgv_entered *entered, bool has_door)
     fgv_thread.is_ours = 1;
 }
 
-void fgv_blocks_enter(struct fgv_entered *entered)
+void fgv_granules_enter(struct fgv_entered *entered)
 {
     enter(entered, true);
 }
 
-void fgv_blocks_leave(const struct fgv_entered *entered)
+void fgv_granules_leave(const struct fgv_entered *entered)
 {
     fgv_thread.context = entered->context;
     fgv_thread.current = entered->current;
@@ -97,23 +97,23 @@ static void unwatch(void)
     atomic_fetch_sub_explicit(&fgv_call_watch, FGV_WATCH_ONE, memory_order_seq_cst);
 }
 
-void fgv_blocks_begin(void)
+void fgv_granules_begin(void)
 {
     watch();
 }
 
-void fgv_blocks_end(struct fgv_area *area)
+void fgv_granules_end(struct fgv_area *area)
 {
     if (is_watched(area)) {
         unwatch();
     }
 }
 
-/* ---- bytes of some blocks ---- */
+/* ---- bytes of some granules ---- */
 
-static uint8_t *shadow_of(const struct fgv_area *area, uint64_t block)
+static uint8_t *shadow_of(const struct fgv_area *area, uint64_t granule)
 {
-    return area->shadow + block * FGV_BLOCK_BYTES;
+    return area->shadow + granule * FGV_GRANULE_BYTES;
 }
 
 /* One copy between the device and the shadow, of bytes that lie in the area. */
@@ -125,8 +125,8 @@ static CUresult copy(const struct fgv_area *area, uint64_t address, uint64_t byt
                         : fgv_copy_range(&shadow, &device, bytes, area->stream, true);
 }
 
-/* Some blocks; of variables nothing else. */
-static CUresult copy_blocks(const struct fgv_area *area, uint64_t first, uint64_t end, bool is_to_device)
+/* Some granules; of variables nothing else. */
+static CUresult copy_granules(const struct fgv_area *area, uint64_t first, uint64_t end, bool is_to_device)
 {
     const uint64_t address = fgv_area_address(area, first), address_end = address + fgv_area_bytes(area, first, end);
     CUresult result = fgv_client_is_open();
@@ -147,7 +147,7 @@ static CUresult copy_blocks(const struct fgv_area *area, uint64_t first, uint64_
 
 static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
-    CUresult result = copy_blocks(area, first, end, false);
+    CUresult result = copy_granules(area, first, end, false);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
         fgv_log_cause(FGV_CAUSE_MANAGED,
                       "managed memory cannot be brought back from the device (error %d): the program sees what it had "
@@ -173,24 +173,24 @@ static void fill(const struct fgv_area *area, uint64_t first, uint64_t end)
 
 /* ---- a touch ---- */
 
-/* The end of the blocks from `first` on that are in the same state. */
+/* The end of the granules from `first` on that are in the same state. */
 static uint64_t run_end(const struct fgv_area *area, uint64_t first, uint64_t end)
 {
-    uint64_t block = first + 1;
-    while (block < end && area->blocks[block] == area->blocks[first]) {
-        block++;
+    uint64_t granule = first + 1;
+    while (granule < end && area->granules[granule] == area->granules[first]) {
+        granule++;
     }
-    return block;
+    return granule;
 }
 
-static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_block right)
+static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_granule right)
 {
     const uint64_t address = fgv_area_address(area, first), bytes = fgv_area_bytes(area, first, end);
     bool is_given;
-    if (area->blocks[first] >= right) {
+    if (area->granules[first] >= right) {
         return true;
     }
-    if (area->blocks[first] == FGV_BLOCK_BOTH) {
+    if (area->granules[first] == FGV_GRANULE_BOTH) {
         is_given = fgv_trap_make_writable(address, bytes);
     } else {
         if (area->is_fresh) {
@@ -198,15 +198,15 @@ static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum f
         } else {
             fetch(area, first, end);
         }
-        is_given = fgv_trap_give(address, bytes, right == FGV_BLOCK_GUEST);
+        is_given = fgv_trap_give(address, bytes, right == FGV_GRANULE_GUEST);
     }
     if (is_given) {
-        memset(area->blocks + first, right, end - first);
+        memset(area->granules + first, right, end - first);
     }
     return is_given;
 }
 
-static bool give(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_block right)
+static bool give(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_granule right)
 {
     if (area->first_given >= area->end_given) {
         area->first_given = first;
@@ -215,35 +215,37 @@ static bool give(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_b
     area->first_given = first < area->first_given ? first : area->first_given;
     area->end_given = end > area->end_given ? end : area->end_given;
     bool is_given = true;
-    for (uint64_t block = first; block < end && is_given;) {
-        const uint64_t next = run_end(area, block, end);
-        is_given = give_run(area, block, next, right);
-        block = next;
+    for (uint64_t granule = first; granule < end && is_given;) {
+        const uint64_t next = run_end(area, granule, end);
+        is_given = give_run(area, granule, next, right);
+        granule = next;
     }
     return is_given;
 }
 
-/* What a touch of a block brings: as much as lies at hand already on one side of it, and what was asked for. */
-static void choose(const struct fgv_area *area, uint64_t block, enum fgv_block right, uint64_t *first, uint64_t *end)
+/* What a touch of a granule brings: as much as lies at hand already on one side of it, and what was asked for. */
+static void choose(const struct fgv_area *area, uint64_t granule, enum fgv_granule right, uint64_t *first,
+                   uint64_t *end)
 {
     uint64_t before = 0, behind = 0;
-    while (before < MOST_BLOCKS && before < block && area->blocks[block - before - 1] >= right) {
+    while (before < MOST_GRANULES && before < granule && area->granules[granule - before - 1] >= right) {
         before++;
     }
-    while (behind < MOST_BLOCKS && block + behind + 1 < area->nr_blocks && area->blocks[block + behind + 1] >= right) {
+    while (behind < MOST_GRANULES && granule + behind + 1 < area->nr_granules &&
+           area->granules[granule + behind + 1] >= right) {
         behind++;
     }
-    *first = block;
-    *end = block + 1;
-    uint64_t most = area->nr_blocks - block;
-    if (block >= area->wanted && block < area->wanted_end) {
-        before = MOST_BLOCKS;
-        most = area->wanted_end - block;
+    *first = granule;
+    *end = granule + 1;
+    uint64_t most = area->nr_granules - granule;
+    if (granule >= area->wanted && granule < area->wanted_end) {
+        before = MOST_GRANULES;
+        most = area->wanted_end - granule;
     }
     if (before >= behind && before > 1) {
-        *end = block + (before < most ? before : most);
+        *end = granule + (before < most ? before : most);
     } else if (behind > 1) {
-        *first = block + 1 - (behind <= block ? behind : block + 1);
+        *first = granule + 1 - (behind <= granule ? behind : granule + 1);
     }
 }
 
@@ -288,12 +290,12 @@ static void settle(const struct fgv_area *area)
 }
 
 /* The area is watched from now on, though nothing is given yet. */
-static void announce(struct fgv_area *area, uint64_t block)
+static void announce(struct fgv_area *area, uint64_t granule)
 {
     if (!is_watched(area)) {
         watch();
-        area->first_given = block;
-        area->end_given = block + 1;
+        area->first_given = granule;
+        area->end_given = granule + 1;
     }
 }
 
@@ -303,22 +305,22 @@ static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
     if (!area) {
         return false;
     }
-    const uint64_t block = (address - area->address) / FGV_BLOCK_BYTES;
-    const enum fgv_block right = is_write || !fgv_trap_tells_writes() ? FGV_BLOCK_GUEST : FGV_BLOCK_BOTH;
-    if (area->blocks[block] >= right) {
+    const uint64_t granule = (address - area->address) / FGV_GRANULE_BYTES;
+    const enum fgv_granule right = is_write || !fgv_trap_tells_writes() ? FGV_GRANULE_GUEST : FGV_GRANULE_BOTH;
+    if (area->granules[granule] >= right) {
         return true;
     }
-    announce(area, block);
+    announce(area, granule);
     atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
-    if (may_wait && !area->is_fresh && area->blocks[block] == FGV_BLOCK_DEVICE) {
+    if (may_wait && !area->is_fresh && area->granules[granule] == FGV_GRANULE_DEVICE) {
         settle(area);
-        announce(area, block); /* a host function may have had all of it meanwhile */
+        announce(area, granule); /* a host function may have had all of it meanwhile */
     }
     use_context(area);
     uint64_t first, end;
-    choose(area, block, right, &first, &end);
+    choose(area, granule, right, &first, &end);
     /* Too many pieces for the kernel: all of it is one. */
-    return give(area, first, end, right) || give(area, 0, area->nr_blocks, FGV_BLOCK_GUEST);
+    return give(area, first, end, right) || give(area, 0, area->nr_granules, FGV_GRANULE_GUEST);
 }
 
 static bool touched(uint64_t address, bool is_write, uint32_t thread)
@@ -327,7 +329,7 @@ static bool touched(uint64_t address, bool is_write, uint32_t thread)
     const bool waits = !is_host_function(thread);
     enter(&entered, waits);
     const bool is_ours = touched_locked(address, is_write, waits);
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
     return is_ours;
 }
 
@@ -338,24 +340,25 @@ static bool ahead(uint64_t address)
     struct fgv_entered entered;
     enter(&entered, true);
     struct fgv_area *area = fgv_area_find(address);
-    const uint64_t begin = area ? (address - area->address) / FGV_BLOCK_BYTES : 0;
-    uint64_t block = begin;
-    while (area && block < area->nr_blocks && area->blocks[block] != FGV_BLOCK_DEVICE) {
-        block++;
+    const uint64_t begin = area ? (address - area->address) / FGV_GRANULE_BYTES : 0;
+    uint64_t granule = begin;
+    while (area && granule < area->nr_granules && area->granules[granule] != FGV_GRANULE_DEVICE) {
+        granule++;
     }
-    const bool is_due = area && block - begin >= MOST_BLOCKS && block < area->nr_blocks && is_watched(area) &&
+    const bool is_due = area && granule - begin >= MOST_GRANULES && granule < area->nr_granules && is_watched(area) &&
                         (is_settled || area->is_fresh) && fgv_trap_tells_writes();
     if (is_due) {
         atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
         use_context(area);
-        give(area, block, block + (area->nr_blocks - block < MOST_BLOCKS ? area->nr_blocks - block : MOST_BLOCKS),
-             FGV_BLOCK_BOTH);
+        give(area, granule,
+             granule + (area->nr_granules - granule < MOST_GRANULES ? area->nr_granules - granule : MOST_GRANULES),
+             FGV_GRANULE_BOTH);
     }
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
     return is_due;
 }
 
-void fgv_blocks_open(void)
+void fgv_granules_open(void)
 {
     static const struct fgv_trap_ops ops = {.touched = touched, .ahead = ahead, .is_urgent = is_host_function};
     fgv_trap_open(&ops);
@@ -367,14 +370,14 @@ void fgv_blocks_open(void)
 static bool send_written(struct fgv_area *area)
 {
     bool is_sent = false;
-    for (uint64_t block = area->first_given; block < area->end_given;) {
-        const uint64_t next = run_end(area, block, area->end_given);
-        if (area->blocks[block] == FGV_BLOCK_GUEST) {
-            fgv_trap_make_readable(fgv_area_address(area, block), fgv_area_bytes(area, block, next));
+    for (uint64_t granule = area->first_given; granule < area->end_given;) {
+        const uint64_t next = run_end(area, granule, area->end_given);
+        if (area->granules[granule] == FGV_GRANULE_GUEST) {
+            fgv_trap_make_readable(fgv_area_address(area, granule), fgv_area_bytes(area, granule, next));
             use_context(area);
-            is_sent |= copy_blocks(area, block, next, true) == CUDA_SUCCESS;
+            is_sent |= copy_granules(area, granule, next, true) == CUDA_SUCCESS;
         }
-        block = next;
+        granule = next;
     }
     return is_sent;
 }
@@ -382,7 +385,7 @@ static bool send_written(struct fgv_area *area)
 static void take(struct fgv_area *area)
 {
     fgv_trap_take(fgv_area_address(area, area->first_given), fgv_area_bytes(area, area->first_given, area->end_given));
-    memset(area->blocks + area->first_given, FGV_BLOCK_DEVICE, area->end_given - area->first_given);
+    memset(area->granules + area->first_given, FGV_GRANULE_DEVICE, area->end_given - area->first_given);
     area->first_given = area->end_given = 0;
 }
 
@@ -427,7 +430,7 @@ static void take_all(const struct fgv_entered *entered)
     is_settled = false;
 }
 
-void fgv_blocks_before(uint16_t call)
+void fgv_granules_before(uint16_t call)
 {
     struct fgv_entered entered;
     if (fgv_thread.is_ours || !fgv_call_is_work(call) || fgv_client_is_open() != CUDA_SUCCESS) {
@@ -435,28 +438,28 @@ void fgv_blocks_before(uint16_t call)
     }
     enter(&entered, !is_host_function(fgv_thread_id()));
     take_all(&entered);
-    fgv_blocks_leave(&entered);
+    fgv_granules_leave(&entered);
 }
 
-void fgv_blocks_begin_given(struct fgv_area *area, bool is_written)
+void fgv_granules_begin_given(struct fgv_area *area, bool is_written)
 {
     watch();
     area->is_fresh = true; /* nothing is to be brought */
-    give(area, 0, area->nr_blocks, is_written || !fgv_trap_tells_writes() ? FGV_BLOCK_GUEST : FGV_BLOCK_BOTH);
+    give(area, 0, area->nr_granules, is_written || !fgv_trap_tells_writes() ? FGV_GRANULE_GUEST : FGV_GRANULE_BOTH);
     area->is_fresh = false;
 }
 
-void fgv_blocks_bring(struct fgv_area *area)
+void fgv_granules_bring(struct fgv_area *area)
 {
     if (!is_watched(area)) {
         watch();
     }
     use_context(area);
-    give(area, 0, area->nr_blocks, FGV_BLOCK_GUEST);
+    give(area, 0, area->nr_granules, FGV_GRANULE_GUEST);
 }
 
-void fgv_blocks_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)
+void fgv_granules_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)
 {
-    area->wanted = offset / FGV_BLOCK_BYTES;
-    area->wanted_end = (offset + bytes + FGV_BLOCK_BYTES - 1) / FGV_BLOCK_BYTES;
+    area->wanted = offset / FGV_GRANULE_BYTES;
+    area->wanted_end = (offset + bytes + FGV_GRANULE_BYTES - 1) / FGV_GRANULE_BYTES;
 }
