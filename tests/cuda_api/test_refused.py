@@ -104,6 +104,13 @@ def test_a_program_older_than_a_name_does_not_get_it() -> None:
     assert ask("cuMulticastCreate", 12010)[1] == FOUND
 
 
+def test_an_old_form_stands_for_the_per_thread_stream_where_the_newer_has_no_twin() -> None:
+    """As on an H200: memory has no stream, copies have one."""
+    assert ask("cuMemAlloc", 2000, PER_THREAD) == ask("cuMemAlloc", 2000, LEGACY)
+    assert ask("cuMemcpyHtoD", 2000, PER_THREAD) == (None, TOO_OLD)
+    assert ask("cuMemcpyHtoD", 2000, LEGACY)[1] == FOUND
+
+
 def test_a_name_newer_than_the_driver_is_not_found_but_there() -> None:
     version = ctypes.c_int()
     assert library().cuDriverGetVersion(ctypes.byref(version)) == 0
