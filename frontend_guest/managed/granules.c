@@ -312,15 +312,14 @@ static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
     }
     announce(area, granule);
     atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
-    if (may_wait && !area->is_fresh && area->granules[granule] == FGV_GRANULE_DEVICE) {
+    if (may_wait && !area->is_fresh) {
         settle(area);
         announce(area, granule); /* a host function may have had all of it meanwhile */
     }
     use_context(area);
     uint64_t first, end;
     choose(area, granule, right, &first, &end);
-    /* Too many pieces for the kernel: all of it is one. */
-    return give(area, first, end, right) || give(area, 0, area->nr_granules, FGV_GRANULE_GUEST);
+    return give(area, first, end, right) || give(area, 0, area->nr_granules, FGV_GRANULE_GUEST); /* see take() */
 }
 
 static bool touched(uint64_t address, bool is_write, uint32_t thread)
@@ -384,7 +383,10 @@ static bool send_written(struct fgv_area *area)
 
 static void take(struct fgv_area *area)
 {
-    fgv_trap_take(fgv_area_address(area, area->first_given), fgv_area_bytes(area, area->first_given, area->end_given));
+    const uint64_t bytes = fgv_area_bytes(area, area->first_given, area->end_given);
+    if (!fgv_trap_take(fgv_area_address(area, area->first_given), bytes)) {
+        fgv_trap_take(area->address, area->bytes); /* too many pieces for the kernel: all of it is one */
+    }
     memset(area->granules + area->first_given, FGV_GRANULE_DEVICE, area->end_given - area->first_given);
     area->first_given = area->end_given = 0;
 }

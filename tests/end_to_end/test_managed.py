@@ -137,3 +137,24 @@ ctypes.string_at(16, 1)
     result = host.guest(sys.executable, "-c", program)
     assert result.returncode == 139
     assert "Fatal Python error: Segmentation fault" in result.stderr
+
+
+def test_as_many_pieces_as_the_kernel_has_are_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No mapping of this process can be cut any more: a touch in the middle brings all of it."""
+    program = f"""{ALLOCATE}
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_uint64
+assert cuda.cuMemAllocManaged(ctypes.byref(device), size(32 << 20), 1) == 0
+for round in range(2):
+    assert cuda.cuMemsetD8_v2(device, 7 + round, size(32 << 20)) == 0
+    assert cuda.cuCtxSynchronize() == 0
+    if round == 0:
+        for i in range(1 << 20):
+            if libc.mmap(None, size(4096), i % 2, 0x22, -1, ctypes.c_long(0)) == 2**64 - 1:
+                break
+    print(ctypes.string_at(device.value + (17 << 20), 2), ctypes.string_at(device.value, 1))
+"""
+    monkeypatch.setenv("FAIRGV_TRAP", "signal")
+    result = host.guest(sys.executable, "-c", program)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [r"b'\x07\x07' b'\x07'", r"b'\x08\x08' b'\x08'"]

@@ -22,6 +22,7 @@ from backend_host.vm.guest import Guest, follow_guests
 from backend_host.vm.initramfs import GUEST_LIBRARY_PATH, build_image
 from backend_host.vm.private_libvirt import PrivateLibvirt
 from backend_host.vm.region_file import region_name, region_path
+from tests.conformance.build import RUNTIME, build_all
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 from tests.vm.guest_shell import BOOT_LIMIT_S, Answer, GuestShell, shell_command
 
@@ -32,6 +33,7 @@ IN_THE_GUEST = ("vector_add", "spin", "device_query", "bandwidth")
 NAME = "test-guest"
 WEIGHT, MEMORY_BYTES, REGION_BYTES = 3, 24 << 20, 64 << 20
 ATTACH = ("attach", NAME, "--weight", str(WEIGHT), "--memory", "24M", "--region", "64M")
+MANAGED = ("in_turn", "copies", "arguments", "host_function", "graph", "threads", "system_calls")
 LONG_MS = 60_000
 KERNEL_MS = 20_000
 PAUSE_S = 22
@@ -100,7 +102,9 @@ def house(
     folder = instance.folder / NAME
     folder.mkdir()
     folder.chmod(0o755)
+    build_all()
     files = {PurePosixPath("/programs") / name: PROGRAMS / name for name in IN_THE_GUEST}
+    files[PurePosixPath("/programs") / RUNTIME.name] = RUNTIME
     image = build_image(folder, [shell_command()], {**files, GUEST_LIBRARY_PATH: GUEST_LIBRARY})
     host = start_host(tmp_path_factory.mktemp("host"), libvirt_uri=instance.uri)
     try:
@@ -177,6 +181,15 @@ def test_a_guest_without_a_device_then_attached_while_it_runs(house: House) -> N
     assert_one_line(house.program("vector_add"), "cudaErrorNoDevice", "fairgv-host attach")
     house.boot()
     assert_a_program_passes(house)
+
+
+@pytest.mark.parametrize("way", ["", "FAIRGV_TRAP=signal", "FAIRGV_MANAGED=host"])
+def test_managed_memory_is_what_it_is_natively(attached: House, way: str) -> None:
+    """The guest's kernel, not the host's, tells of touches; Linux before 6.4 does not tell which are writes."""
+    names = [f"managed_{name}" for name in MANAGED if (name, way) != ("system_calls", "FAIRGV_TRAP=signal")]
+    native = attached.host.native(str(RUNTIME), *names)
+    answer = attached.shell.run(f"{way} /programs/{RUNTIME.name} {' '.join(names)}", 120)
+    assert (answer.exit_code, answer.output) == (0, native.stdout.rstrip("\n"))
 
 
 def test_attach_shows_in_status_and_binds_the_guest(attached: House) -> None:
