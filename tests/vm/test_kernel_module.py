@@ -22,6 +22,7 @@ from backend_host.vm.guest import Guest
 from backend_host.vm.initramfs import build_image
 from backend_host.vm.kernel import find_kernel
 from backend_host.vm.private_libvirt import PrivateLibvirt
+from tests.conformance.build import RUNTIME, build_all
 from tests.end_to_end.host import PROGRAMS, Host, start_host, stop_host, wait_until
 from tests.vm.guest_package import MODULE, USER, is_well, module_for, package_files, prepare
 from tests.vm.guest_shell import Answer, GuestShell, shell_command
@@ -36,7 +37,8 @@ NR_CYCLES = 3
 IN_THE_GUEST = ("vector_add", "spin", "bandwidth")
 PREPARE = f"""\
 {prepare()}; unset LD_LIBRARY_PATH; \
-echo include /etc/ld.so.conf.d/\\*.conf >/etc/ld.so.conf; ldconfig && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0"""
+echo include /etc/ld.so.conf.d/\\*.conf >/etc/ld.so.conf; ldconfig && insmod /fairgv.ko && chgrp fairgv /dev/fairgv0 && \
+chgrp fairgv /dev/userfaultfd && chmod 660 /dev/userfaultfd && echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"""
 PCI = "$(readlink -f /sys/bus/pci/drivers/fairgv/0000:*)"
 
 
@@ -108,7 +110,9 @@ def house(
     include = ["-I", str(PACKAGE_ROOT / "ivshmem/include")]
     options = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *include]
     subprocess.run(["cc", *options, "-o", attack, Path(__file__).with_name("device_attack.c")], check=True)
+    build_all()
     files = {PurePosixPath("/programs") / name: PROGRAMS / name for name in IN_THE_GUEST}
+    files[PurePosixPath("/programs") / RUNTIME.name] = RUNTIME
     files |= {
         PurePosixPath("/programs/device_attack"): attack,
         MODULE: module_for(kernel.release, tmp_path_factory.mktemp("kmod")),
@@ -165,6 +169,7 @@ def test_all_is_well(house: House) -> None:
         assert not re.search(r"^(missing|note)", answer.output, re.MULTILINE), answer.output
         assert answer.output.endswith(f"CUDA programs of {who} can use the GPU.")
         assert "works:    the doorbell" in answer.output
+        assert "works:    managed memory is there for system calls, too" in answer.output
         assert "works:    programs find FairGV's libcuda.so.1: /usr/lib/fairgv/libcuda.so.1" in answer.output
         assert "works:    the GPU: FairGV softgpu, " in answer.output
         assert ("is somebody else's, and left alone" in answer.output) == (who == "root")  # only root may look
@@ -182,6 +187,25 @@ def test_who_is_not_in_the_group_is_told(house: House) -> None:
     assert f"usermod -aG fairgv {USER}" in checked.output
     house.root("chgrp fairgv /dev/fairgv0")
     assert_passes(house.user("/programs/vector_add"))
+
+
+def test_a_user_who_may_not_have_userfaultfd_is_told_what_fails(house: House) -> None:
+    case = f"/programs/{RUNTIME.name} managed_system_calls"
+    natively = house.host.native(str(RUNTIME), "managed_system_calls")
+    assert house.user(case).output == natively.stdout.rstrip("\n")
+    house.root("chgrp 0 /dev/userfaultfd; echo never >/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    checked = house.check(USER)
+    assert checked.exit_code == 0
+    assert (
+        f"note:     system calls fail for managed memory that the device has: /dev/userfaultfd is not open to {USER}"
+        in checked.output
+    )
+    assert "note:     managed memory has pages of 4 KiB" in checked.output
+    answer = house.user(case)
+    assert "fairgv: system calls fail with EFAULT" in answer.output
+    assert "written: 0" in answer.output
+    house.root("chgrp fairgv /dev/userfaultfd; echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    assert house.user(case).output == natively.stdout.rstrip("\n")
 
 
 def test_polling_is_a_choice(house: House) -> None:
