@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "base/trace.h"
 #include "call/device.h"
@@ -105,6 +106,13 @@ static CUresult module_functions(CUmodule module, fgv_handshake_function_callbac
     return result;
 }
 
+static void tool_refused(void)
+{
+    fgv_log_cause(FGV_CAUSE_TOOL,
+                  "a debugger or profiler sees nothing of the device, which is remote; FAIRGV_TRACE=FILE "
+                  "and fairgv-run --trace FILE.json.gz show calls and kernels over time");
+}
+
 static const struct fgv_handshake_ops ops = {
     .driver_version = driver_version,
     .device_count = device_count,
@@ -117,6 +125,7 @@ static const struct fgv_handshake_ops ops = {
     .stream_object = stream_object,
     .stream_object_id = stream_object_id,
     .module_functions = module_functions,
+    .tool_refused = tool_refused,
     .table_shown = fgv_trace_table,
 };
 

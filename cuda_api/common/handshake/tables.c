@@ -413,6 +413,22 @@ static const struct {
     {uuid_modules, table_modules},
 };
 
+/* What debuggers and profilers ask for, and nobody else was seen to. compute-sanitizer does not look whether it got
+ * them, and crashes. */
+static bool is_of_tools(const char uuid[FGV_UUID_BYTES])
+{
+    static const unsigned char known[][FGV_UUID_BYTES] = {
+        {0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7, 0x4b},
+        {0xfc, 0x58, 0xac, 0x1a, 0x05, 0x7c, 0x44, 0x4f, 0xa9, 0x77, 0x72, 0xee, 0x9a, 0xef, 0xdb, 0x89},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (memcmp(uuid, known[i], FGV_UUID_BYTES) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 CUresult fgv_handshake_table(const void **table, const CUuuid *id)
 {
     if (!table || !id) {
@@ -430,6 +446,10 @@ CUresult fgv_handshake_table(const void **table, const CUuuid *id)
         unsigned char uuid[FGV_UUID_BYTES];
         memcpy(uuid, id->bytes, sizeof(uuid));
         log_line("table refused", uuid, "");
+    }
+    const struct fgv_handshake_ops *ops = fgv_handshake_ops_get();
+    if (ops && ops->tool_refused && is_of_tools(id->bytes)) {
+        ops->tool_refused();
     }
     *table = NULL;
     return CUDA_ERROR_INVALID_VALUE;

@@ -18,7 +18,7 @@
  *
  * How an embedder uses it:
  *
- *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // all but the last two
+ *     static const struct fgv_handshake_ops ops = { .driver_version = ..., ... };          // all but the last three
  *     __attribute__((constructor)) static void start(void) { fgv_handshake_set_ops(&ops); }
  *     CUresult cuGetExportTable(const void **table, const CUuuid *id) { return fgv_handshake_table(table, id); }
  *     fgv_handshake_context_destroyed(context);  // in cuCtxDestroy, cuDevicePrimaryCtxReset and the last Release
@@ -81,6 +81,9 @@ struct fgv_handshake_ops {
 
     /* May be NULL. Calls the callback for each function of the module until that has enough. */
     CUresult (*module_functions)(CUmodule module, fgv_handshake_function_callback callback, void *user);
+
+    /* May be NULL. A debugger or profiler has asked for a table of its own, in vain. */
+    void (*tool_refused)(void);
 
     /*
      * May be NULL. What programs are given for a table that is served, instead of the table itself: a copy whose slots
