@@ -11,7 +11,7 @@
  * __managed__ variables are memory of the host's driver at addresses of its choosing. Those of the same pages here are
  * an area too, of which nothing but the variables is copied.
  *
- * Everything here is under the lock of fgv_managed_enter (granules.h).
+ * Everything here is between fgv_granules_enter and _leave (granules.h).
  */
 #ifndef FRONTEND_GUEST_AREA_H
 #define FRONTEND_GUEST_AREA_H
