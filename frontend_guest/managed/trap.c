@@ -35,7 +35,7 @@
 #define NEW_USERFAULTFD     _IO(0xAA, 0x00)
 #define POPULATE_READ       22 /* of madvise, since Linux 5.14 */
 #define POPULATE_WRITE      23
-#define PROBE_BYTES         UINT64_C(4096)
+#define PAGE_BYTES          UINT64_C(4096)
 /* How often more is brought than was touched: what others may have waited for in vain. */
 #define MOST_AHEAD 4
 
@@ -95,7 +95,7 @@ static bool put_in(uint64_t address, uint64_t bytes, uint64_t mode)
         }
         uint64_t done = wish.mapped > 0 ? (uint64_t)wish.mapped : 0;
         if (errno == EEXIST && done == 0) {
-            done = PROBE_BYTES;
+            done = PAGE_BYTES;
         } else if (errno != EAGAIN && errno != EEXIST) {
             return false;
         }
@@ -121,13 +121,13 @@ static bool can_protect(void)
     bool can = false;
     const int fd = memfd_create("fairgv-probe", MFD_CLOEXEC);
     void *at = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, (off_t)PROBE_BYTES) == 0 && pwrite(fd, "", 1, 0) == 1) {
-        at = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0 && ftruncate(fd, (off_t)PAGE_BYTES) == 0 && pwrite(fd, "", 1, 0) == 1) {
+        at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (at != MAP_FAILED) {
         const uint64_t address = (uint64_t)(uintptr_t)at;
-        can = is_set(address, PROBE_BYTES) && put_in(address, PROBE_BYTES, CONTINUE_PROTECTED);
-        munmap(at, PROBE_BYTES);
+        can = is_set(address, PAGE_BYTES) && put_in(address, PAGE_BYTES, CONTINUE_PROTECTED);
+        munmap(at, PAGE_BYTES);
     }
     if (fd >= 0) {
         close(fd);
@@ -145,7 +145,7 @@ static void serve(const struct touch *touch)
 {
     ops->touched(touch->address, touch->is_write, touch->thread);
     /* What was done meanwhile for another thread has woken that one alone. */
-    struct uffdio_range range = {touch->address, PROBE_BYTES};
+    struct uffdio_range range = {touch->address, PAGE_BYTES};
     ioctl(faults, UFFDIO_WAKE, &range);
 }
 
@@ -184,7 +184,7 @@ static void *faults_read(void *unused)
             continue;
         }
         const uint64_t flags = message.arg.pagefault.flags;
-        const struct touch touch = {.address = message.arg.pagefault.address & ~(PROBE_BYTES - 1),
+        const struct touch touch = {.address = message.arg.pagefault.address & ~(PAGE_BYTES - 1),
                                     .thread = message.arg.pagefault.feat.ptid,
                                     .is_write = (flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0};
         if (ops->is_urgent(touch.thread) || write(later[1], &touch, sizeof(touch)) != (ssize_t)sizeof(touch)) {

@@ -84,6 +84,17 @@ def test_a_fetched_copy_is_one_round_trip(served: Served) -> None:
     assert nr_round_trips() - before == 4
 
 
+def test_a_record_that_was_given_up_is_passed_over(served: Served) -> None:
+    """Whatever was written into it before."""
+    guest = served.primary()
+    for left_over in (b"", bytes(8), b"\xff" * 4000):
+        guest.cast_off("given_up", left_over, context=0)
+    assert guest.call("cuCtxSynchronize").result == 0
+    worker = served.host.control.worker(served.worker.slot)
+    assert worker is not None
+    assert worker.nr_refused == 0
+
+
 def test_streams_events_and_synchronisations(served: Served) -> None:
     guest = served.primary()
     address = guest.ok("cuMemAlloc_v2", bytesize=1 << 20).dptr

@@ -286,6 +286,9 @@ def test_managed_variables_are_told_with_their_bytes(guest: Guest) -> None:
     for name_bytes in (0, 5, 7, 0xFFFFFFFF):
         assert managed(guest, name_bytes=name_bytes).result == INVALID_VALUE
     assert managed(guest, library=LIBRARY + 1).result == INVALID_HANDLE
+    for name, is_managed in ((b"shared", 1), (b"plain", 0)):
+        found = guest.ok("cuLibraryGetGlobal", name, library=LIBRARY, name_bytes=len(name))
+        assert found.is_managed == is_managed
 
 
 def test_a_plain_option_is_passed_on(guest: Guest) -> None:
