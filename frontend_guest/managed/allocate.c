@@ -133,8 +133,9 @@ CUresult fgv_managed_free(const struct fgv_range *range)
 }
 
 /* Variables are brought back, and told that their context goes, if they are of one, or may be. */
-static void release(struct fgv_area *area, const struct fgv_context *context)
+static void release(struct fgv_area *area, uint64_t of)
 {
+    const struct fgv_context *context = (const struct fgv_context *)(uintptr_t)of;
     if (!area->variables && area->context == context) {
         fgv_granules_end(area);
         fgv_area_drop(area);
@@ -148,14 +149,5 @@ static void release(struct fgv_area *area, const struct fgv_context *context)
 
 void fgv_managed_release(const struct fgv_context *context)
 {
-    struct fgv_entered entered;
-    if (!fgv_areas_were_made()) {
-        return;
-    }
-    fgv_granules_enter(&entered);
-    for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
-        next = area->next;
-        release(area, context);
-    }
-    fgv_granules_leave(&entered);
+    fgv_granules_each(release, (uint64_t)(uintptr_t)context);
 }

@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
-#include "call/work.h"
 #include "context/host_function.h"
 #include "copy/copy.h"
 #include "cuda_api/prototypes.h"
@@ -68,6 +67,20 @@ void fgv_granules_leave(const struct fgv_entered *entered)
     if (entered->has_door) {
         pthread_mutex_unlock(&door);
     }
+}
+
+void fgv_granules_each(void (*visit)(struct fgv_area *area, uint64_t what), uint64_t what)
+{
+    struct fgv_entered entered;
+    if (!fgv_areas_were_made()) {
+        return;
+    }
+    fgv_granules_enter(&entered);
+    for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
+        next = area->next;
+        visit(area, what);
+    }
+    fgv_granules_leave(&entered);
 }
 
 static void use_context(const struct fgv_area *area)
@@ -365,6 +378,30 @@ void fgv_granules_open(void)
 
 /* ---- work ---- */
 
+/* Which calls are work that may use any memory of the program's, and not only what they name. Copies between the
+ * device and other memory are not: who makes them knows both sides. */
+static bool is_work(uint16_t call)
+{
+    if (call >= FGV_CALL_cuMemsetD8_v2 && call <= FGV_CALL_cuMemsetD2D32Async) {
+        return true;
+    }
+    switch (call) {
+    case FGV_CALL_cuLaunchKernel:
+    case FGV_CALL_cuGraphLaunch:
+    case FGV_CALL_cuMemcpyDtoD_v2:
+    case FGV_CALL_cuMemcpyDtoDAsync_v2:
+    case FGV_CALL_cuMemcpyPeer:
+    case FGV_CALL_cuMemcpyPeerAsync:
+    case FGV_CALL_cuMemcpy3DAsync_v2:
+    case FGV_CALL_cuStreamWriteValue32_v2:
+    case FGV_CALL_cuStreamWriteValue64_v2:
+    case FGV_CALL_cuStreamBatchMemOp_v2:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Sends what the program has written. It may read it still. */
 static bool send_written(struct fgv_area *area)
 {
@@ -435,7 +472,7 @@ static void take_all(const struct fgv_entered *entered)
 void fgv_granules_before(uint16_t call)
 {
     struct fgv_entered entered;
-    if (fgv_thread.is_ours || !fgv_call_is_work(call) || fgv_client_is_open() != CUDA_SUCCESS) {
+    if (fgv_thread.is_ours || !is_work(call) || fgv_client_is_open() != CUDA_SUCCESS) {
         return;
     }
     enter(&entered, !is_host_function(fgv_thread_id()));

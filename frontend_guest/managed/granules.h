@@ -34,6 +34,8 @@ struct fgv_entered {
 /* Between these, areas are the calling thread's, and its calls are this library's own. Not for host functions. */
 void fgv_granules_enter(struct fgv_entered *entered);
 void fgv_granules_leave(const struct fgv_entered *entered);
+/* All of that for each area, which may go. */
+void fgv_granules_each(void (*visit)(struct fgv_area *area, uint64_t what), uint64_t what);
 
 /* ---- between them ---- */
 

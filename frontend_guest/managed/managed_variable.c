@@ -246,18 +246,7 @@ static void forget(struct fgv_area *area, uint64_t owner)
 
 void fgv_managed_variables_forget(uint64_t owner)
 {
-    struct fgv_entered entered;
-    if (!fgv_areas_were_made()) {
-        return;
-    }
-    fgv_granules_enter(&entered);
-    for (struct fgv_area *area = fgv_areas, *next; area; area = next) {
-        next = area->next;
-        if (area->variables) {
-            forget(area, owner);
-        }
-    }
-    fgv_granules_leave(&entered);
+    fgv_granules_each(forget, owner);
 }
 
 /* ---- the call ---- */

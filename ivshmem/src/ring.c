@@ -9,8 +9,8 @@
  * - commit: producer exchange seq_cst (store release when nobody can be kicked) <-> consumer load acquire in peek,
  *   seq_cst in park_prepare.
  * - head: consumer store release <-> producer load acquire. What the consumer read is read before it is overwritten.
- * - tail: producers only, relaxed. It carries no data, and of two reservations ordered by happens-before the later one
- *   also comes later in the modification order of `tail`, which is all that the order in the ring needs.
+ * - tail: producers only. The order in the ring needs no more than relaxed. It is seq_cst for the producers' own sake:
+ *   what one wrote before its reservation is seen by those whose reservations follow.
  * - parked: consumer exchange seq_cst, then load of commit <-> producer exchange of commit seq_cst, then load of
  *   parked. One of them sees the other.
  *
@@ -141,8 +141,7 @@ struct fgv_record *fgv_producer_reserve(struct fgv_producer *producer, uint32_t 
             tail = atomic_load_explicit(&producer->control->tail, memory_order_relaxed);
             continue;
         }
-        /* Sequentially consistent for the producers' own sake: what one wrote before its reservation is seen by those
-         * whose reservations follow. A failure has loaded the new tail. */
+        /* A failure has loaded the new tail. */
         if (!atomic_compare_exchange_weak_explicit(&producer->control->tail, &tail, tail + claim, memory_order_seq_cst,
                                                    memory_order_relaxed)) {
             continue;

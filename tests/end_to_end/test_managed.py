@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.build import CASES, RUNTIME, build_all
 from tests.end_to_end.host import TIMEOUT_S, Host
 
-SOURCE = (CASES / "runtime_managed.cu").read_text()
+SOURCE = "".join(path.read_text() for path in sorted(CASES.glob("runtime_managed*.cu")))
 ALONE = re.findall(r"^ALONE\((\w+)\)", SOURCE, re.MULTILINE)
 TOGETHER = re.findall(r"^CASE\((\w+)\)", SOURCE, re.MULTILINE)
 SYSTEM_CALLS = "managed_system_calls"
