@@ -54,9 +54,24 @@ again:
     st.global.u32 [%rd1], %r1;
     ret;
 }
+.visible .entry lasting(.param .u64 begun, .param .u64 ns)
+{
+    .reg .b64 %rd<6>;
+    .reg .pred %p<2>;
+    ld.param.u64 %rd1, [begun];
+    ld.param.u64 %rd2, [ns];
+    st.volatile.global.u32 [%rd1], 1;
+    mov.u64 %rd3, %globaltimer;
+again:
+    mov.u64 %rd4, %globaltimer;
+    sub.u64 %rd5, %rd4, %rd3;
+    setp.lt.u64 %p1, %rd5, %rd2;
+    @%p1 bra again;
+    ret;
+}
 """
 OTHER_STREAM = STREAM + 1
-COUNT, BROKEN = FUNCTION, FUNCTION + 1
+COUNT, BROKEN, LASTING = FUNCTION, FUNCTION + 1, FUNCTION + 2
 NR_BLOCKS = 50
 ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY, INVALID_CONTEXT = 700, 1, 600, 201
 BOXES = {"mode": 1, "threshold_blocks": 10, "least_blocks": 4, "part_ns": 0, "run_blocks": 0}
@@ -79,7 +94,7 @@ class Kernels:
 
     def load(self) -> None:
         assert self.guest.load(kernel_image(PTX)).result == 0
-        for handle, name in ((COUNT, b"count"), (BROKEN, b"broken")):
+        for handle, name in ((COUNT, b"count"), (BROKEN, b"broken"), (LASTING, b"lasting")):
             fields: dict[str, Any] = {"module": MODULE, "handle": handle, "name_bytes": len(name)}
             self.guest.ok("cuModuleGetFunction", name, chunk=NO_CHUNK, **fields)
 
@@ -126,12 +141,18 @@ def test_a_persistent_kernel_that_does_not_stop_is_not_waited_for_where_the_devi
         long, other = (Kernels(Served(host, region, slicing=slicing)) for region in (first, second))
         for vgpu, per_ns in ((0, 1.0), (1, 0.0)):
             host.control.set_standing(vgpu, 0.0, per_ns=per_ns, charged_ns=0)
-        long.count(ns=ENDLESS_NS)
-        wait_until(lambda: long.reading().nr_parts == 1, "it is on the device")
+        begun = long.guest.allocate(4096)
+        long.guest.ok("host_register", address=long.guest.address + begun, bytes=4096)
+        long.guest.launch(LASTING, struct.pack("<QQ", long.guest.address + begun, ENDLESS_NS), grid=NR_BLOCKS)
+        wait_until(
+            lambda: long.guest.read(begun, 4) != bytes(4),
+            "its blocks run: one that is only submitted stops before its first",
+        )
         other.count(nr_blocks=1, ns=ENDLESS_NS)
         wait_until(lambda: host.control.holder().vgpu == 1, "the other vGPU has the grant")
-        assert long.reading().nr_sliced == 0  # it goes on
-        assert long.reading().stalled_since_ns != 0
+        reading = long.reading()
+        assert (reading.nr_parts, reading.nr_sliced, reading.whole) == (1, 0, {}), "it goes on"
+        assert reading.stalled_since_ns != 0
 
 
 def test_every_block_runs_once(kernels: Kernels) -> None:
