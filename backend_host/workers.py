@@ -85,10 +85,11 @@ class WorkerProcess:
         self.socket.close()
 
 
-def slicing_settings(config: Config) -> dict[str, int]:
-    """What workers are told of large launches: the fields of `struct fgw_slicing_settings`."""
+def slicing_settings(config: Config, *, preempts: bool) -> dict[str, int]:
+    """What workers of a device are told of large launches: the fields of `struct fgw_slicing_settings`."""
     return {
         "mode": SLICING_MODES.index(config.slicing),
+        "waits_for_variant": int(not preempts),
         "threshold_blocks": config.slicing_threshold_blocks,
         "least_blocks": config.slicing_least_blocks,
         "part_ns": config.slicing_part_us * 1000,

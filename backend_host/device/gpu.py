@@ -154,7 +154,9 @@ def serving(
         slice_ns = config.slice_ns or device.slice_ns
         page = stack.enter_context(ControlPage.create(slice_ns, is_preemptive=device.preempts))
         keeper = GrantKeeper(page, make_policy(config.policy))
-        workers = Workers(page, start, config.nr_warm_workers, slicing_settings(config), device.costs)
+        workers = Workers(
+            page, start, config.nr_warm_workers, slicing_settings(config, preempts=device.preempts), device.costs
+        )
         workers.start()
         stack.callback(workers.stop)
         keeper.start()

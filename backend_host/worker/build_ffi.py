@@ -52,6 +52,7 @@ HEADERS = (
     "parts/grid.h",
     "parts/state.h",
     "parts/variant.h",
+    "parts/making.h",
     "device/boost.h",
     "device/audit.h",
     "walls/start.h",
@@ -77,10 +78,11 @@ extern "Python+C" uint64_t fgv_image_needs(const uint8_t *image, uint64_t image_
 struct fgw_grantee;
 void fgw_grant_show_phase(const struct fgw_grantee *grantee, uint32_t phase);
 extern "Python+C" int32_t fgv_image_inspect(const uint8_t *image, uint64_t image_bytes, uint32_t capability);
-struct fgw_variant_wish;
+struct fgw_making;
 extern "Python+C" void fgv_variants_keep(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
 extern "Python+C" void fgv_variants_forget(uint32_t owner_kind, uint64_t owner);
-extern "Python+C" void fgv_variants_make(struct fgw_variant_wish *wish);
+extern "Python+C" void fgv_variants_read(struct fgw_making *making);
+extern "Python+C" void fgv_variants_go_on(struct fgw_making *making);
 """
 
 _BLOCK = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)

@@ -15,15 +15,13 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backend_host.worker._worker import ffi, lib
 from backend_host.worker.images import Inspector, Printing
+from backend_host.worker.making import Maker
 from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
 from backend_host.worker.weigh import other_process, weigh
-
-if TYPE_CHECKING:
-    from backend_host.worker.variants import Images
 
 DEFAULT_LIBRARY = "libcuda.so.1"
 MESSAGE_BYTES = 65536
@@ -148,7 +146,7 @@ def assign(worker: ffi.CData, message: dict[str, Any], descriptors: list[int], d
     costs = message.get("costs", {})
     lib.fgw_worker_set_costs(worker, int(costs.get("context_bytes", 0)), int(costs.get("stream_bytes", 0)))
     settings = ffi.new("struct fgw_slicing_settings *", message.get("slicing", {}))
-    callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_make)
+    callbacks = (lib.fgv_variants_keep, lib.fgv_variants_forget, lib.fgv_variants_read, lib.fgv_variants_go_on)
     lib.fgw_worker_set_slicing(worker, settings, ffi.new("struct fgw_variant_maker *", callbacks))
     error = ffi.new(f"char[{_ERROR_BYTES}]")
     refused = lib.fgw_worker_attach(worker, assignment, error, _ERROR_BYTES)
@@ -185,35 +183,31 @@ def fgv_image_needs(image: ffi.CData, image_bytes: int, capability: int, is_exac
     return needs_bytes(memoryview(ffi.buffer(image, image_bytes)), capability, is_exact=is_exact)
 
 
-_images: list[Images] = []
-"""The one of this process, made with the first image that is kept: a worker that slices nothing does without the parser."""
-_answer: list[ffi.CData] = []
-"""Text and names of the last variant; C reads them until it asks again."""
+_maker = Maker()
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]
 def fgv_variants_keep(owner_kind: int, owner: int, image: ffi.CData, image_bytes: int) -> None:
     """Called by the loop when a module or library was loaded; no bytes: it was linked from several."""
-    if not _images:
-        from backend_host.worker.variants import Images  # noqa: PLC0415
-
-        _images.append(Images())
-    _images[0].keep((owner_kind, owner), memoryview(ffi.buffer(image, image_bytes)) if image_bytes else None)
+    _maker.images.keep((owner_kind, owner), memoryview(ffi.buffer(image, image_bytes)) if image_bytes else None)
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]
 def fgv_variants_forget(owner_kind: int, owner: int) -> None:
     """Called by the loop when one was unloaded."""
-    for images in _images:
-        images.forget((owner_kind, owner))
+    _maker.images.forget((owner_kind, owner))
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]
-def fgv_variants_make(wish: ffi.CData) -> None:
-    """Called by the loop when a large launch needs a variant; when this raises, `why_whole` stays what it was."""
-    from backend_host.worker.variants import make  # noqa: PLC0415
+def fgv_variants_read(making: ffi.CData) -> None:
+    """Called by the loop when a large launch needs a variant."""
+    _maker.read(making)
 
-    _answer[:] = make(_images[0] if _images else None, wish)
+
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def fgv_variants_go_on(making: ffi.CData) -> None:
+    """Called by the loop when it has found the addresses of the variables, or wants the variant no more."""
+    _maker.go_on(making)
 
 
 def tell(daemon: socket.socket, ended: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import zstandard
 
 from backend_host.worker.images import may_print
+from backend_host.worker.kept_images import Images
 from backend_host.worker.needs import UNKNOWABLE_BYTES, needs_bytes
-from backend_host.worker.variants import Images
+from backend_host.worker.variants import Reader, make
 from cuda_api.fatbin import EntryFlags
 from cuda_api.ptx.variants import RunsWholeError
 
@@ -146,11 +147,12 @@ def look(image: bytes) -> None:
     assert may_print(image, CAPABILITY) in (False, True)
     for is_exact in (False, True):
         assert 0 <= needs_bytes(image, CAPABILITY, is_exact=is_exact) <= UNKNOWABLE_BYTES
-    images = Images()
+    images, reader = Images(), Reader()
     images.keep(OWNER, image)
     for is_persistent in (False, True):
         with contextlib.suppress(RunsWholeError):
-            images.variant(OWNER, "k", CAPABILITY, is_persistent, lambda _: 4096)
+            source = reader.read(images.of(OWNER), "k", CAPABILITY)
+            make(source, is_persistent=is_persistent, addresses=dict.fromkeys(source.used.globals, 4096))
 
 
 if __name__ == "__main__":

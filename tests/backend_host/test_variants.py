@@ -7,7 +7,8 @@ from backend_host.worker._worker import ffi, lib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend_host.worker.variants import MAX_IMAGE_BYTES, MAX_KEPT_BYTES, Images
+from backend_host.worker.kept_images import MAX_IMAGE_BYTES, MAX_KEPT_BYTES, Images
+from backend_host.worker.variants import Reader, Variant, make
 from cuda_api.fatbin import parse, select_ptx, without_machine_code
 from cuda_api.ptx.variants import RunsWholeError, Whole
 
@@ -34,10 +35,16 @@ def text(kernel: str = KERNEL) -> bytes:
     return (HEAD + kernel).encode() + b"\0"
 
 
+def variant_of(kept: bytes | Whole, kernel: str = "k", *, address: int = 4096, is_persistent: bool = False) -> Variant:
+    source = Reader().read(kept, kernel, 90)
+    addresses = dict.fromkeys(source.used.globals, address) if address else {}
+    return make(source, is_persistent=is_persistent, addresses=addresses)
+
+
 def made(image: bytes | None, kernel: str = "k", *, address: int = 4096, is_persistent: bool = False) -> str:
     images = Images()
     images.keep(OWNER, image)
-    return images.variant(OWNER, kernel, 90, is_persistent, lambda _: address).text
+    return variant_of(images.of(OWNER), kernel, address=address, is_persistent=is_persistent).text
 
 
 def reason(image: bytes | None, kernel: str = "k", *, address: int = 4096) -> Whole:
@@ -65,7 +72,7 @@ def test_machine_code_is_not_kept() -> None:
 def test_constants_are_named() -> None:
     images = Images()
     images.keep(OWNER, text())
-    assert images.variant(OWNER, "k", 90, False, lambda _: 4096).constants == ("factor",)
+    assert variant_of(images.of(OWNER)).constants == ("factor",)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_what_the_driver_does_not_find() -> None:
     assert reason(text(), address=0) == Whole.HIDDEN_VARIABLE
     assert reason(text(), kernel="other") == Whole.NO_PTX
     with pytest.raises(RunsWholeError):
-        Images().variant(OWNER, "k", 90, False, lambda _: 4096)
+        variant_of(Images().of(OWNER))
 
 
 def test_a_guest_that_loads_for_ever_fills_nothing() -> None:
@@ -106,19 +113,21 @@ def test_a_guest_that_loads_for_ever_fills_nothing() -> None:
         images.keep((4, number), large)
     images.keep((4, 1000), text())
     with pytest.raises(RunsWholeError) as raised:
-        images.variant((4, 1000), "k", 90, False, lambda _: 4096)
+        variant_of(images.of((4, 1000)))
     assert raised.value.reason == Whole.TOO_LARGE
     images.forget((4, 0))
     images.keep((4, 1000), text())
-    assert images.variant((4, 1000), "k", 90, False, lambda _: 4096).text
+    assert variant_of(images.of((4, 1000))).text
 
 
 def test_a_number_that_is_given_again() -> None:
-    images = Images()
+    images, reader = Images(), Reader()
     images.keep(OWNER, text())
-    images.variant(OWNER, "k", 90, False, lambda _: 4096)
+    reader.read(images.of(OWNER), "k", 90)
     images.keep(OWNER, text(KERNEL.replace(" k(", " other(")))
-    assert "other" in images.variant(OWNER, "other", 90, False, lambda _: 4096).text
+    assert (
+        "other" in make(reader.read(images.of(OWNER), "other", 90), is_persistent=False, addresses={"seen": 4096}).text
+    )
 
 
 def boxes_of(grid: tuple[int, int, int], wanted: int) -> list[tuple[list[int], list[int]]]:

@@ -25,7 +25,7 @@ if (folder / "is_held").exists():
         sys.exit(1)
 os.execv(sys.executable, [sys.executable, "-m", "softgpu.compiler", *sys.argv[2:]])
 """
-BOXES = {"mode": 1, "threshold_blocks": 10, "least_blocks": 4, "part_ns": 0, "run_blocks": 0}
+BOXES = {"mode": 1, "waits_for_variant": 1, "threshold_blocks": 10, "least_blocks": 4, "part_ns": 0, "run_blocks": 0}
 
 
 class Compiler:

@@ -23,7 +23,7 @@ import ivshmem.region
 import ivshmem.server
 from backend_host import entitlement, ipc
 from backend_host.errors import RefusedError
-from backend_host.worker import images, variants
+from backend_host.worker import images, kept_images, variants
 from cuda_api.fatbin import FatbinError
 from cuda_api.ptx.variants import RunsWholeError
 from ivshmem.bells import ASK, END
@@ -74,11 +74,13 @@ def fat_binary(data: bytes) -> None:
 
 def ptx(data: bytes) -> None:
     """As a program that launches a large grid of `k`."""
-    kept = variants.Images()
+    kept, reader = kept_images.Images(), variants.Reader()
     kept.keep((1, 1), data)
     for is_persistent in (False, True):
         with suppress(RunsWholeError):
-            kept.variant((1, 1), "k", CAPABILITY, is_persistent, len)
+            source = reader.read(kept.of((1, 1)), "k", CAPABILITY)
+            addresses = {name: len(name) for name in source.used.globals}
+            variants.make(source, is_persistent=is_persistent, addresses=addresses)
     kept.forget((1, 1))
 
 

@@ -141,11 +141,27 @@ STAND_IN(cuModuleLoadDataEx, CUmodule *module, const void *image, unsigned int n
     (void)nr_options;
     (void)options;
     (void)values;
+    (void)strlen(image);
     BEGIN(cuModuleLoadDataEx);
-    struct stand_object *made = stand_make(FGV_HANDLE_MODULE, NULL);
-    made->bytes = strncmp(image, STAND_VARIANT, strlen(STAND_VARIANT)) == 0;
+    *module = (CUmodule)stand_make(FGV_HANDLE_MODULE, NULL);
+    return CUDA_SUCCESS;
+}
+
+STAND_IN(cuLibraryLoadData, CUlibrary *library, const void *code, CUjit_option *options, void **values,
+         unsigned int nr_options, CUlibraryOption *library_options, void **library_values,
+         unsigned int nr_library_options)
+{
+    (void)options;
+    (void)values;
+    (void)nr_options;
+    (void)library_options;
+    (void)library_values;
+    (void)nr_library_options;
+    BEGIN(cuLibraryLoadData);
+    struct stand_object *made = stand_make(FGV_HANDLE_LIBRARY, NULL);
+    made->bytes = strncmp(code, STAND_VARIANT, strlen(STAND_VARIANT)) == 0;
     made->is_excused = made->bytes != 0; /* the worker's own, which no number leads to */
-    *module = (CUmodule)made;
+    *library = (CUlibrary)made;
     return CUDA_SUCCESS;
 }
 
@@ -247,7 +263,8 @@ STAND_IN(cuKernelGetName, const char **name, CUkernel kernel)
 static CUresult parameter(const void *code, size_t index, size_t *offset, size_t *bytes)
 {
     const struct stand_object *of = ((const struct stand_object *)code)->parent;
-    const bool is_variant = of->kind == FGV_HANDLE_MODULE && of->bytes != 0;
+    of = of->kind == FGV_HANDLE_KERNEL ? of->parent : of;
+    const bool is_variant = of->kind == FGV_HANDLE_LIBRARY && of->bytes != 0;
     if (index >= NR_PARAMETERS + is_variant) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -31,6 +31,7 @@
 #include "page/control.h"
 #include "page/grant.h"
 #include "page/layout.h"
+#include "parts/making.h"
 #include "parts/parts.h"
 #include "parts/state.h"
 #include "parts/variant.h"
@@ -99,13 +100,21 @@ static void forget_image(uint32_t owner_kind, uint64_t owner)
     (void)owner;
 }
 
-/* In place of Python, which makes one from PTX. */
-static void make_variant(struct fgw_variant_wish *wish)
+/* In place of the thread, which makes one from PTX. It is as fast as can be. */
+static void read_variant(struct fgw_making *making)
 {
-    wish->text = "// variant";
-    wish->constants = "c";
-    wish->nr_constants = 1;
-    wish->why_whole = fgw_variant_address("c") != 0 ? FGV_WHOLE_NOT : FGV_WHOLE_NOT_COMPILED;
+    if (!fgw_making_ask(making, "c", 1)) {
+        abort(); /* nobody had time to want it no more */
+    }
+}
+
+static void go_on_with_variant(struct fgw_making *making)
+{
+    if (fgw_making_address(making, 0) != 0) {
+        fgw_making_compile(making, fgw_making_wish(making)->mode, "// variant", "c", 1);
+    } else {
+        fgw_making_fail(making, FGV_WHOLE_HIDDEN_VARIABLE);
+    }
 }
 
 static void slice(struct fgw_worker *worker, const struct fuzz_start *start)
@@ -115,7 +124,8 @@ static void slice(struct fgw_worker *worker, const struct fuzz_start *start)
                                                                   : FGW_SLICING_OFF;
     const struct fgw_slicing_settings settings = {
         .mode = mode, .threshold_blocks = 4, .least_blocks = 2, .part_ns = 10 * FUZZ_TICK_NS};
-    const struct fgw_variant_maker maker = {.keep = keep_image, .forget = forget_image, .make = make_variant};
+    const struct fgw_variant_maker maker = {
+        .keep = keep_image, .forget = forget_image, .read = read_variant, .go_on = go_on_with_variant};
     fgw_worker_set_slicing(worker, &settings, &maker);
 }
 

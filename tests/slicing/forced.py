@@ -91,7 +91,7 @@ def daemon(config: Config, run_blocks: int) -> Iterator[None]:
 def serve_daemon(config: Config, run_blocks: int, ready: socket.socket) -> None:
     """The daemon's process."""
     os.dup2(os.open(config.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), sys.stderr.fileno())
-    settings = slicing_settings(config) | {"run_blocks": run_blocks}
+    settings = slicing_settings(config, preempts=False) | {"run_blocks": run_blocks}
     with mock.patch("backend_host.device.gpu.slicing_settings", return_value=settings):
         sys.exit(serve(config, ready.detach()))
 

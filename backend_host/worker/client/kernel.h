@@ -8,6 +8,7 @@
 
 #define FGW_MAX_PARAMETER_BYTES 32764u
 
+struct fgw_making;
 struct fgw_variant;
 
 struct fgw_kernel {
@@ -15,6 +16,7 @@ struct fgw_kernel {
     uint32_t parameter_bytes;
     uint32_t local_bytes;        /* of a thread */
     struct fgw_variant *variant; /* that runs a part of the grid; NULL: none was needed yet, or there is none */
+    struct fgw_making *making;   /* of its variant, under way */
     enum fgv_whole why_whole;
 };
 

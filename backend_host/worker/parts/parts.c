@@ -37,6 +37,7 @@
 #include "parts/grid.h"
 #include "parts/lane.h"
 #include "parts/launch.h"
+#include "parts/making.h"
 #include "parts/pace.h"
 #include "parts/state.h"
 #include "parts/variant.h"
@@ -413,6 +414,7 @@ uint64_t fgw_parts_stop_once(struct fgw_worker *worker)
 void fgw_parts_poll(struct fgw_worker *worker)
 {
     const struct fgw_parts *parts = &worker->slicing->parts;
+    fgw_makings_poll(worker);
     if (!fgw_parts_can_stop(worker) || fgw_grant_has(&worker->grantee)) {
         return;
     }

@@ -19,7 +19,7 @@ void fgw_parts_stop(struct fgw_worker *worker);
 /* As struct fgw_turn_above has them. */
 bool fgw_parts_is_one(const struct fgw_worker *worker);
 uint64_t fgw_parts_stop_once(struct fgw_worker *worker);
-/* Tells a persistent kernel to stop when the turn is over. */
+/* Tells a persistent kernel to stop when the turn is over, and has variants go on being made. */
 void fgw_parts_poll(struct fgw_worker *worker);
 
 #endif

@@ -12,8 +12,10 @@
 #include "cuda_api/variants.h"
 
 struct fgw_lane;
+struct fgw_making;
 
 #define FGW_MAX_PARTS_IN_FLIGHT 3u
+#define FGW_MAX_MAKINGS         16u /* a guest that launches thousands of kernels waits for no more at a time */
 
 /* cffi: begin */
 enum fgw_slicing_mode { FGW_SLICING_OFF = 0, FGW_SLICING_BOXES = 1, FGW_SLICING_PERSISTENT = 2 };
@@ -21,30 +23,28 @@ enum fgw_slicing_mode { FGW_SLICING_OFF = 0, FGW_SLICING_BOXES = 1, FGW_SLICING_
 /* As the host's operator wants it. */
 struct fgw_slicing_settings {
     uint32_t mode;
-    uint64_t threshold_blocks; /* larger launches go in parts */
-    uint64_t least_blocks;     /* of a part */
-    uint64_t part_ns;          /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
-    uint64_t run_blocks;       /* tests set it: after so many a persistent kernel stops by itself; 0: when told to */
+    uint32_t waits_for_variant; /* not 0: a launch waits until its variant is made; else it goes whole until then */
+    uint64_t threshold_blocks;  /* larger launches go in parts */
+    uint64_t least_blocks;      /* of a part */
+    uint64_t part_ns;           /* of a part, if it has so many blocks; 0: parts have as few blocks as may be */
+    uint64_t run_blocks;        /* tests set it: after so many a persistent kernel stops by itself; 0: when told to */
 };
 
-/* What Python is asked for, and its answer: the text stays until it is asked again. */
+/* The variant that is wanted. */
 struct fgw_variant_wish {
     uint32_t owner_kind; /* enum fgv_handle_kind: a module, or a library */
     uint64_t owner;
     const char *kernel;
     uint32_t mode;
     int32_t capability; /* of the device: 90 for 9.0 */
-    const char *text;
-    const char *constants; /* names, each with its terminating zero */
-    uint32_t nr_constants;
-    int32_t why_whole;
 };
 
 /* Called from the loop. What goes wrong in any of them means that kernels run whole. */
 struct fgw_variant_maker {
     void (*keep)(uint32_t owner_kind, uint64_t owner, const uint8_t *image, uint64_t image_bytes);
     void (*forget)(uint32_t owner_kind, uint64_t owner);
-    void (*make)(struct fgw_variant_wish *wish);
+    void (*read)(struct fgw_making *making);
+    void (*go_on)(struct fgw_making *making);
 };
 /* cffi: end */
 
@@ -56,7 +56,7 @@ struct fgw_variant_constant {
 
 struct fgw_variant {
     struct fgw_context *context;
-    CUmodule module;
+    CUlibrary library;
     CUfunction function;
     CUdeviceptr state;    /* of a persistent one: struct fgv_persistent_state */
     uint64_t taken_bytes; /* of the device, by as much as its text has; its variables are the original's */
@@ -106,6 +106,8 @@ struct fgw_slicing {
     struct fgw_slicing_settings settings;
     struct fgw_variant_maker maker;
     struct fgw_parts parts;
+    struct fgw_making *makings[FGW_MAX_MAKINGS]; /* those that somebody waits for */
+    uint32_t nr_makings;
 };
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Which launches go in parts: what is asked of a launch and of its kernel's variant before the first.
  *
- * For the first launch of a kernel the variant is made, as a module that is loaded, and for that the driver waits for
+ * A variant that was made is taken into the context by the next launch of its kernel, and for that the driver waits for
  * all that runs. The program might have to do something before it ends, and nobody would listen. So the launch waits
  * in the backlog until all that is on the device has ended; when nothing ends for a second it goes whole.
  */
@@ -84,11 +84,12 @@ static bool copy_attributes(struct fgw_worker *worker, const struct fgw_handle *
     return true;
 }
 
-/* Whether the kernel is not known to have a variant, or none, and this is no moment to find out. */
+/* Whether a variant would have to be taken into the context, and this is no moment for it. */
 static bool must_wait(const struct fgw_worker *worker, const struct fgw_launch *launch)
 {
     const struct fgw_kernel *kernel = launch->kernel;
-    return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->track->nr_unfinished != 0;
+    return !kernel->variant && kernel->why_whole == FGV_WHOLE_NOT && worker->track->nr_unfinished != 0 &&
+           !fgw_variant_is_made_beside(worker, kernel);
 }
 
 /* Why the launch goes whole. */

@@ -2,8 +2,9 @@
  * Variants of kernels: kept with the kernel's handle, made when a launch first needs one, for the context of that
  * launch.
  *
- * Making one parses PTX and has the driver compile it, with the loop standing still: it is done once for a kernel, and
- * the time is counted. The grant is given back meanwhile, as for a module that is loaded.
+ * Making one parses PTX and has the driver compile it (making.h): it is done once for a kernel, and the time is
+ * counted. Launches go whole meanwhile. Where the device does not preempt one of those would keep all others waiting
+ * until it ends, so there the loop stands still instead; the grant is given back, as for a module that is loaded.
  *
  * Wrong when: one kernel is launched from several contexts. The first has the variant, in the others it runs whole.
  */
@@ -21,6 +22,7 @@
 #include "cuda_api/variants.h"
 #include "page/bell.h"
 #include "page/layout.h"
+#include "parts/making.h"
 #include "parts/state.h"
 #include "turn/turn.h"
 
@@ -47,10 +49,19 @@ void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle
     }
 }
 
+static void give_up_making(struct fgw_worker *worker, struct fgw_kernel *kernel)
+{
+    if (kernel->making) {
+        fgw_making_end(worker, kernel->making);
+        kernel->making = NULL;
+    }
+}
+
 void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *handle)
 {
     struct fgw_kernel *kernel = handle->object;
     if (kernel) {
+        give_up_making(worker, kernel);
         fgw_variant_drop(worker, kernel->variant);
         free(kernel);
     }
@@ -65,18 +76,6 @@ static struct fgw_handle owner_of(struct fgw_worker *worker, const struct fgw_ha
         above = fgw_handle_above(worker, &owner);
     }
     return owner;
-}
-
-static const struct fgw_handle *owner_in_making;
-
-uint64_t fgw_variant_address(const char *name)
-{
-    CUdeviceptr address = 0;
-    size_t bytes = 0;
-    return fgw_variable_find(fgw_the_worker, owner_in_making->kind, owner_in_making->native, name, &address, &bytes) ==
-                   CUDA_SUCCESS
-               ? address
-               : 0;
 }
 
 static const char *name_of(struct fgw_worker *worker, const struct fgw_handle *handle)
@@ -101,7 +100,7 @@ static bool pair_constants(struct fgw_worker *worker, const struct fgw_handle *o
         size_t bytes = 0;
         if (fgw_variable_find(worker, owner->kind, owner->native, names, &constant->from, &constant->bytes) !=
                 CUDA_SUCCESS ||
-            worker->driver.cuModuleGetGlobal_v2(&constant->to, &bytes, variant->module, names) != CUDA_SUCCESS ||
+            worker->driver.cuLibraryGetGlobal(&constant->to, &bytes, variant->library, names) != CUDA_SUCCESS ||
             bytes != constant->bytes) {
             return false;
         }
@@ -123,74 +122,77 @@ static bool find_descriptor(struct fgw_worker *worker, struct fgw_variant *varia
     return offset >= kernel->parameter_bytes && offset <= FGW_MAX_PARAMETER_BYTES;
 }
 
+/* Takes it into the current context. */
 static bool load(struct fgw_worker *worker, const struct fgw_handle *owner, struct fgw_variant *variant,
-                 const struct fgw_variant_wish *wish, const struct fgw_kernel *kernel)
+                 const struct fgw_made *made, const struct fgw_kernel *kernel, const char *name)
 {
     const struct fgv_driver *driver = &worker->driver;
+    CUkernel native = NULL;
     size_t bytes = 0;
-    const uint64_t text_bytes = strlen(wish->text);
-    if (!fgw_taken_take(worker, FGW_FOR_MODULES, text_bytes)) {
+    if (!fgw_taken_take(worker, FGW_FOR_MODULES, made->text_bytes)) {
         return false;
     }
-    variant->taken_bytes = text_bytes;
-    if (!driver->cuModuleLoadDataEx || !driver->cuModuleGetFunction || !driver->cuModuleGetGlobal_v2 ||
-        driver->cuModuleLoadDataEx(&variant->module, wish->text, 0, NULL, NULL) != CUDA_SUCCESS) {
+    variant->taken_bytes = made->text_bytes;
+    if (!driver->cuLibraryGetKernel || !driver->cuKernelGetFunction || !driver->cuLibraryGetGlobal) {
         return false;
     }
-    return driver->cuModuleGetFunction(&variant->function, variant->module, wish->kernel) == CUDA_SUCCESS &&
-           find_descriptor(worker, variant, kernel) && pair_constants(worker, owner, variant, wish->constants) &&
-           (wish->mode != FGW_SLICING_PERSISTENT ||
-            driver->cuModuleGetGlobal_v2(&variant->state, &bytes, variant->module, FGV_PERSISTENT_STATE_NAME) ==
+    return driver->cuLibraryGetKernel(&native, variant->library, name) == CUDA_SUCCESS &&
+           driver->cuKernelGetFunction(&variant->function, native) == CUDA_SUCCESS &&
+           find_descriptor(worker, variant, kernel) && pair_constants(worker, owner, variant, made->constants) &&
+           (made->mode != FGW_SLICING_PERSISTENT ||
+            driver->cuLibraryGetGlobal(&variant->state, &bytes, variant->library, FGV_PERSISTENT_STATE_NAME) ==
                 CUDA_SUCCESS);
 }
 
-static struct fgw_variant *make_in_mode(struct fgw_worker *worker, const struct fgw_handle *handle,
-                                        const struct fgw_kernel *kernel, uint32_t mode, enum fgv_whole *why)
+/* Begins making one. */
+static struct fgw_making *begin(struct fgw_worker *worker, const struct fgw_handle *handle, enum fgv_whole *why)
 {
     const struct fgw_handle owner = owner_of(worker, handle);
-    struct fgw_variant_wish wish = {.mode = mode, .kernel = name_of(worker, handle)};
+    const struct fgw_variant_wish wish = {.owner_kind = owner.kind,
+                                          .owner = owner.number,
+                                          .kernel = name_of(worker, handle),
+                                          .mode = worker->slicing->settings.mode,
+                                          .capability = (int32_t)fgw_capability_of(worker)};
     *why = FGV_WHOLE_NO_PTX;
-    if (!wish.kernel || (owner.kind != FGV_HANDLE_MODULE && owner.kind != FGV_HANDLE_LIBRARY)) {
-        return NULL;
-    }
-    wish.owner_kind = owner.kind;
-    wish.owner = owner.number;
-    wish.capability = (int32_t)fgw_capability_of(worker);
-    wish.why_whole = FGV_WHOLE_NOT_COMPILED; /* if Python fails */
-    owner_in_making = &owner;
-    worker->slicing->maker.make(&wish);
-    owner_in_making = NULL;
-    *why = (enum fgv_whole)wish.why_whole;
-    if (wish.why_whole != FGV_WHOLE_NOT || wish.nr_constants > FGV_MAX_VARIANT_CONSTANTS) {
-        return NULL;
-    }
-    struct fgw_variant *variant = calloc(1, sizeof(*variant) + wish.nr_constants * sizeof(variant->constants[0]));
-    if (variant) {
-        variant->context = worker->current;
-        variant->mode = mode;
-        variant->nr_constants = wish.nr_constants;
-        if (load(worker, &owner, variant, &wish, kernel)) {
-            fgw_count(&worker->slot->nr_variants, 1);
-            return variant;
-        }
-        fgw_variant_drop(worker, variant);
-    }
-    *why = FGV_WHOLE_NOT_COMPILED;
-    return NULL;
+    return wish.kernel && (owner.kind == FGV_HANDLE_MODULE || owner.kind == FGV_HANDLE_LIBRARY)
+               ? fgw_making_begin(worker, &wish, why)
+               : NULL;
 }
 
-/* Kernels that cannot run persistently may still run in boxes. */
-static struct fgw_variant *make(struct fgw_worker *worker, const struct fgw_handle *handle,
-                                const struct fgw_kernel *kernel, enum fgv_whole *why)
+/* The variant that was made, for the current context. */
+static struct fgw_variant *take(struct fgw_worker *worker, const struct fgw_handle *handle, struct fgw_kernel *kernel)
 {
-    uint64_t begun_ns = fgw_clock_ns();
-    fgw_turn_give_back(worker);
-    struct fgw_variant *variant = make_in_mode(worker, handle, kernel, worker->slicing->settings.mode, why);
-    if (!variant && worker->slicing->settings.mode == FGW_SLICING_PERSISTENT) {
-        variant = make_in_mode(worker, handle, kernel, FGW_SLICING_BOXES, why);
+    const struct fgw_handle owner = owner_of(worker, handle);
+    const char *name = name_of(worker, handle);
+    const struct fgw_made made = fgw_making_take(kernel->making);
+    struct fgw_variant *variant = NULL;
+    kernel->why_whole = made.why_whole;
+    fgw_count(&worker->slot->variant_ns, made.took_ns);
+    if (made.why_whole == FGV_WHOLE_NOT) {
+        kernel->why_whole = FGV_WHOLE_NOT_COMPILED;
+        variant = calloc(1, sizeof(*variant) + made.nr_constants * sizeof(variant->constants[0]));
     }
-    fgw_count(&worker->slot->variant_ns, fgw_clock_ns() - begun_ns);
+    if (variant) {
+        variant->context = worker->current;
+        variant->mode = made.mode;
+        variant->nr_constants = made.nr_constants;
+        variant->library = made.library;
+        if (name && load(worker, &owner, variant, &made, kernel, name)) {
+            fgw_count(&worker->slot->nr_variants, 1);
+            kernel->why_whole = FGV_WHOLE_NOT;
+        } else {
+            fgw_variant_drop(worker, variant);
+            variant = NULL;
+        }
+    }
+    fgw_making_end(worker, kernel->making);
+    kernel->making = NULL;
     return variant;
+}
+
+bool fgw_variant_is_made_beside(const struct fgw_worker *worker, const struct fgw_kernel *kernel)
+{
+    return worker->slicing->settings.waits_for_variant == 0 && !(kernel->making && fgw_making_is_over(kernel->making));
 }
 
 struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, const struct fgw_handle *handle,
@@ -200,9 +202,32 @@ struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, const struct fgw_h
         *why = kernel->variant->context == worker->current ? FGV_WHOLE_NOT : FGV_WHOLE_OTHER_CONTEXT;
         return *why == FGV_WHOLE_NOT ? kernel->variant : NULL;
     }
-    if (kernel->why_whole == FGV_WHOLE_NOT) {
-        kernel->variant = make(worker, handle, kernel, &kernel->why_whole);
+    *why = kernel->why_whole;
+    if (*why != FGV_WHOLE_NOT) {
+        return NULL;
     }
+    if (!kernel->making) {
+        kernel->making = begin(worker, handle, why);
+    }
+    if (!kernel->making) {
+        if (*why != FGV_WHOLE_BEING_MADE) {
+            kernel->why_whole = *why; /* not for want of room, which there may be later */
+        }
+        return NULL;
+    }
+    if (worker->slicing->settings.waits_for_variant != 0) {
+        fgw_turn_give_back(worker);
+        fgw_making_wait(worker, kernel->making);
+    }
+    if (!fgw_making_is_over(kernel->making)) {
+        *why = FGV_WHOLE_BEING_MADE;
+        return NULL;
+    }
+    if (!fgw_making_is_of(kernel->making, worker->current)) {
+        *why = FGV_WHOLE_OTHER_CONTEXT;
+        return NULL;
+    }
+    kernel->variant = take(worker, handle, kernel);
     *why = kernel->why_whole;
     return kernel->variant;
 }
@@ -216,9 +241,9 @@ void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant)
     if (worker->slicing->parts.variant == variant) {
         worker->slicing->parts = (struct fgw_parts){0};
     }
-    if (variant->module && worker->driver.cuModuleUnload) {
+    if (variant->library) {
         fgw_context_make_current(worker, variant->context);
-        worker->driver.cuModuleUnload(variant->module);
+        worker->driver.cuLibraryUnload(variant->library);
         fgw_context_make_current(worker, before);
     }
     fgw_taken_give(worker, FGW_FOR_MODULES, variant->taken_bytes);
@@ -230,6 +255,9 @@ static void drop_variants(struct fgw_worker *worker, enum fgv_handle_kind kind, 
     struct fgw_handle handle;
     for (uint32_t at = 0; fgw_handle_next(worker, kind, &at, &handle);) {
         struct fgw_kernel *kernel = handle.object;
+        if (kernel && kernel->making && fgw_making_is_of(kernel->making, context)) {
+            give_up_making(worker, kernel);
+        }
         if (kernel && kernel->variant && kernel->variant->context == context) {
             fgw_variant_drop(worker, kernel->variant);
             kernel->variant = NULL;

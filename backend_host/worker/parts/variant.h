@@ -8,8 +8,6 @@
 /* cffi: begin */
 void fgw_worker_set_slicing(struct fgw_worker *worker, const struct fgw_slicing_settings *settings,
                             const struct fgw_variant_maker *maker);
-/* For `make`: where a variable of the original lies in global memory, 0: the driver knows none. */
-uint64_t fgw_variant_address(const char *name);
 /* cffi: end */
 
 void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t owner, const void *image, uint64_t bytes);
@@ -17,10 +15,12 @@ void fgw_image_keep(struct fgw_worker *worker, uint32_t owner_kind, uint64_t own
 void fgw_image_forget(struct fgw_worker *worker, const struct fgw_handle *handle);
 /* Of a kernel or function. */
 void fgw_kernel_release(struct fgw_worker *worker, const struct fgw_handle *handle);
-/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole. For making one
- * nothing may be on the device. */
+/* The variant of a kernel in the current context, made if need be; NULL: `why` the kernel runs whole, this time or
+ * always. Unless it is made beside, nothing may be on the device. */
 struct fgw_variant *fgw_variant_of(struct fgw_worker *worker, const struct fgw_handle *handle,
                                    struct fgw_kernel *kernel, enum fgv_whole *why);
+/* Whether asking for a variant that is not there only begins to make it, or finds that it is not made yet. */
+bool fgw_variant_is_made_beside(const struct fgw_worker *worker, const struct fgw_kernel *kernel);
 void fgw_variant_drop(struct fgw_worker *worker, struct fgw_variant *variant);
 /* The context is about to be destroyed. */
 void fgw_variants_drop_context(struct fgw_worker *worker, const struct fgw_context *context);
