@@ -25,6 +25,7 @@ from backend_host.vm.initramfs import GuestImage, build_image
 EMULATOR = "qemu-system-x86_64"
 KVM_DEVICE = Path("/dev/kvm")
 KVM_BOOT_LIMIT_S = 20
+SAID_CHARACTERS = 300
 
 
 class Accelerator(enum.StrEnum):
@@ -72,23 +73,31 @@ def choose_accelerator(cache_folder: Path | None = None) -> AcceleratorChoice:
     return choice
 
 
-def boots(emulator: Path, accelerator: Accelerator, image: GuestImage, limit_s: float) -> bool:
-    """Whether a guest reports to be done, with nothing but a kernel and an initramfs, within `limit_s`."""
+def boot(emulator: Path, accelerator: Accelerator, image: GuestImage, limit_s: float) -> str:
+    """Boots a guest with nothing but a kernel and an initramfs. "" when it reports to be done within `limit_s`; else why not, with the end of
+    what it said, for a person."""
     command = [str(emulator), *_bare_machine(accelerator), *_direct_boot(image)]
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return f"{image.marker} done".encode() in answer.stdout
+    except subprocess.TimeoutExpired as expired:
+        return f"a guest did not boot with it within {limit_s} s{_end_of(expired.stdout)}"
+    if f"{image.marker} done".encode() in answer.stdout:
+        return ""
+    return f"a guest did not boot with it, QEMU ended with status {answer.returncode}{_end_of(answer.stderr or answer.stdout)}"
+
+
+def _end_of(said: bytes | None) -> str:
+    lines = (said or b"").decode(errors="replace").split()
+    return f" and said: {' '.join(lines)[-SAID_CHARACTERS:]}" if lines else ""
 
 
 def _try_kvm(emulator: Path) -> AcceleratorChoice:
     with tempfile.TemporaryDirectory(prefix="fairgv-kvm-") as folder:
         image = build_image(Path(folder), copy_kernel=False)
-        if boots(emulator, Accelerator.KVM, image, KVM_BOOT_LIMIT_S):
-            return AcceleratorChoice(Accelerator.KVM, "guests run under KVM")
-    limit = f"a guest did not boot with it within {KVM_BOOT_LIMIT_S} s"
-    return AcceleratorChoice(Accelerator.TCG, f"guests run in software emulation: /dev/kvm is there, but {limit}")
+        why_not = boot(emulator, Accelerator.KVM, image, KVM_BOOT_LIMIT_S)
+    if not why_not:
+        return AcceleratorChoice(Accelerator.KVM, "guests run under KVM")
+    return AcceleratorChoice(Accelerator.TCG, f"guests run in software emulation: /dev/kvm is there, but {why_not}")
 
 
 def _bare_machine(accelerator: Accelerator) -> list[str]:

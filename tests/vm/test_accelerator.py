@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from backend_host.vm import accelerator
-from backend_host.vm.accelerator import Accelerator, boots, choose_accelerator, find_emulator
+from backend_host.vm.accelerator import Accelerator, boot, choose_accelerator, find_emulator
 from backend_host.vm.initramfs import GuestCommand, build_image
 
 pytestmark = pytest.mark.vm
@@ -47,6 +47,12 @@ def test_answer_is_tried_once(machine: Path, behaviour: str, expected: Accelerat
     assert (machine / "log").read_text() == "boot\n"
 
 
+def test_a_qemu_that_ends_is_quoted(machine: Path) -> None:
+    install(machine, 'echo "ioctl(KVM_CREATE_VM) failed: 16" >&2; exit 1')
+    reason = choose_accelerator(machine / "cache").reason
+    assert reason.endswith("QEMU ended with status 1 and said: ioctl(KVM_CREATE_VM) failed: 16")
+
+
 def test_another_qemu_is_tried_anew(machine: Path) -> None:
     install(machine, HANGS)
     assert choose_accelerator(machine / "cache").accelerator is Accelerator.TCG
@@ -72,4 +78,4 @@ def test_machine_without_kvm(machine: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_real_guest_boots_in_emulation(tmp_path: Path) -> None:
     image = build_image(tmp_path, [GuestCommand("true", None, ("/bin/busybox", "true"))])
-    assert boots(find_emulator(), Accelerator.TCG, image, EMULATED_BOOT_LIMIT_S)
+    assert boot(find_emulator(), Accelerator.TCG, image, EMULATED_BOOT_LIMIT_S) == ""
