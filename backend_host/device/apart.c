@@ -11,7 +11,6 @@
 #include "page/hand_over.h"
 #include "page/outlook.h"
 #include "page/sets.h"
-#include "turn/phase.h"
 
 /* A hand-over comes so late. Twice as often takes twice the CPU time, and makes no share more even. */
 #define FGW_STEP_NS UINT64_C(100000)
@@ -176,7 +175,8 @@ static bool hear_sets(struct fgw_apart *apart, uint32_t vgpu)
     return is_honest;
 }
 
-/* Of one that has not gone over yet its phase tells whether it has its turn. Tells whether any has not. */
+/* Whether one that has not gone over yet may have its turn. It is looked for before the sets: one that goes over has
+ * its bits in the other grant before it says so. */
 static bool hear_late(struct fgw_apart *apart, uint32_t vgpu)
 {
     bool is_late = false;
@@ -184,7 +184,7 @@ static bool hear_late(struct fgw_apart *apart, uint32_t vgpu)
     for (uint32_t slot = 0; slot < FGW_MAX_WORKERS; slot++) {
         const struct fgw_worker_slot *own = &apart->control->own[vgpu]->workers[slot];
         if (fgw_set_has(&apart->control->decided->vgpus[vgpu].members, slot) && atomic_load(&own->epoch) != epoch) {
-            is_late |= fgw_phase_stand((enum fgw_phase)atomic_load(&own->phase)) == FGW_USES;
+            is_late |= atomic_load(&own->is_in) != 0;
         }
     }
     return is_late;
@@ -205,9 +205,9 @@ static uint64_t gather(struct fgw_apart *apart)
         if (apart->shown[vgpu].generation != generation) {
             renew(apart, vgpu, generation);
         }
+        is_late |= !apart->is_quiet && hear_late(apart, vgpu);
         const bool is_word = hear_word(apart, vgpu), is_set = hear_sets(apart, vgpu);
         liars |= is_word && is_set ? 0 : UINT64_C(1) << vgpu;
-        is_late |= !apart->is_quiet && hear_late(apart, vgpu);
     }
     bool is_new = false, is_used = false;
     for (uint32_t i = 0; i < FGW_WORKER_WORDS; i++) {

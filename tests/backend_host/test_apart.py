@@ -43,10 +43,11 @@ class Worker:
     def follow(self) -> None:
         lib.fgw_grant_follow(self.grantee)
 
-    def enter(self) -> bool:
+    def enter(self, *, says_phase: bool = True) -> bool:
         self.follow()
         is_in = bool(lib.fgw_grant_enter(self.grantee, lib.fgw_clock_ns()))
-        lib.fgw_grant_show_phase(self.grantee, PHASES["ready" if is_in else "waiting"])
+        if says_phase:
+            lib.fgw_grant_show_phase(self.grantee, PHASES["ready" if is_in else "waiting"])
         return is_in
 
     def leave(self, *, wants_more: bool = False) -> None:
@@ -110,9 +111,11 @@ def test_the_daemon_hands_over_among_those_that_are_apart(scene: Scene) -> None:
     assert scene.step() == 0
 
 
-def test_who_has_its_turn_keeps_others_out_until_it_has_left(scene: Scene) -> None:
+@pytest.mark.parametrize("says_phase", [True, False], ids=["in a phase", "just in"])
+def test_who_has_its_turn_keeps_others_out_until_it_has_left(scene: Scene, *, says_phase: bool) -> None:
+    """Also when it lost its CPU between its entry and the next thing that it says of itself."""
     one, two, _ = scene.workers
-    assert one.enter()
+    assert one.enter(says_phase=says_phase)
     scene.begin()
     assert not two.enter()
     assert scene.step() == 0

@@ -35,7 +35,7 @@ void fgw_grant_go_over(struct fgw_grantee *grantee, uint32_t epoch)
 
 void fgw_grant_follow(struct fgw_grantee *grantee)
 {
-    const uint32_t epoch = atomic_load_explicit(&grantee->control->decided->epoch, memory_order_acquire);
+    const uint32_t epoch = atomic_load(&grantee->control->decided->epoch);
     if (epoch != grantee->epoch && !grantee->is_orphan) {
         fgw_grant_go_over(grantee, epoch);
     }

@@ -8,8 +8,10 @@
  * daemon: it hurts nobody, and what it writes is evidence. Nothing else changes for a worker: it enters, waits, closes
  * and leaves by the same words. But it takes no free grant and hands nothing on, since it sees nobody else's words.
  *
- * Wrong when: a call of the driver takes long. A worker follows between two rounds of its loop. The daemon waits for
- * one that says that it has its turn, 50 ms at most.
+ * A worker follows between two rounds of its loop, and each time before it looks whether the grant is its own. First it
+ * says so: who begins an epoch waits for whoever says it and goes by another grant still, 50 ms at most.
+ *
+ * Wrong when: a call of the driver takes longer than that.
  */
 #ifndef BACKEND_HOST_PAGE_APART_H
 #define BACKEND_HOST_PAGE_APART_H

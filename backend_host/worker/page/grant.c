@@ -135,6 +135,7 @@ void fgw_grantee_detach(struct fgw_grantee *grantee)
     grantee->is_user = false;
     grantee->is_waiting = false;
     clear(grantee->control, grantee->slot_index);
+    atomic_store(&grantee->slot->is_in, 0);
     drop(grantee->control, grantee->number, closed_for(grantee, FGW_WHY_IDLE));
     atomic_store(&grantee->slot->memory_bytes, 0);
 }
@@ -259,6 +260,8 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
     if (grantee->is_user) {
         return fgw_grant_has(grantee);
     }
+    atomic_store(&grantee->slot->is_in, 1); /* who begins another epoch sees this, or is seen here */
+    fgw_grant_follow(grantee);
     bool is_in = try_enter(grantee, now_ns);
     if (!is_in) {
         if (begin_waiting(grantee, since_ns)) {
@@ -275,6 +278,8 @@ bool fgw_grant_reenter(struct fgw_grantee *grantee, uint64_t since_ns, uint64_t 
             grantee->is_waiting = false;
             fgw_set_remove(&control->grant->waiting, grantee->slot_index);
         }
+    } else {
+        atomic_store(&grantee->slot->is_in, 0);
     }
     return is_in;
 }
@@ -343,6 +348,7 @@ void fgw_grant_leave(struct fgw_grantee *grantee, bool wants_more, uint64_t now_
     const bool is_waiting_now = wants_more && begin_waiting(grantee, now_ns);
     grantee->is_user = false;
     fgw_set_remove(&grantee->control->grant->users, grantee->slot_index);
+    atomic_store(&grantee->slot->is_in, 0);
     drop(grantee->control, grantee->number, closed_for(grantee, FGW_WHY_IDLE));
     if (is_waiting_now) {
         fgw_control_ring_bell(grantee->control); /* last: to wake the daemon takes time that the next one waits for */

@@ -48,7 +48,7 @@
 #include "generated/counters.h"
 
 #define FGW_CONTROL_MAGIC   UINT64_C(0x314c525456474600)
-#define FGW_CONTROL_VERSION 11u
+#define FGW_CONTROL_VERSION 12u
 #define FGW_MAX_VGPUS       64u
 #define FGW_MAX_WORKERS     256u
 #define FGW_PAGE_BYTES      4096u
@@ -209,6 +209,7 @@ struct fgw_worker_slot {
     char program[64];
     _Atomic uint32_t phase; /* as fgw_phase_word names them */
     _Atomic uint32_t epoch; /* of the grant that it goes by: see apart.h */
+    _Atomic uint32_t is_in; /* it uses that, or looks whether it may */
 };
 
 /* A vGPU's own pages. */
