@@ -137,6 +137,7 @@ class Caretaker:
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
+            looked_s = time.monotonic()
             try:
                 self._region.beat()
                 self.look(time.monotonic_ns())
@@ -145,7 +146,7 @@ class Caretaker:
                 if self._nr_failures & (self._nr_failures - 1) == 0:  # the 1st, 2nd, 4th, 8th: a guest may be the cause
                     log.exception("%s: looking after the region failed; trying again", self._owner.name)
             if self._region.wait_announce(_LOOK_S):
-                self._is_stopping.wait(_LOOK_PAUSE_S)
+                self._is_stopping.wait(max(0.0, looked_s + _LOOK_PAUSE_S - time.monotonic()))
 
     def look(self, now_ns: int) -> None:
         """One look at the region and at the workers that ended; what the thread does at each announcement."""

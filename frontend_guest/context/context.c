@@ -107,7 +107,7 @@ CUresult fgv_context_make(struct fgv_context *context, uint64_t handle)
 }
 
 /* Takes everything back that lived in the context; the handle is still valid when it is called. */
-static CUresult context_unmake(struct fgv_context *context)
+static CUresult context_unmake(struct fgv_context *context, bool is_released)
 {
     CUresult result = CUDA_SUCCESS;
     uint64_t handle = fgv_context_handle(context);
@@ -119,7 +119,7 @@ static CUresult context_unmake(struct fgv_context *context)
         struct fgv_request_context_destroy *request =
             fgv_call_begin_for(&call, FGV_CALL_context_destroy, sizeof(*request), 0, handle);
         if (request) {
-            request->handle = handle;
+            *request = (struct fgv_request_context_destroy){.handle = handle, .is_released = is_released};
         }
         result = !request ? call.error : fgv_call_wait(&call, NULL, 0);
         atomic_store_explicit(&context->is_made, 0, memory_order_release);
@@ -173,7 +173,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
             return CUDA_ERROR_INVALID_CONTEXT;
         }
         if (nr_retained == 1) {
-            result = context_unmake(context);
+            result = context_unmake(context, true);
             atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
             atomic_store_explicit(&context->nr_retained, 0, memory_order_relaxed);
             return result;
@@ -225,7 +225,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = context_unmake(context); /* the next that retains it makes a fresh one */
+    result = context_unmake(context, false); /* the next that retains it makes a fresh one */
     atomic_store_explicit(&context->is_active, 0, memory_order_relaxed);
     context->flags = 0;
     return result;
@@ -326,7 +326,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
     if (!context || context->is_primary) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    result = context_unmake(context);
+    result = context_unmake(context, false);
     uint64_t handle = fgv_context_handle(context);
     if (fgv_thread.current == handle) {
         cuCtxPopCurrent_v2(NULL);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/count.h"
-#include "base/sticky.h"
+#include "calls/context.h"
 #include "calls/copy.h"
 #include "calls/host_function.h"
 #include "client/arena.h"
@@ -26,6 +26,7 @@
 #include "client/stream.h"
 #include "ivshmem/response.h"
 #include "ivshmem/ring.h"
+#include "loop/answer.h"
 #include "loop/state.h"
 #include "loop/waiters.h"
 #include "page/layout.h"
@@ -58,70 +59,6 @@ struct fgw_backlog_entry {
     uint16_t reserved[3];
 };
 
-/* Whether it is the current context that has failed: a call may have told of another one, which it named. */
-static bool is_broken(struct fgw_worker *worker)
-{
-    return worker->driver.cuStreamQuery && fgw_is_sticky(worker->driver.cuStreamQuery(NULL));
-}
-
-/* Whether every later call in this context tells of the error by itself; one in another context must not. */
-static bool is_of_a_fault(const struct fgw_worker *worker, CUresult result)
-{
-    return worker->current && worker->current->fault == result;
-}
-
-static void note_fault(struct fgw_worker *worker, CUresult result)
-{
-    if (fgw_is_sticky(result) && worker->current && worker->current->fault == CUDA_SUCCESS && is_broken(worker)) {
-        fgw_sync_fault(worker, worker->current, result);
-    }
-}
-
-static bool is_synchronisation(uint16_t call)
-{
-    return call == FGV_CALL_cuCtxSynchronize || call == FGV_CALL_cuCtxSynchronize_v2 ||
-           call == FGV_CALL_cuStreamSynchronize || call == FGV_CALL_cuEventSynchronize;
-}
-
-/* Of a launch that nobody waited for. Exchanged only when there is one: every call of the guest reads its cache line,
- * which an exchange would take away from it, before the answer and for its next call. */
-static CUresult take_deferred(struct fgw_worker *worker)
-{
-    _Atomic uint32_t *error = &worker->client->deferred_error;
-    return atomic_load_explicit(error, memory_order_relaxed) == 0
-               ? CUDA_SUCCESS
-               : (CUresult)atomic_exchange_explicit(error, 0, memory_order_relaxed);
-}
-
-void fgv_answer(struct fgw_worker *worker, const struct fgw_service *service, uint16_t response, CUresult result,
-                const void *reply)
-{
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        atomic_store_explicit(&worker->slot->last_error, (uint32_t)result, memory_order_relaxed);
-        note_fault(worker, result);
-    }
-    if (response != FGV_NO_RESPONSE) {
-        if (result == CUDA_SUCCESS && service && is_synchronisation(service->number)) {
-            /* Who waited for a launch learns what became of it, and not only who calls next. */
-            result = take_deferred(worker);
-        }
-        uint32_t reply_bytes = result == CUDA_SUCCESS && reply && service ? service->reply_bytes : 0;
-        fgw_count(&worker->slot->nr_round_trips, 1);
-        if (!fgv_respond(&worker->region, &worker->layout, response, (uint32_t)result, reply, reply_bytes)) {
-            fgw_count(&worker->slot->nr_refused, 1);
-        }
-    } else if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && !is_of_a_fault(worker, result)) {
-        uint32_t none = 0;
-        atomic_compare_exchange_strong(&worker->client->deferred_error, &none, (uint32_t)result);
-    }
-}
-
-static void refuse(struct fgw_worker *worker, uint16_t response, CUresult result)
-{
-    fgw_count(&worker->slot->nr_refused, 1);
-    fgv_answer(worker, NULL, response, result, NULL);
-}
-
 /* Costs the GPU nothing and ends in its place among the work of a stream all the same. */
 static bool keeps_place(uint16_t call)
 {
@@ -146,6 +83,7 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
 {
     _Alignas(8) uint8_t reply[FGW_REPLY_MAX_BYTES];
     memset(reply, 0, service->reply_bytes);
+    response = fgw_answer_first(worker, service, request, response);
     struct fgw_stream *stream = NULL;
     if (service->cost != FGV_COST_NONE || keeps_place(service->number)) {
         uint64_t number = 0;
@@ -184,13 +122,14 @@ void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service,
         }
     }
     if (service->has_payload || service->cost == FGV_COST_COPY) {
-        note_fault(worker, result); /* first: who sees that a chunk failed finds the error at every call from then on */
+        fgw_note_fault(worker,
+                       result); /* first: who sees that a chunk failed finds the error at every call from then on */
         fgw_copy_settle(worker, request, stream, result);
     }
     if (service->waits != FGV_WAITS_NONE && fgw_may_print()) {
         fgw_printing_check(worker); /* before the answer: who waited finds what kernels printed */
     }
-    fgv_answer(worker, service, response, result, reply);
+    fgw_answer(worker, service, response, result, reply);
 }
 
 /* A record whose header and fixed struct are private. */
@@ -270,7 +209,7 @@ static bool serve_parts(struct fgw_worker *worker, struct fgw_parsed *parsed, ui
         return true;
     }
     fgw_count(&worker->slot->nr_launches, 1);
-    fgv_answer(worker, parsed->service, response, result, NULL);
+    fgw_answer(worker, parsed->service, response, result, NULL);
     return true;
 }
 
@@ -322,7 +261,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     if (result != CUDA_SUCCESS && (service->needs_context || parsed->header.context != 0)) {
         fgw_count(&worker->slot->nr_calls, 1);
         fgw_copy_settle(worker, &parsed->request, NULL, result);
-        refuse(worker, response, result);
+        fgw_refuse(worker, response, result);
         return true;
     }
     if (service->number == FGV_CALL_cuLaunchKernel) {
@@ -335,7 +274,7 @@ static bool serve(struct fgw_worker *worker, struct fgw_parsed *parsed, uint16_t
     if (service->cost != FGV_COST_NONE && worker->current && worker->current->fault != CUDA_SUCCESS) {
         /* Nothing is submitted any more where nothing is watched, and charged, any more. */
         fgw_copy_settle(worker, &parsed->request, NULL, worker->current->fault);
-        fgv_answer(worker, service, response, worker->current->fault, NULL);
+        fgw_answer(worker, service, response, worker->current->fault, NULL);
         return true;
     }
     if (service->waits == FGV_WAITS_NONE || !fgw_waiters_add(worker, service, &parsed->request, response)) {
@@ -375,12 +314,12 @@ enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_con
 {
     struct fgw_parsed parsed;
     if (!parse(&parsed, record->payload, record->payload_bytes)) {
-        refuse(worker, record->response, CUDA_ERROR_INVALID_VALUE);
+        fgw_refuse(worker, record->response, CUDA_ERROR_INVALID_VALUE);
         return FGW_SERVED;
     }
     if (fgw_parts_answers(worker, &parsed.request)) {
         fgw_count(&worker->slot->nr_calls, 1);
-        fgv_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
+        fgw_answer(worker, parsed.service, record->response, CUDA_ERROR_NOT_READY, NULL);
         return FGW_SERVED;
     }
     if (!fgw_loop_has_backlog(worker) || parsed.service->order == FGV_ORDER_FREE) {
@@ -403,7 +342,7 @@ bool fgw_serve_backlog(struct fgw_worker *worker)
         const uint8_t *from = backlog->bytes + backlog->head;
         memcpy(&entry, from, sizeof(entry));
         if (!parse(&parsed, from + sizeof(entry), entry.payload_bytes)) {
-            refuse(worker, entry.response, CUDA_ERROR_INVALID_VALUE);
+            fgw_refuse(worker, entry.response, CUDA_ERROR_INVALID_VALUE);
         } else if (!serve(worker, &parsed, entry.response)) {
             break;
         }

@@ -8,8 +8,6 @@
 enum fgw_served { FGW_SERVED, FGW_SERVE_LATER };
 enum fgw_served fgw_serve_record(struct fgw_worker *worker, const struct fgv_consumed *record);
 bool fgw_serve_backlog(struct fgw_worker *worker);
-void fgv_answer(struct fgw_worker *worker, const struct fgw_service *service, uint16_t response, CUresult result,
-                const void *reply);
 /* Carries a checked request out and answers it. */
 void fgw_serve_now(struct fgw_worker *worker, const struct fgw_service *service, const struct fgw_request *request,
                    uint16_t response);

@@ -14,6 +14,7 @@
 #include "client/state.h"
 #include "client/stream.h"
 #include "ivshmem/response.h"
+#include "loop/answer.h"
 #include "loop/serve.h"
 #include "loop/state.h"
 #include "track/state.h"
@@ -193,7 +194,7 @@ bool fgw_waiters_add(struct fgw_worker *worker, const struct fgw_service *servic
         probe.event = number_at(request, service->event_offset);
         CUresult result = event_error(worker, &probe);
         if (result != CUDA_SUCCESS) {
-            fgv_answer(worker, service, response, result, NULL);
+            fgw_answer(worker, service, response, result, NULL);
             return true;
         }
     } else if (!context_of(worker, request, &probe.context)) {
@@ -202,7 +203,7 @@ bool fgw_waiters_add(struct fgw_worker *worker, const struct fgw_service *servic
     probe.seq = worker->track->seq;
     if (is_satisfied(worker, &probe)) {
         if (is_known(worker, &probe)) {
-            fgv_answer(worker, service, response, CUDA_SUCCESS, NULL);
+            fgw_answer(worker, service, response, CUDA_SUCCESS, NULL);
             return true;
         }
         return false;
@@ -266,7 +267,7 @@ static void run_waiter(struct fgw_worker *worker, struct fgw_waiter *waiter, boo
         result = CUDA_SUCCESS;
     }
     if (is_answered || result != CUDA_SUCCESS) {
-        fgv_answer(worker, waiter->service, waiter->response, result, NULL);
+        fgw_answer(worker, waiter->service, waiter->response, result, NULL);
     } else {
         fgw_serve_now(worker, waiter->service, &request, waiter->response);
     }
@@ -340,7 +341,7 @@ void fgw_waiters_drop_context(struct fgw_worker *worker, struct fgw_context *con
             continue;
         }
         unlink_waiter(worker, link, before);
-        fgv_answer(worker, waiter->service, waiter->response, CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
+        fgw_answer(worker, waiter->service, waiter->response, CUDA_ERROR_CONTEXT_IS_DESTROYED, NULL);
         free(waiter);
     }
 }
