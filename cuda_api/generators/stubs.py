@@ -46,6 +46,13 @@ static CUresult refuse(CUresult error)
     CUresult before = fgv_call_allowed();
     return before != CUDA_SUCCESS ? before : error;
 }
+
+/* What the device looks at itself, behind the errors of earlier work. */
+static CUresult refuse_healthy(CUresult error)
+{
+    CUresult before = fgv_call_healthy();
+    return before != CUDA_SUCCESS ? before : error;
+}
 """
 
 
@@ -118,15 +125,21 @@ class _Stub:
             yield "        return result;"
 
     def doubts(self) -> Iterator[str]:
-        """Whether the driver may refuse the call at once: then it waits for the answer."""
+        """Whether the driver may refuse the call at once: then it waits for the answer. Of parts of a slab the driver knows nothing."""
         conditions = []
-        for name, (element_bytes, width, *box) in self.call.within.items():
-            height, pitch = box or ("1", "0")
-            conditions.append(f"!fgv_memory_has({name}, {element_bytes}, {width}, {height}, {pitch})")
+        overruns = []
+        for name, (element_bytes, width, *rows) in self.call.within.items():
+            height, pitch = rows or ("1", "0")
+            box = f"{name}, {element_bytes}, {width}, {height}, {pitch}"
+            conditions.append(f"!fgv_memory_has({box})")
+            overruns.append(f"fgv_memory_overruns({box})")
         for name, ranges in self.call.doubtful.items():
             conditions.append(f"!({out_of_range(f'(unsigned int){name}', ranges)})")
         if conditions:
             yield wrap(f"bool is_doubtful = {' || '.join(conditions)};", "    ")
+        if overruns:
+            yield wrap(f"if (is_doubtful && ({' || '.join(overruns)}))", "    ")
+            yield "        return refuse_healthy(CUDA_ERROR_INVALID_VALUE);"
 
     def begin(self) -> Iterator[str]:
         name = self.call.name

@@ -12,6 +12,7 @@
 #include "generated/hooks.h"
 #include "ivshmem/heap.h"
 #include "memory/ranges.h"
+#include "memory/slabs.h"
 #include "memory/window.h"
 #include "region/client.h"
 
@@ -22,10 +23,74 @@ static uint64_t page_round(uint64_t bytes)
     return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
 }
 
-void fgv_after_cuMemAlloc_v2(CUresult result, CUdeviceptr *dptr, size_t bytesize)
+static CUresult ask_host(uint64_t *address, size_t bytes)
 {
-    (void)result;
-    fgv_memory_enter(*dptr, bytesize, FGV_MEMORY_DEVICE, 0, 0);
+    struct fgv_call call;
+    struct fgv_request_cuMemAlloc_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemAlloc_v2, sizeof(*request), 0);
+    if (!request) {
+        return call.error;
+    }
+    request->bytesize = bytes;
+    struct fgv_reply_cuMemAlloc_v2 reply;
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS) {
+        *address = reply.dptr;
+    }
+    return result;
+}
+
+/* `place`: in a slab; 0: it is the host's. */
+static CUresult take_device(uint64_t *address, size_t bytes, uint64_t *place)
+{
+    *place = 0;
+    if (bytes != 0 && bytes <= FGV_SLAB_MOST_BYTES) {
+        CUresult result = fgv_call_healthy();
+        result = result == CUDA_SUCCESS ? fgv_slab_allocate(bytes, address, place) : result;
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+            return result;
+        }
+    }
+    CUresult result = ask_host(address, bytes); /* there may be less than a slab left, and enough */
+    return result == CUDA_ERROR_OUT_OF_MEMORY && fgv_slab_trim() ? ask_host(address, bytes) : result;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    if (fgv_capture_forbids()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    uint64_t address, place;
+    CUresult result = fgv_call_allowed();
+    if (result == CUDA_SUCCESS && !dptr) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = take_device(&address, bytesize, &place);
+    }
+    if (result == CUDA_SUCCESS) {
+        *dptr = address;
+        fgv_memory_enter(address, bytesize, FGV_MEMORY_DEVICE, 0, place);
+    }
+    return result;
+}
+
+/* An empty slab is free memory. */
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    fgv_slab_trim();
+    struct fgv_call call;
+    if (!fgv_call_begin(&call, FGV_CALL_cuMemGetInfo_v2, 0, 0)) {
+        return call.error;
+    }
+    struct fgv_reply_cuMemGetInfo_v2 reply;
+    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
+    if (result == CUDA_SUCCESS && free) {
+        *free = reply.free;
+    }
+    if (result == CUDA_SUCCESS && total) {
+        *total = reply.total;
+    }
+    return result;
 }
 
 void fgv_after_cuMemAllocPitch_v2(CUresult result, CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -261,6 +326,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (range.kind != FGV_MEMORY_DEVICE && range.kind != FGV_MEMORY_POOLED && range.kind != FGV_MEMORY_GRAPH) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (range.kind == FGV_MEMORY_DEVICE && range.owner != 0) {
+        result = fgv_slab_wait();
+        if (!fgv_memory_remove(dptr, FGV_MEMORY_DEVICE, &range)) {
+            return CUDA_ERROR_INVALID_VALUE; /* another thread frees it, too */
+        }
+        fgv_slab_free(range.owner);
+        return result;
+    }
     struct fgv_call call;
     struct fgv_request_cuMemFree_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0);
     if (!request) {
@@ -293,15 +366,36 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return CUDA_SUCCESS;
 }
 
+/* What a box reaches over: false when there is no such number. */
+static bool box_bytes(uint32_t element_bytes, size_t width, size_t height, size_t pitch, uint64_t *row_bytes,
+                      uint64_t *bytes)
+{
+    uint64_t rows_bytes;
+    return !__builtin_mul_overflow((uint64_t)width, (uint64_t)element_bytes, row_bytes) &&
+           !__builtin_mul_overflow((uint64_t)height - 1, (uint64_t)pitch, &rows_bytes) &&
+           !__builtin_add_overflow(rows_bytes, *row_bytes, bytes);
+}
+
+bool fgv_memory_overruns(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    struct fgv_range range;
+    uint64_t row_bytes, bytes, end;
+    if (width == 0 || height == 0 || !fgv_memory_find(address, &range) || range.kind != FGV_MEMORY_DEVICE ||
+        range.owner == 0) {
+        return false;
+    }
+    /* What wraps a driver lets pass, and it ends in a fault. */
+    return box_bytes(element_bytes, width, height, pitch, &row_bytes, &bytes) &&
+           !__builtin_add_overflow(address, bytes, &end) && !fgv_memory_covers(address, bytes);
+}
+
 bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
 {
-    uint64_t row_bytes, rows_bytes, bytes;
+    uint64_t row_bytes, bytes;
     if (width == 0 || height == 0) {
         return true;
     }
-    if (__builtin_mul_overflow((uint64_t)width, (uint64_t)element_bytes, &row_bytes) ||
-        __builtin_mul_overflow((uint64_t)height - 1, (uint64_t)pitch, &rows_bytes) ||
-        __builtin_add_overflow(rows_bytes, row_bytes, &bytes)) {
+    if (!box_bytes(element_bytes, width, height, pitch, &row_bytes, &bytes)) {
         return false;
     }
     if (address % element_bytes != 0 || (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0))) {

@@ -9,7 +9,7 @@
 #include "base/thread.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
-static struct fgv_range *ranges;
+static struct fgv_range **ranges; /* moving them, as the table changes, is to move a pointer each */
 static size_t nr_ranges;
 static size_t room;
 static uint64_t last_id;
@@ -20,7 +20,7 @@ static size_t first_after(uint64_t address)
     size_t low = 0, high = nr_ranges;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ranges[middle].address <= address) {
+        if (ranges[middle]->address <= address) {
             low = middle + 1;
         } else {
             high = middle;
@@ -31,6 +31,7 @@ static size_t first_after(uint64_t address)
 
 static void remove_at(size_t index)
 {
+    free(ranges[index]);
     nr_ranges--;
     memmove(&ranges[index], &ranges[index + 1], (nr_ranges - index) * sizeof(*ranges));
 }
@@ -39,9 +40,9 @@ bool fgv_memory_find(uint64_t address, struct fgv_range *range)
 {
     pthread_mutex_lock(&books);
     size_t index = first_after(address);
-    bool is_found = index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes;
+    bool is_found = index > 0 && address - ranges[index - 1]->address < ranges[index - 1]->bytes;
     if (is_found) {
-        *range = ranges[index - 1];
+        *range = *ranges[index - 1];
     }
     pthread_mutex_unlock(&books);
     if (!is_found) {
@@ -54,7 +55,7 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&books);
     for (size_t index = first_after(address); bytes > 0 && index > 0 && index <= nr_ranges; index++) {
-        const struct fgv_range *range = &ranges[index - 1];
+        const struct fgv_range *range = ranges[index - 1];
         uint64_t offset = address - range->address; /* huge when the range begins behind the address */
         if (offset >= range->bytes || range->kind == FGV_MEMORY_REGISTERED) {
             break;
@@ -71,11 +72,11 @@ bool fgv_memory_covers(uint64_t address, uint64_t bytes)
 static void displace(uint64_t address, uint64_t bytes)
 {
     size_t index = first_after(address);
-    while (index > 0 && ranges[index - 1].kind == FGV_MEMORY_GRAPH &&
-           address - ranges[index - 1].address < ranges[index - 1].bytes) {
+    while (index > 0 && ranges[index - 1]->kind == FGV_MEMORY_GRAPH &&
+           address - ranges[index - 1]->address < ranges[index - 1]->bytes) {
         remove_at(--index);
     }
-    while (index < nr_ranges && ranges[index].kind == FGV_MEMORY_GRAPH && ranges[index].address - address < bytes) {
+    while (index < nr_ranges && ranges[index]->kind == FGV_MEMORY_GRAPH && ranges[index]->address - address < bytes) {
         remove_at(index);
     }
 }
@@ -86,29 +87,32 @@ bool fgv_memory_enter(uint64_t address, uint64_t bytes, enum fgv_memory_kind kin
     pthread_mutex_lock(&books);
     displace(address, bytes);
     size_t index = first_after(address);
-    if (index > 0 && ranges[index - 1].address == address) {
+    if (index > 0 && ranges[index - 1]->address == address) {
         remove_at(--index);
     }
     if (nr_ranges == room) {
         size_t more = room == 0 ? 64 : room * 2;
-        struct fgv_range *grown = realloc(ranges, more * sizeof(*ranges));
+        struct fgv_range **grown = realloc(ranges, more * sizeof(struct fgv_range *));
         is_entered = grown != NULL;
         if (is_entered) {
             ranges = grown;
             room = more;
         }
     }
+    struct fgv_range *range = is_entered ? malloc(sizeof(*range)) : NULL;
+    is_entered = range != NULL;
     if (is_entered) {
         memmove(&ranges[index + 1], &ranges[index], (nr_ranges - index) * sizeof(*ranges));
         nr_ranges++;
-        ranges[index] = (struct fgv_range){.address = address,
-                                           .bytes = bytes,
-                                           .kind = kind,
-                                           .flags = flags,
-                                           .context = fgv_thread.context,
-                                           .context_handle = fgv_thread.current,
-                                           .owner = owner,
-                                           .id = ++last_id};
+        ranges[index] = range;
+        *range = (struct fgv_range){.address = address,
+                                    .bytes = bytes,
+                                    .kind = kind,
+                                    .flags = flags,
+                                    .context = fgv_thread.context,
+                                    .context_handle = fgv_thread.current,
+                                    .owner = owner,
+                                    .id = ++last_id};
     }
     pthread_mutex_unlock(&books);
     return is_entered;
@@ -118,9 +122,9 @@ bool fgv_memory_remove(uint64_t address, enum fgv_memory_kind kind, struct fgv_r
 {
     pthread_mutex_lock(&books);
     size_t index = first_after(address);
-    bool is_found = index > 0 && ranges[index - 1].address == address && ranges[index - 1].kind == kind;
+    bool is_found = index > 0 && ranges[index - 1]->address == address && ranges[index - 1]->kind == kind;
     if (is_found) {
-        *range = ranges[index - 1];
+        *range = *ranges[index - 1];
         remove_at(index - 1);
     }
     pthread_mutex_unlock(&books);
@@ -137,10 +141,12 @@ static void forget(const struct fgv_context *context, uint64_t owner)
     pthread_mutex_lock(&books);
     size_t kept = 0;
     for (size_t i = 0; i < nr_ranges; i++) {
-        const bool outlives = ranges[i].kind == FGV_MEMORY_REGISTERED || ranges[i].kind == FGV_MEMORY_MAPPED;
+        const bool outlives = ranges[i]->kind == FGV_MEMORY_REGISTERED || ranges[i]->kind == FGV_MEMORY_MAPPED;
         bool is_gone =
-            context ? ranges[i].context == context && !outlives : is_variable(&ranges[i]) && ranges[i].owner == owner;
-        if (!is_gone) {
+            context ? ranges[i]->context == context && !outlives : is_variable(ranges[i]) && ranges[i]->owner == owner;
+        if (is_gone) {
+            free(ranges[i]);
+        } else {
             ranges[kept++] = ranges[i];
         }
     }
@@ -163,9 +169,9 @@ bool fgv_memory_next_shared(const struct fgv_context *context, struct fgv_range 
     bool is_found = false;
     pthread_mutex_lock(&books);
     for (size_t i = 0; i < nr_ranges && !is_found; i++) {
-        is_found = ranges[i].context == context && fgv_memory_is_shared(ranges[i].kind);
+        is_found = ranges[i]->context == context && fgv_memory_is_shared(ranges[i]->kind);
         if (is_found) {
-            *range = ranges[i];
+            *range = *ranges[i];
         }
     }
     pthread_mutex_unlock(&books);
@@ -176,9 +182,9 @@ bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&books);
     bool overlaps = false;
-    for (size_t i = 0; i < nr_ranges && ranges[i].address < address + bytes; i++) {
+    for (size_t i = 0; i < nr_ranges && ranges[i]->address < address + bytes; i++) {
         overlaps =
-            overlaps || (ranges[i].kind == FGV_MEMORY_REGISTERED && address < ranges[i].address + ranges[i].bytes);
+            overlaps || (ranges[i]->kind == FGV_MEMORY_REGISTERED && address < ranges[i]->address + ranges[i]->bytes);
     }
     pthread_mutex_unlock(&books);
     return overlaps;
@@ -188,12 +194,12 @@ bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
 static bool is_filled(uint64_t address, uint64_t bytes)
 {
     for (size_t i = first_after(address); bytes > 0; i++) {
-        if (i == 0 || i > nr_ranges || ranges[i - 1].kind != FGV_MEMORY_MAPPED || ranges[i - 1].address != address ||
-            ranges[i - 1].bytes > bytes) {
+        if (i == 0 || i > nr_ranges || ranges[i - 1]->kind != FGV_MEMORY_MAPPED || ranges[i - 1]->address != address ||
+            ranges[i - 1]->bytes > bytes) {
             return false;
         }
-        address += ranges[i - 1].bytes;
-        bytes -= ranges[i - 1].bytes;
+        address += ranges[i - 1]->bytes;
+        bytes -= ranges[i - 1]->bytes;
     }
     return true;
 }
@@ -203,7 +209,7 @@ bool fgv_memory_is_mapped(uint64_t address, uint64_t bytes)
     bool is_mapped = true;
     pthread_mutex_lock(&books);
     for (size_t i = first_after(address); bytes > 0 && is_mapped; i++) {
-        const struct fgv_range *range = i > 0 && i <= nr_ranges ? &ranges[i - 1] : NULL;
+        const struct fgv_range *range = i > 0 && i <= nr_ranges ? ranges[i - 1] : NULL;
         is_mapped = range && range->kind == FGV_MEMORY_MAPPED && address - range->address < range->bytes;
         if (is_mapped) {
             uint64_t some_bytes = range->bytes - (address - range->address);
@@ -222,7 +228,7 @@ bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const stru
     const bool is_covered = is_filled(address, bytes);
     while (is_covered && bytes > 0) {
         const size_t index = first_after(address) - 1;
-        const struct fgv_range range = ranges[index];
+        const struct fgv_range range = *ranges[index];
         remove_at(index);
         visit(&range);
         address += range.bytes;
@@ -237,8 +243,8 @@ bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access)
     pthread_mutex_lock(&books);
     const bool is_covered = is_filled(address, bytes);
     for (size_t i = first_after(address); is_covered && bytes > 0; i++) {
-        ranges[i - 1].flags = access;
-        bytes -= ranges[i - 1].bytes;
+        ranges[i - 1]->flags = access;
+        bytes -= ranges[i - 1]->bytes;
     }
     pthread_mutex_unlock(&books);
     return is_covered;
@@ -248,8 +254,8 @@ void fgv_memory_set_sync(uint64_t address, bool is_sync)
 {
     pthread_mutex_lock(&books);
     size_t index = first_after(address);
-    if (index > 0 && address - ranges[index - 1].address < ranges[index - 1].bytes) {
-        ranges[index - 1].is_sync_memops = is_sync;
+    if (index > 0 && address - ranges[index - 1]->address < ranges[index - 1]->bytes) {
+        ranges[index - 1]->is_sync_memops = is_sync;
     }
     pthread_mutex_unlock(&books);
 }

@@ -33,8 +33,9 @@ struct fgv_range {
     struct fgv_context *context;
     uint64_t context_handle;
     uint64_t
-        owner; /* handle: module or library of a GLOBAL and of a MANAGED variable, pool of POOLED, allocation of MAPPED;
-                * address: of the heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
+        owner;   /* place in a slab of a DEVICE one, 0: in none;
+                  * handle: module or library of a GLOBAL and of a MANAGED variable, pool of POOLED, allocation of MAPPED;
+                  * address: of the heap's pages for REGISTERED, of the program's for such PINNED ones, 0: none */
     uint64_t id; /* never used twice in a process */
 };
 

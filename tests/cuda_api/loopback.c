@@ -23,6 +23,7 @@ static struct {
 } bound[64];
 
 CUresult loopback_allowed;  /* what fgv_call_allowed answers */
+CUresult loopback_healthy;  /* and fgv_call_healthy */
 uint64_t loopback_handles;  /* how many numbers are out */
 uint64_t loopback_requests; /* how many records were sent */
 uint64_t loopback_posts;    /* how many of them without waiting */
@@ -166,6 +167,11 @@ CUresult fgv_call_allowed(void)
     return loopback_allowed;
 }
 
+CUresult fgv_call_healthy(void)
+{
+    return loopback_healthy;
+}
+
 CUresult fgv_handle_new(enum fgv_handle_kind kind, uint64_t *handle)
 {
     static uint64_t next = 0x1000;
@@ -197,6 +203,12 @@ uint64_t fgv_stream_wire(CUstream stream)
 bool fgv_memory_has(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
 {
     return address + (height - 1) * pitch + width * element_bytes <= 0x100000;
+}
+
+/* The last 64 KiB of that are part of a slab. */
+bool fgv_memory_overruns(CUdeviceptr address, uint32_t element_bytes, size_t width, size_t height, size_t pitch)
+{
+    return address >= 0xf0000 && address < 0x100000 && !fgv_memory_has(address, element_bytes, width, height, pitch);
 }
 
 CUresult fgv_memory_settle(CUdeviceptr address)

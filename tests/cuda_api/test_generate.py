@@ -229,18 +229,19 @@ def test_twins_use_the_stream_of_the_thread(device: ctypes.CDLL) -> None:
 
 
 def test_a_reply_comes_back_through_both_halves(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
-    address = ctypes.c_uint64(0)
-    assert loopback.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(0x123456789AB)) == 0
-    assert _journal(device) == "cuMemAlloc_v2(123456789ab )"
+    address, pitch, some = ctypes.c_uint64(0), ctypes.c_size_t(0), ctypes.c_size_t
+    assert loopback.cuMemAllocPitch_v2(ctypes.byref(address), ctypes.byref(pitch), some(0x123456789AB), some(7), 4) == 0
+    assert _journal(device) == "cuMemAllocPitch_v2(123456789ab 7 4 )"
     assert address.value == OUT
 
 
 def test_null_where_the_table_wants_a_pointer(loopback: ctypes.CDLL) -> None:
     sent = _counter(loopback, "loopback_requests")
-    assert loopback.cuMemAlloc_v2(None, ctypes.c_size_t(1)) == INVALID_VALUE
+    assert loopback.cuMemAllocPitch_v2(None, None, ctypes.c_size_t(1), ctypes.c_size_t(1), 4) == INVALID_VALUE
     assert loopback.cuStreamCreate(None, 0) == INVALID_VALUE
     assert _counter(loopback, "loopback_requests") == sent
-    assert loopback.cuMemGetInfo_v2(None, None) == 0
+    address = ctypes.c_uint64(0x1000)
+    assert loopback.cuMemcpyPeer(address, None, address, None, ctypes.c_size_t(1)) == 0, "these may be NULL"
 
 
 def test_what_comes_first_is_said_first(loopback: ctypes.CDLL) -> None:
@@ -248,7 +249,7 @@ def test_what_comes_first_is_said_first(loopback: ctypes.CDLL) -> None:
     handles = _counter(loopback, "loopback_handles")
     allowed.value = INVALID_CONTEXT
     try:
-        assert loopback.cuMemAlloc_v2(None, ctypes.c_size_t(1)) == INVALID_CONTEXT
+        assert loopback.cuMemAllocPitch_v2(None, None, ctypes.c_size_t(1), ctypes.c_size_t(1), 4) == INVALID_CONTEXT
         assert loopback.cuStreamQuery(ctypes.c_void_p(0x99)) == INVALID_CONTEXT
         assert loopback.cuStreamCreate(ctypes.byref(ctypes.c_void_p()), 0) == INVALID_CONTEXT
     finally:
@@ -295,7 +296,7 @@ def test_values_that_are_not_allowed_stop_at_both_ends(device: ctypes.CDLL, loop
 def test_a_number_in_use_is_refused_before_the_driver_is_called(device: ctypes.CDLL, loopback: ctypes.CDLL) -> None:
     event = ctypes.c_void_p()
     assert loopback.cuEventCreate(ctypes.byref(event), 0) == 0
-    assert loopback.cuMemGetInfo_v2(None, None) == 0
+    assert loopback.cuCtxResetPersistingL2Cache() == 0
     before = _journal(device)
     number = table.read().by_name["cuEventCreate"].number
     assert loopback.loopback_serve(number, (ctypes.c_uint64 * 2)(event.value or 0, 0), None) == INVALID_HANDLE
@@ -354,12 +355,31 @@ def test_a_doubtful_call_waits_for_its_answer(loopback: ctypes.CDLL) -> None:
     assert posts(loopback.cuEventDestroy_v2(event)) == before + 3
 
 
+def test_what_ends_behind_a_part_of_a_slab_is_not_sent(loopback: ctypes.CDLL) -> None:
+    """The driver would find nothing wrong. Errors of earlier work come first all the same."""
+    some, healthy = ctypes.c_size_t, ctypes.c_int.in_dll(loopback, "loopback_healthy")
+    sent = _counter(loopback, "loopback_requests")
+    in_slab = ctypes.c_uint64(0xF0000)
+    assert loopback.cuMemsetD8_v2(in_slab, 1, some(0x10001)) == INVALID_VALUE
+    assert loopback.cuMemcpyDtoD_v2(in_slab, ctypes.c_uint64(0x1000), some(0x10001)) == INVALID_VALUE
+    assert loopback.cuMemcpyDtoD_v2(ctypes.c_uint64(0x1000), in_slab, some(0x10001)) == INVALID_VALUE
+    healthy.value = 700
+    try:
+        assert loopback.cuMemsetD8_v2(in_slab, 1, some(0x10001)) == 700
+    finally:
+        healthy.value = 0
+    assert _counter(loopback, "loopback_requests") == sent
+    assert loopback.cuMemsetD8_v2(in_slab, 1, some(0x10000)) == 0
+
+
 def test_what_is_unsafe_during_captures_is_not_sent(loopback: ctypes.CDLL) -> None:
     captures = ctypes.c_uint32.in_dll(loopback, "fgv_nr_captures")
     sent = _counter(loopback, "loopback_requests")
     captures.value = 1
     try:
-        assert loopback.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(4096)) == 900
+        some = ctypes.c_size_t(64)
+        pitch, address = ctypes.c_size_t(), ctypes.c_uint64()
+        assert loopback.cuMemAllocPitch_v2(ctypes.byref(address), ctypes.byref(pitch), some, some, 4) == 900
         assert loopback.cuEventQuery(ctypes.c_void_p(0x99)) == 900
     finally:
         captures.value = 0

@@ -155,7 +155,7 @@ def test_a_window_counts_its_own_rounds_alone(cases: Path, edge_s: float) -> Non
         assert child.stdout.readline() == "ready\n"
         child.stdin.write(f"0.05 0.2 {edge_s}\n")
         child.stdin.flush()
-        time.sleep(0.3)  # the window itself
+        time.sleep(2)  # the window itself, which begins when the program has read of it
         output, _ = child.communicate("end\n", timeout=TIMEOUT_S)
     assert child.returncode == 0
     report = json.loads(output)

@@ -58,7 +58,9 @@ def test_trace_and_counts_agree(host: Host, program: str, tmp_path: Path) -> Non
             assert sum(entry[key] for entry in mine) == sums
     assert len({entry["thread"] for entry in calls if entry["call"] == "cuLaunchKernel"}) > 1
     assert {entry["class"] for entry in calls if entry["call"] == "cuLaunchKernel"} == {"sent"}
-    assert {entry["class"] for entry in calls if entry["call"] == "cuMemAlloc_v2"} == {"waited"}
+    of_memory = [entry["class"] for entry in calls if entry["call"] == "cuMemAlloc_v2"]
+    assert set(of_memory) == {"waited", "local"}
+    assert of_memory.count("waited") == 1, "for a slab"
     assert counts["cuDeviceGetAttribute"]["class"] == "local"
     assert "cuLaunchKernel" in result.stderr
     assert "names not found" in result.stderr
