@@ -113,6 +113,9 @@ void fgv_texture_forget_context(const struct fgv_context *context)
 /* The resource as the host wants it; arrays by their numbers. */
 static CUresult fill_resource(struct fgv_request_cuTexObjectCreate *request, const CUDA_RESOURCE_DESC *resource)
 {
+    if (resource->flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     request->type = (uint32_t)resource->resType;
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
@@ -223,7 +226,7 @@ CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY) {
+    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY || pResDesc->flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!fgv_array_find(pResDesc->res.array.hArray)) {

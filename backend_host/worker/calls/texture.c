@@ -1,6 +1,9 @@
 /*
  * Texture and surface objects. Their values are the driver's: a kernel takes one as a parameter, and the guest passes
  * it on without being asked. Only a value that this client was given can be destroyed by it.
+ *
+ * What a description says is the driver's to judge: it leaves alone what does not apply to a resource, whatever is
+ * there, and programs leave things there. A texture reaches nothing that a kernel of its context does not.
  */
 #include "calls/texture.h"
 
@@ -8,35 +11,14 @@
 #include <string.h>
 
 #include "base/count.h"
-#include "calls/memory.h"
 #include "client/handles.h"
 #include "client/service.h"
 #include "client/state.h"
-#include "cuda_api/array_format.h"
 #include "page/layout.h"
 
 /* A driver counts its objects from 1, and small numbers are those of default streams in the table of handles. */
 #define NUMBER_OF(object) ((object) + 16u)
 #define OBJECT_OF(number) ((number) - 16u)
-
-#define KNOWN_FLAGS                                                                                                    \
-    (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |                                         \
-     CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP)
-
-#define MAX_EXTENT (UINT64_C(1) << 32) /* of a texture, along any side: no device has one that large */
-
-/* Whether a texture may read these bytes: memory of the client's, or a variable of its modules. */
-static bool may_read(struct fgw_worker *worker, uint64_t address, uint64_t bytes)
-{
-    CUdeviceptr start = 0;
-    size_t allocation_bytes = 0;
-    if (bytes == 0 || fgw_memory_is_own_heap(worker, address, bytes)) {
-        return bytes != 0;
-    }
-    return worker->driver.cuMemGetAddressRange_v2 &&
-           worker->driver.cuMemGetAddressRange_v2(&start, &allocation_bytes, address) == CUDA_SUCCESS &&
-           address >= start && address - start <= allocation_bytes && bytes <= allocation_bytes - (address - start);
-}
 
 static CUresult native_array(struct fgw_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
 {
@@ -49,92 +31,73 @@ static CUresult native_array(struct fgw_worker *worker, uint64_t number, CUDA_RE
     return result;
 }
 
-static bool native_linear(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
-                          CUDA_RESOURCE_DESC *resource)
+static CUresult native_mipmap(struct fgw_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
 {
-    resource->res.linear.devPtr = fixed->address;
-    resource->res.linear.format = (CUarray_format)fixed->format;
-    resource->res.linear.numChannels = fixed->nr_channels;
-    resource->res.linear.sizeInBytes = fixed->width;
-    return may_read(worker, fixed->address, fixed->width);
-}
-
-static bool native_pitch(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
-                         const struct fgv_texel *texel, CUDA_RESOURCE_DESC *resource)
-{
-    uint64_t bytes;
-    if (fixed->width == 0 || fixed->width > MAX_EXTENT || fixed->height == 0 || fixed->height > MAX_EXTENT ||
-        fixed->pitch_bytes < fixed->width * texel->bytes ||
-        __builtin_mul_overflow(fixed->pitch_bytes, fixed->height - 1, &bytes) ||
-        __builtin_add_overflow(bytes, fixed->width * texel->bytes, &bytes)) {
-        return false;
+    void *native;
+    CUresult result = fgw_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, number, &native);
+    if (result == CUDA_SUCCESS) {
+        resource->res.mipmap.hMipmappedArray = native;
     }
-    resource->res.pitch2D.devPtr = fixed->address;
-    resource->res.pitch2D.format = (CUarray_format)fixed->format;
-    resource->res.pitch2D.numChannels = fixed->nr_channels;
-    resource->res.pitch2D.width = fixed->width;
-    resource->res.pitch2D.height = fixed->height;
-    resource->res.pitch2D.pitchInBytes = fixed->pitch_bytes;
-    return may_read(worker, fixed->address, bytes);
+    return result;
 }
 
 static CUresult native_resource(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
                                 CUDA_RESOURCE_DESC *resource)
 {
-    struct fgv_texel texel;
-    void *native;
-    if (fixed->type == CU_RESOURCE_TYPE_ARRAY) {
-        return native_array(worker, fixed->address, resource);
-    }
     *resource = (CUDA_RESOURCE_DESC){.resType = (CUresourcetype)fixed->type};
-    if (fixed->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-        CUresult result = fgw_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->address, &native);
-        resource->res.mipmap.hMipmappedArray = result == CUDA_SUCCESS ? native : NULL;
-        return result;
-    }
-    bool is_format = fgv_texel_of((CUarray_format)fixed->format, fixed->nr_channels, &texel) && texel.edge == 1;
-    if ((fixed->type == CU_RESOURCE_TYPE_LINEAR && is_format && native_linear(worker, fixed, resource)) ||
-        (fixed->type == CU_RESOURCE_TYPE_PITCH2D && is_format && native_pitch(worker, fixed, &texel, resource))) {
+    switch (fixed->type) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        return native_array(worker, fixed->address, resource);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+        return native_mipmap(worker, fixed->address, resource);
+    case CU_RESOURCE_TYPE_LINEAR:
+        resource->res.linear.devPtr = fixed->address;
+        resource->res.linear.format = (CUarray_format)fixed->format;
+        resource->res.linear.numChannels = fixed->nr_channels;
+        resource->res.linear.sizeInBytes = fixed->width;
         return CUDA_SUCCESS;
+    case CU_RESOURCE_TYPE_PITCH2D:
+        resource->res.pitch2D.devPtr = fixed->address;
+        resource->res.pitch2D.format = (CUarray_format)fixed->format;
+        resource->res.pitch2D.numChannels = fixed->nr_channels;
+        resource->res.pitch2D.width = fixed->width;
+        resource->res.pitch2D.height = fixed->height;
+        resource->res.pitch2D.pitchInBytes = fixed->pitch_bytes;
+        return CUDA_SUCCESS;
+    default:
+        fgw_count(&worker->slot->nr_refused, 1);
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    fgw_count(&worker->slot->nr_refused, 1);
-    return CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool native_texture(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_TEXTURE_DESC *texture)
+static CUDA_TEXTURE_DESC native_texture(const struct fgv_request_cuTexObjectCreate *fixed)
 {
-    *texture = (CUDA_TEXTURE_DESC){.filterMode = (CUfilter_mode)fixed->filter_mode,
-                                   .flags = fixed->flags,
-                                   .maxAnisotropy = fixed->max_anisotropy,
-                                   .mipmapFilterMode = (CUfilter_mode)fixed->mipmap_filter_mode,
-                                   .mipmapLevelBias = fixed->mipmap_level_bias,
-                                   .minMipmapLevelClamp = fixed->min_mipmap_level_clamp,
-                                   .maxMipmapLevelClamp = fixed->max_mipmap_level_clamp};
-    bool is_good = fixed->filter_mode <= CU_TR_FILTER_MODE_LINEAR &&
-                   fixed->mipmap_filter_mode <= CU_TR_FILTER_MODE_LINEAR && (fixed->flags & ~KNOWN_FLAGS) == 0;
+    CUDA_TEXTURE_DESC texture = {.filterMode = (CUfilter_mode)fixed->filter_mode,
+                                 .flags = fixed->flags,
+                                 .maxAnisotropy = fixed->max_anisotropy,
+                                 .mipmapFilterMode = (CUfilter_mode)fixed->mipmap_filter_mode,
+                                 .mipmapLevelBias = fixed->mipmap_level_bias,
+                                 .minMipmapLevelClamp = fixed->min_mipmap_level_clamp,
+                                 .maxMipmapLevelClamp = fixed->max_mipmap_level_clamp};
     for (int axis = 0; axis < 3; axis++) {
-        texture->addressMode[axis] = (CUaddress_mode)fixed->address_mode[axis];
-        is_good = is_good && fixed->address_mode[axis] <= CU_TR_ADDRESS_MODE_BORDER;
+        texture.addressMode[axis] = (CUaddress_mode)fixed->address_mode[axis];
     }
     for (int channel = 0; channel < 4; channel++) {
-        texture->borderColor[channel] = fixed->border_color[channel];
+        texture.borderColor[channel] = fixed->border_color[channel];
     }
-    return is_good;
+    return texture;
 }
 
-static bool native_view(const struct fgv_request_cuTexObjectCreate *fixed, CUDA_RESOURCE_VIEW_DESC *view)
+static CUDA_RESOURCE_VIEW_DESC native_view(const struct fgv_request_cuTexObjectCreate *fixed)
 {
-    *view = (CUDA_RESOURCE_VIEW_DESC){.format = (CUresourceViewFormat)fixed->view_format,
-                                      .width = fixed->view_width,
-                                      .height = fixed->view_height,
-                                      .depth = fixed->view_depth,
-                                      .firstMipmapLevel = fixed->first_level,
-                                      .lastMipmapLevel = fixed->last_level,
-                                      .firstLayer = fixed->first_layer,
-                                      .lastLayer = fixed->last_layer};
-    return fixed->view_format <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7 && fixed->view_width <= MAX_EXTENT &&
-           fixed->view_height <= MAX_EXTENT && fixed->view_depth <= MAX_EXTENT &&
-           fixed->first_level <= fixed->last_level && fixed->first_layer <= fixed->last_layer;
+    return (CUDA_RESOURCE_VIEW_DESC){.format = (CUresourceViewFormat)fixed->view_format,
+                                     .width = fixed->view_width,
+                                     .height = fixed->view_height,
+                                     .depth = fixed->view_depth,
+                                     .firstMipmapLevel = fixed->first_level,
+                                     .lastMipmapLevel = fixed->last_level,
+                                     .firstLayer = fixed->first_layer,
+                                     .lastLayer = fixed->last_layer};
 }
 
 static bool is_there(struct fgw_worker *worker, enum fgv_handle_kind kind, uint64_t number)
@@ -162,16 +125,12 @@ CUresult fgw_serve_cuTexObjectCreate(struct fgw_worker *worker, const struct fgw
     const struct fgv_request_cuTexObjectCreate *fixed = request->fixed;
     struct fgv_reply_cuTexObjectCreate *answer = reply;
     CUDA_RESOURCE_DESC resource;
-    CUDA_TEXTURE_DESC texture;
-    CUDA_RESOURCE_VIEW_DESC view;
     CUtexObject object;
     if (!worker->driver.cuTexObjectCreate || !worker->driver.cuTexObjectDestroy) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!native_texture(fixed, &texture) || (fixed->has_view && !native_view(fixed, &view))) {
-        fgw_count(&worker->slot->nr_refused, 1);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const CUDA_TEXTURE_DESC texture = native_texture(fixed);
+    const CUDA_RESOURCE_VIEW_DESC view = native_view(fixed);
     CUresult result = native_resource(worker, fixed, &resource);
     if (result == CUDA_SUCCESS) {
         result = worker->driver.cuTexObjectCreate(&object, &resource, &texture, fixed->has_view ? &view : NULL);

@@ -162,14 +162,11 @@ SGP_EXPORT CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RES
     if (result) {
         return result;
     }
-    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY) {
+    if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY || pResDesc->flags) {
         return sgp_leave(CUDA_ERROR_INVALID_VALUE);
     }
     description.resource = *pResDesc;
     result = sgp_texture_set_array(&surface, pResDesc->res.array.hArray);
-    if (!result && !(pResDesc->res.array.hArray->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST)) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
     if (result) {
         return sgp_leave(result);
     }

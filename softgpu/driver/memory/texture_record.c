@@ -4,10 +4,12 @@
 
 #include "memory/memory_map.h"
 
-#define PITCH_ALIGNMENT   32u
-#define ADDRESS_ALIGNMENT 16u
-#define KNOWN_FLAGS                                                                                                    \
-    (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)
+#define PITCH_ALIGNMENT    32u
+#define ADDRESS_ALIGNMENT  512u
+#define MAX_PITCHED_WIDTH  131072u
+#define MAX_PITCHED_HEIGHT 65000u
+#define MAX_PITCH_BYTES    2097120u
+#define KNOWN_FLAGS        0x3fu /* an H200 takes those two as well that the interface does not name */
 
 static bool texel_set(struct sgp_texture *texture, CUarray_format format, uint32_t nr_channels)
 {
@@ -51,9 +53,13 @@ static void level_set(struct sgp_level *level, const struct CUarray_st *array)
 
 static bool array_set(struct sgp_texture *texture, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
 {
-    if (descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) {
+    const bool has_layers = descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+
+    if (has_layers) {
         texture->nr_layers = (uint32_t)descriptor->Depth;
     }
+    texture->nr_axes = !descriptor->Height ? 1 : !descriptor->Depth || has_layers ? 2 : 3;
+    texture->is_cubemap = descriptor->Flags & CUDA_ARRAY3D_CUBEMAP;
     return texel_set(texture, descriptor->Format, descriptor->NumChannels);
 }
 
@@ -79,10 +85,16 @@ static CUresult mipmap_resource(struct sgp_texture *texture, CUmipmappedArray mi
     return array_set(texture, &mipmap->descriptor) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* As with an H200 nobody looks how much memory there is: what is read behind it is a fault. */
+static bool memory_is_ok(struct sgp_texture *texture, CUdeviceptr address, CUarray_format format, uint32_t nr_channels)
+{
+    return fgv_channel_bytes(format) && texel_set(texture, format, nr_channels) && address % ADDRESS_ALIGNMENT == 0 &&
+           sgp_memory_range_ok(address, 1, true);
+}
+
 static CUresult linear_resource(struct sgp_texture *texture, const struct fgv_resource_linear *linear)
 {
-    if (!texel_set(texture, linear->format, linear->numChannels) || linear->devPtr % ADDRESS_ALIGNMENT ||
-        !sgp_memory_range_ok(linear->devPtr, linear->sizeInBytes, true)) {
+    if (!memory_is_ok(texture, linear->devPtr, linear->format, linear->numChannels)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t nr_texels = linear->sizeInBytes / ((uint64_t)texture->channel_bytes * texture->nr_channels);
@@ -91,6 +103,7 @@ static CUresult linear_resource(struct sgp_texture *texture, const struct fgv_re
         return CUDA_ERROR_INVALID_VALUE;
     }
     texture->is_linear_memory = true;
+    texture->nr_axes = 1;
     texture->nr_levels = 1;
     texture->levels[0] =
         (struct sgp_level){.base = (uint8_t *)(uintptr_t)linear->devPtr, .extent = {(uint32_t)nr_texels, 1, 1}};
@@ -99,17 +112,12 @@ static CUresult linear_resource(struct sgp_texture *texture, const struct fgv_re
 
 static CUresult pitch_resource(struct sgp_texture *texture, const struct fgv_resource_pitch *pitch)
 {
-    uint64_t bytes, row_bytes;
-
-    if (!texel_set(texture, pitch->format, pitch->numChannels) || pitch->devPtr % ADDRESS_ALIGNMENT || !pitch->width ||
-        !pitch->height || pitch->width > 131072 || pitch->height > 65536 || pitch->pitchInBytes % PITCH_ALIGNMENT) {
+    if (!memory_is_ok(texture, pitch->devPtr, pitch->format, pitch->numChannels) || !pitch->width || !pitch->height ||
+        pitch->width > MAX_PITCHED_WIDTH || pitch->height > MAX_PITCHED_HEIGHT ||
+        pitch->pitchInBytes > MAX_PITCH_BYTES || pitch->pitchInBytes % PITCH_ALIGNMENT) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    row_bytes = pitch->width * texture->channel_bytes * texture->nr_channels;
-    if (pitch->pitchInBytes < row_bytes || __builtin_mul_overflow(pitch->pitchInBytes, pitch->height - 1, &bytes) ||
-        __builtin_add_overflow(bytes, row_bytes, &bytes) || !sgp_memory_range_ok(pitch->devPtr, bytes, true)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    texture->nr_axes = 2;
     texture->nr_levels = 1;
     texture->levels[0] = (struct sgp_level){.base = (uint8_t *)(uintptr_t)pitch->devPtr,
                                             .extent = {(uint32_t)pitch->width, (uint32_t)pitch->height, 1},
@@ -140,8 +148,9 @@ CUresult sgp_texture_set_sampler(struct sgp_texture *texture, const CUDA_TEXTURE
 {
     bool is_integer = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
 
-    if (wanted->flags & ~(unsigned int)KNOWN_FLAGS) {
-        return wanted->flags & CU_TRSF_SEAMLESS_CUBEMAP ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    if (wanted->flags & ~KNOWN_FLAGS) {
+        return wanted->flags & CU_TRSF_SEAMLESS_CUBEMAP && texture->is_cubemap ? CUDA_ERROR_NOT_SUPPORTED
+                                                                               : CUDA_ERROR_INVALID_VALUE;
     }
     if ((unsigned int)wanted->filterMode > CU_TR_FILTER_MODE_LINEAR ||
         (unsigned int)wanted->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR) {
@@ -151,20 +160,18 @@ CUresult sgp_texture_set_sampler(struct sgp_texture *texture, const CUDA_TEXTURE
         texture->is_fraction = true;
     }
     is_integer = texture->channel != SGP_CHANNEL_FLOAT && !texture->is_fraction;
-    if (is_integer && wanted->filterMode == CU_TR_FILTER_MODE_LINEAR) {
-        return CUDA_ERROR_INVALID_VALUE; /* whole numbers are not mixed */
-    }
     texture->is_srgb = wanted->flags & CU_TRSF_SRGB && texture->is_fraction && texture->channel_bytes == 1 &&
                        texture->channel == SGP_CHANNEL_UNSIGNED;
     texture->is_normalized = !!(wanted->flags & CU_TRSF_NORMALIZED_COORDINATES);
-    texture->is_filtered = wanted->filterMode == CU_TR_FILTER_MODE_LINEAR && !texture->is_linear_memory;
+    texture->is_filtered = wanted->filterMode == CU_TR_FILTER_MODE_LINEAR && !texture->is_linear_memory &&
+                           !is_integer; /* whole numbers are not mixed */
     texture->mixes_levels = wanted->mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
     texture->level_bias = wanted->mipmapLevelBias;
     texture->least_level = wanted->minMipmapLevelClamp;
     texture->greatest_level = wanted->maxMipmapLevelClamp;
     memcpy(texture->border, wanted->borderColor, sizeof(texture->border));
     for (int axis = 0; axis < 3; axis++) {
-        CUaddress_mode mode = wanted->addressMode[axis];
+        CUaddress_mode mode = axis < texture->nr_axes ? wanted->addressMode[axis] : CU_TR_ADDRESS_MODE_CLAMP;
 
         if ((unsigned int)mode > CU_TR_ADDRESS_MODE_BORDER) {
             return CUDA_ERROR_INVALID_VALUE;
@@ -190,37 +197,55 @@ static CUarray_format view_format(CUresourceViewFormat format, uint32_t *nr_chan
     return formats[step / 3];
 }
 
+/* Of a compressed format; 0: it is none. */
+static uint32_t block_bytes(CUresourceViewFormat format)
+{
+    switch (format) {
+    case CU_RES_VIEW_FORMAT_UNSIGNED_BC1:
+    case CU_RES_VIEW_FORMAT_UNSIGNED_BC4:
+    case CU_RES_VIEW_FORMAT_SIGNED_BC4:
+        return 8;
+    default:
+        return (unsigned int)format > CU_RES_VIEW_FORMAT_FLOAT_4X32 &&
+                       (unsigned int)format <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7
+                   ? 16
+                   : 0;
+    }
+}
+
 /* A view names a format of the same size, and a run of levels and of layers. */
 CUresult sgp_texture_set_view(struct sgp_texture *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     uint32_t texel_bytes = (uint32_t)texture->channel_bytes * texture->nr_channels, nr_channels;
 
-    if ((unsigned int)view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7) {
+    if (texture->is_linear_memory) {
+        return CUDA_SUCCESS; /* nothing of it applies */
+    }
+    if (view->format == CU_RES_VIEW_FORMAT_NONE || (unsigned int)view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32) {
+        return block_bytes(view->format) == texel_bytes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    CUarray_format format = view_format(view->format, &nr_channels);
+    texture->is_fraction = false;
+    if (!texel_set(texture, format, nr_channels) ||
+        (uint32_t)texture->channel_bytes * texture->nr_channels != texel_bytes ||
+        view->width != texture->levels[0].extent[0]) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (view->format != CU_RES_VIEW_FORMAT_NONE) {
-        CUarray_format format = view_format(view->format, &nr_channels);
-
-        texture->is_fraction = false;
-        if (!texel_set(texture, format, nr_channels) ||
-            (uint32_t)texture->channel_bytes * texture->nr_channels != texel_bytes) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    if (view->firstMipmapLevel > view->lastMipmapLevel || view->lastMipmapLevel >= texture->nr_levels ||
-        view->firstLayer > view->lastLayer || (view->lastLayer && view->lastLayer >= texture->nr_layers)) {
+    if (view->firstMipmapLevel > view->lastMipmapLevel || view->firstMipmapLevel >= texture->nr_levels ||
+        view->firstLayer > view->lastLayer || (view->firstLayer && view->firstLayer >= texture->nr_layers)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    texture->nr_levels = view->lastMipmapLevel - view->firstMipmapLevel + 1;
+    const uint32_t end_level =
+        view->lastMipmapLevel < texture->nr_levels ? view->lastMipmapLevel + 1 : texture->nr_levels;
+    texture->nr_levels = end_level - view->firstMipmapLevel;
     memmove(texture->levels, &texture->levels[view->firstMipmapLevel], texture->nr_levels * sizeof(*texture->levels));
     for (uint32_t level = 0; level < texture->nr_levels; level++) {
         texture->levels[level].base += view->firstLayer * texture->levels[level].slice_bytes;
     }
     if (texture->nr_layers) {
-        texture->nr_layers = view->lastLayer - view->firstLayer + 1;
+        const uint32_t end_layer = view->lastLayer < texture->nr_layers ? view->lastLayer + 1 : texture->nr_layers;
+
+        texture->nr_layers = end_layer - view->firstLayer;
     }
     return CUDA_SUCCESS;
 }

@@ -33,6 +33,8 @@ struct sgp_texture {
     uint8_t channel;
     uint8_t channel_bytes;
     uint8_t nr_channels;
+    uint8_t nr_axes;
+    uint8_t is_cubemap;
     uint8_t is_linear_memory; /* read by tex1Dfetch alone */
     uint8_t is_fraction;      /* whole numbers, read as fractions of the largest */
     uint8_t is_srgb;
