@@ -3,9 +3,10 @@ account it is evidence. Looks are made by hand; see test_taken_over.py for real 
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from backend_host.worker._worker import lib
@@ -176,19 +177,26 @@ def test_another_vgpu_in_the_same_place_starts_anew(scene: Scene) -> None:
     assert scene.ended == {}
 
 
-def unpaid(scene: Scene, monkeypatch: pytest.MonkeyPatch, **shorter: int) -> None:
-    """Looks until half a slice was kept, with others waiting, and something on the device."""
+def unpaid(scene: Scene, monkeypatch: pytest.MonkeyPatch, until: Callable[[], bool], **shorter: int) -> None:
+    """Looks until then, at a turn with others waiting, and something on the device."""
     for name, value in shorter.items():
         monkeypatch.setattr(auditor, name, value)
     contended(scene)
-    scene.control.set_slice_ns(1000 * MS)
-    end_ns = time.monotonic_ns() + 40 * MS
-    while time.monotonic_ns() < end_ns:
+    scene.control.set_slice_ns(100_000 * MS)
+    look_until(scene, until)
+
+
+def look_until(scene: Scene, is_so: Callable[[], bool], before: Callable[[], None] = lambda: None) -> None:
+    """However long this process is kept off the processor. `before` is called before each look."""
+    end_ns = time.monotonic_ns() + 30_000 * MS
+    while not is_so():
+        assert time.monotonic_ns() < end_ns
+        before()
         scene.look()
 
 
 def test_a_turn_that_is_not_paid_for_is_owed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    unpaid(scene, monkeypatch, GRACE_NS=0)
+    unpaid(scene, monkeypatch, lambda: bool(scene.owed), GRACE_NS=0)
     assert list(scene.owed) == [scene.one.vgpu]
     assert scene.owed[scene.one.vgpu] > 0
     assert scene.ended == {}, "charges may come late"
@@ -201,7 +209,7 @@ def test_a_turn_that_is_not_paid_for_is_owed(scene: Scene, monkeypatch: pytest.M
 def test_turns_that_are_never_paid_for_cost_their_vgpu_its_workers(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unpaid(scene, monkeypatch, GRACE_NS=0, UNPAID_NS=20 * MS)
+    unpaid(scene, monkeypatch, lambda: bool(scene.ended), GRACE_NS=0, UNPAID_NS=20 * MS)
     assert list(scene.ended) == [scene.one.vgpu]
     assert "does not charge itself" in scene.ended[scene.one.vgpu]
 
@@ -227,11 +235,12 @@ def test_turns_that_are_shorter_than_two_looks_are_paid_for_too(scene: Scene, mo
     monkeypatch.setattr(auditor, "GRACE_NS", 0)
     monkeypatch.setattr(auditor, "UNPAID_NS", 20 * MS)
     contended(scene)
-    sequence, end_ns = 7, time.monotonic_ns() + 60 * MS
-    while time.monotonic_ns() < end_ns:
-        sequence += 1
-        scene.write(WORD, sequence << 32 | scene.one.vgpu + 1)
-        scene.look()
+    sequences = itertools.count(8)
+    look_until(
+        scene,
+        lambda: bool(scene.ended),
+        before=lambda: scene.write(WORD, next(sequences) << 32 | scene.one.vgpu + 1),
+    )
     assert list(scene.ended) == [scene.one.vgpu]
     assert "does not charge itself" in scene.ended[scene.one.vgpu]
 
