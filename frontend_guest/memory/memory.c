@@ -1,16 +1,15 @@
-/* Allocating: device memory on the host, pinned and managed memory out of the region's heap. */
+/* Pinned and managed memory out of the region's heap; freeing memory of any kind, and what is known of it. */
 #include "memory/memory.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/capture_rules.h"
 #include "cuda_api/prototypes.h"
-#include "generated/hooks.h"
 #include "ivshmem/heap.h"
+#include "memory/pages.h"
 #include "memory/ranges.h"
 #include "memory/slabs.h"
 #include "memory/window.h"
@@ -21,85 +20,6 @@ const struct fgv_memory_ops *fgv_memory_ops;
 static uint64_t page_round(uint64_t bytes)
 {
     return (bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES * FGV_PAGE_BYTES;
-}
-
-static CUresult ask_host(uint64_t *address, size_t bytes)
-{
-    struct fgv_call call;
-    struct fgv_request_cuMemAlloc_v2 *request = fgv_call_begin(&call, FGV_CALL_cuMemAlloc_v2, sizeof(*request), 0);
-    if (!request) {
-        return call.error;
-    }
-    request->bytesize = bytes;
-    struct fgv_reply_cuMemAlloc_v2 reply;
-    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS) {
-        *address = reply.dptr;
-    }
-    return result;
-}
-
-/* `place`: in a slab; 0: it is the host's. */
-static CUresult take_device(uint64_t *address, size_t bytes, uint64_t *place)
-{
-    *place = 0;
-    if (bytes != 0 && bytes <= FGV_SLAB_MOST_BYTES) {
-        CUresult result = fgv_call_healthy();
-        result = result == CUDA_SUCCESS ? fgv_slab_allocate(bytes, address, place) : result;
-        if (result != CUDA_ERROR_OUT_OF_MEMORY) {
-            return result;
-        }
-    }
-    CUresult result = ask_host(address, bytes); /* there may be less than a slab left, and enough */
-    return result == CUDA_ERROR_OUT_OF_MEMORY && fgv_slab_trim() ? ask_host(address, bytes) : result;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
-{
-    if (fgv_capture_forbids()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    uint64_t address, place;
-    CUresult result = fgv_call_allowed();
-    if (result == CUDA_SUCCESS && !dptr) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        result = take_device(&address, bytesize, &place);
-    }
-    if (result == CUDA_SUCCESS) {
-        *dptr = address;
-        fgv_memory_enter(address, bytesize, FGV_MEMORY_DEVICE, 0, place);
-    }
-    return result;
-}
-
-/* An empty slab is free memory. */
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
-{
-    fgv_slab_trim();
-    struct fgv_call call;
-    if (!fgv_call_begin(&call, FGV_CALL_cuMemGetInfo_v2, 0, 0)) {
-        return call.error;
-    }
-    struct fgv_reply_cuMemGetInfo_v2 reply;
-    CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
-    if (result == CUDA_SUCCESS && free) {
-        *free = reply.free;
-    }
-    if (result == CUDA_SUCCESS && total) {
-        *total = reply.total;
-    }
-    return result;
-}
-
-void fgv_after_cuMemAllocPitch_v2(CUresult result, CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-                                  size_t Height, unsigned int ElementSizeBytes)
-{
-    (void)result;
-    (void)WidthInBytes;
-    (void)ElementSizeBytes;
-    fgv_memory_enter(*dptr, *pPitch * Height, FGV_MEMORY_DEVICE, 0, 0);
 }
 
 /* ---- the heap ---- */
@@ -168,21 +88,16 @@ static CUresult heap_take(uint64_t *address, size_t bytes, enum fgv_memory_kind 
     return result;
 }
 
-/* Gives the program pages of its own again, where it has pages of the heap (registered.c). False without memory. */
+/* Gives the program pages of its own again, where it has pages of the heap (registered.c), of which `address` lies in
+ * the first. False without memory. */
 static bool pages_restore(uint64_t address, uint64_t bytes)
 {
-    void *at = (void *)(uintptr_t)address;
-    void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED) {
-        return false;
-    }
-    memcpy(own, at, bytes);
-    if (mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
-        return false;
-    }
     struct fgv_range range;
+    if (!fgv_pages_restore(address & ~(uint64_t)(FGV_PAGE_BYTES - 1), bytes)) {
+        return false;
+    }
     if (fgv_memory_find(address, &range) && range.kind == FGV_MEMORY_REGISTERED) {
-        fgv_memory_enter(address, bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
+        fgv_memory_enter(range.address, range.bytes, FGV_MEMORY_REGISTERED, range.flags, 0);
     }
     return true;
 }

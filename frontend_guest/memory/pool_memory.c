@@ -122,6 +122,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (dptr == 0) {
+        return fgv_call_healthy();
+    }
     if (!fgv_memory_find(dptr, &range) || range.address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }

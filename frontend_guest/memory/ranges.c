@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "ivshmem/region.h"
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct fgv_range **ranges; /* moving them, as the table changes, is to move a pointer each */
@@ -188,6 +189,19 @@ bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes)
     }
     pthread_mutex_unlock(&books);
     return overlaps;
+}
+
+bool fgv_memory_is_replaced(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&books);
+    bool is_replaced = false;
+    for (size_t i = 0; i < nr_ranges && ranges[i]->address < address + bytes; i++) {
+        const uint64_t end = (ranges[i]->address + ranges[i]->bytes + FGV_PAGE_BYTES - 1) / FGV_PAGE_BYTES;
+        is_replaced |=
+            ranges[i]->kind == FGV_MEMORY_REGISTERED && ranges[i]->owner != 0 && address < end * FGV_PAGE_BYTES;
+    }
+    pthread_mutex_unlock(&books);
+    return is_replaced;
 }
 
 /* Whether whole mappings, side by side, make up the bytes. Under the lock. */

@@ -73,6 +73,8 @@ bool fgv_memory_unmap(uint64_t address, uint64_t bytes, void (*visit)(const stru
 /* Sets what a mapping's flags are; the same condition. */
 bool fgv_memory_set_access(uint64_t address, uint64_t bytes, uint32_t access);
 void fgv_memory_set_sync(uint64_t address, bool is_sync);
+/* Whether a REGISTERED range of which the device reaches the pages lies in one of these pages. */
+bool fgv_memory_is_replaced(uint64_t address, uint64_t bytes);
 /* True when a REGISTERED range overlaps. */
 bool fgv_memory_overlaps_registered(uint64_t address, uint64_t bytes);
 

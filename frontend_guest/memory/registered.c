@@ -2,20 +2,20 @@
  * Memory of the program's own that it registered (cuMemHostRegister). Registering is remembered, and copies go through
  * the arena as with any pageable memory: the pages are not in the region, so that the device does not reach them.
  *
- * Who asks for a device pointer gets one: the pages are then replaced, at their place in the program, by pages of the
- * heap with the same bytes, which the device reaches at the heap's address. When it is unregistered they become pages
- * of the program's own again.
+ * Who asks for a device pointer gets one: the pages in which it lies are then replaced, at their place in the program,
+ * by pages of the heap with the same bytes, which the device reaches at the heap's address. When it is unregistered
+ * they become pages of the program's own again.
  *
- * Wrong when: another thread writes there while a device pointer is asked for, or while it is unregistered; when the
- * program forks in between: the child shares these pages. Not whole pages: CUDA_ERROR_NOT_SUPPORTED.
+ * Wrong when: another thread writes to these pages, which may hold more than what was registered, while a device
+ * pointer is asked for, or while it is unregistered; when the program forks in between: the child shares them. A page
+ * that is replaced already for its neighbour: CUDA_ERROR_NOT_SUPPORTED.
  */
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "call/call.h"
 #include "context/capture_rules.h"
 #include "cuda_api/prototypes.h"
+#include "memory/pages.h"
 #include "memory/ranges.h"
 #include "memory/window.h"
 #include "region/client.h"
@@ -28,32 +28,32 @@ static bool pages_replace(uint64_t address, uint64_t heap, uint64_t bytes)
     if (file < 0) {
         return false;
     }
-    void *at = (void *)(uintptr_t)address;
-    void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, (off_t)offset);
+    const bool is_done = fgv_pages_replace(address, bytes, heap, file, offset);
     close(file);
-    return mapped == at;
+    return is_done;
 }
 
 static CUresult make_reachable(struct fgv_range *range)
 {
-    if ((range->address | range->bytes) % FGV_PAGE_BYTES != 0) {
+    const uint64_t start = range->address & ~(uint64_t)(FGV_PAGE_BYTES - 1);
+    const uint64_t end = (range->address + range->bytes + FGV_PAGE_BYTES - 1) & ~(uint64_t)(FGV_PAGE_BYTES - 1);
+    if (fgv_memory_is_replaced(start, end - start)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     void *memory;
-    CUresult result = cuMemHostAlloc(&memory, range->bytes, CU_MEMHOSTALLOC_PORTABLE);
+    CUresult result = cuMemHostAlloc(&memory, end - start, CU_MEMHOSTALLOC_PORTABLE);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     const uint64_t heap = (uint64_t)(uintptr_t)memory;
-    memcpy(memory, (const void *)(uintptr_t)range->address, range->bytes);
-    if (!pages_replace(range->address, heap, range->bytes)) {
+    if (!pages_replace(start, heap, end - start)) {
         cuMemFreeHost(memory);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     /* Each knows the other; both begin there already, so that there is room. */
-    fgv_memory_enter(heap, range->bytes, FGV_MEMORY_PINNED, CU_MEMHOSTALLOC_PORTABLE, range->address);
-    fgv_memory_enter(range->address, range->bytes, FGV_MEMORY_REGISTERED, range->flags, heap);
-    range->owner = heap;
+    fgv_memory_enter(heap, end - start, FGV_MEMORY_PINNED, CU_MEMHOSTALLOC_PORTABLE, range->address);
+    range->owner = heap + (range->address - start);
+    fgv_memory_enter(range->address, range->bytes, FGV_MEMORY_REGISTERED, range->flags, range->owner);
     return CUDA_SUCCESS;
 }
 
@@ -118,7 +118,8 @@ CUresult cuMemHostUnregister(void *p)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
     if (range.owner != 0) {
-        result = cuMemFreeHost((void *)(uintptr_t)range.owner); /* and with it the pages come back */
+        const uint64_t heap = range.owner & ~(uint64_t)(FGV_PAGE_BYTES - 1);
+        result = cuMemFreeHost((void *)(uintptr_t)heap); /* and with it the pages come back */
     }
     if (result == CUDA_SUCCESS) {
         fgv_memory_remove(address, FGV_MEMORY_REGISTERED, &range);

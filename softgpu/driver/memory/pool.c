@@ -233,6 +233,9 @@ SGP_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (stream->capture) {
         return sgp_leave(stream->capture->sink->free(stream, dptr));
     }
+    if (!dptr) {
+        return sgp_leave(CUDA_SUCCESS);
+    }
     allocation = sgp_memory_find(dptr);
     if (allocation && allocation->start == dptr && allocation->owner && allocation->owner->free_in) {
         return sgp_leave(allocation->owner->free_in(allocation, stream));

@@ -159,6 +159,54 @@ CASE(host_register_mapped)
     munmap(memory, BYTES);
 }
 
+/* In pages that hold more than it. */
+CASE(host_register_mapped_in_part)
+{
+    enum { BEFORE = 5004, PART = 6000, ALL = 20000 };
+    uint8_t *memory = malloc(ALL);
+    CUdeviceptr device = 0;
+
+    for (size_t i = 0; i < ALL; i++) {
+        memory[i] = (uint8_t)(i * 3);
+    }
+    for (unsigned int round = 0; round < 2; round++) {
+        DO(cuMemHostRegister, memory + BEFORE, PART, 0);
+        if (DO(cuMemHostGetDevicePointer, &device, memory + BEFORE + 400, 0) != CUDA_SUCCESS) {
+            return;
+        }
+        say("fill", fill(device, 7 + round, 1000, NULL));
+        memory[BEFORE - 1] = 77;
+        DO(cuStreamSynchronize, NULL);
+        say_bytes("filled", memory, ALL);
+        memory[BEFORE + PART] = 78;
+        DO(cuMemHostUnregister, memory + BEFORE);
+        say_bytes("afterwards", memory, ALL);
+    }
+    memory = realloc(memory, (size_t)ALL * 50);
+    say_bytes("moved", memory, ALL);
+    free(memory);
+}
+
+/* Of the stack that the caller stands on. */
+CASE(host_register_mapped_on_the_stack)
+{
+    unsigned int words[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    CUdeviceptr device = 0;
+
+    for (unsigned int round = 0; round < 3; round++) {
+        DO(cuMemHostRegister, words, sizeof(words), CU_MEMHOSTREGISTER_DEVICEMAP);
+        if (DO(cuMemHostGetDevicePointer, &device, words, 0) != CUDA_SUCCESS) {
+            return;
+        }
+        say("fill", fill(device + 8, 100 + round, 3, NULL));
+        DO(cuStreamSynchronize, NULL);
+        say_bytes("filled", words, sizeof(words));
+        words[0] += 10;
+        DO(cuMemHostUnregister, words);
+        say_bytes("afterwards", words, sizeof(words));
+    }
+}
+
 ALONE(host_register_mapped_when_the_context_goes)
 {
     uint8_t *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

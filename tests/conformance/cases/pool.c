@@ -91,6 +91,8 @@ CASE(pool_errors)
     ROW("no result", cuMemAllocAsync, NULL, 16, NULL);
     ROW("0 bytes", cuMemAllocAsync, &memory, 0, NULL);
     ROW("more than there is", cuMemAllocAsync, &memory, (size_t)1 << 50, NULL);
+    say_number("0 bytes are at", (long long)memory);
+    ROW("nothing", cuMemFreeAsync, 0, NULL);
     ROW("an address of nothing", cuMemFreeAsync, 0x10000, NULL);
     ROW("no result", cuDeviceGetDefaultMemPool, NULL, 0);
     ROW("no properties", cuMemPoolCreate, &(CUmemoryPool){NULL}, NULL);
