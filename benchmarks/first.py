@@ -1,9 +1,8 @@
 """The first second: short programs as whole processes, natively and through `fairgv-run` in turn: `python -m benchmarks.first [--rounds N]`.
 
 Each row is a program from exec to its end: pieces of benchmarks/programs/first.cu, and, where they are installed, a first product of cuBLAS by
-CuPy, PyTorch's import and first step, and JAX's first jit. Medians in milliseconds over the rounds; what they print must be the same. The
-compilers of frameworks and the driver keep nothing between rounds with `--cold`.
-Wrong when: the machine is loaded. The first round is not counted: it warms the file cache for both.
+CuPy, PyTorch's import and first step, and JAX's first jit. Medians in milliseconds over the rounds; what they print must be the same.
+Wrong when: the machine is loaded. The first round is not counted: it fills the file cache, and what compilers and drivers keep, for both.
 """
 
 import argparse
