@@ -122,7 +122,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (stream == FGV_STREAM_INVALID) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (dptr == 0) {
+    if (dptr == 0 && !is_captured(stream)) {
         return fgv_call_healthy();
     }
     if (!fgv_memory_find(dptr, &range) || range.address != dptr) {

@@ -282,8 +282,8 @@ CUresult fgw_serve_cuMemFreeAsync(struct fgw_worker *worker, const struct fgw_re
     if (!stream) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (range && !range->pool) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if (fixed->address == 0 || (range && !range->pool)) {
+        return CUDA_ERROR_INVALID_VALUE; /* an honest guest frees nothing by itself */
     }
     if (!worker->driver.cuMemFreeAsync) {
         return CUDA_ERROR_NOT_SUPPORTED;
