@@ -9,16 +9,14 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/log.h"
 #include "base/thread.h"
 #include "call/call.h"
 #include "context/host_function.h"
-#include "copy/copy.h"
 #include "cuda_api/prototypes.h"
+#include "managed/contents.h"
 #include "managed/trap.h"
 #include "region/client.h"
 
@@ -27,8 +25,6 @@
 
 /* So long a touch may wait before a line says so. */
 #define LONG_NS UINT64_C(10000000000)
-
-#define POPULATE_WRITE 23 /* of madvise, since Linux 5.14 */
 
 static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
@@ -83,12 +79,6 @@ void fgv_granules_each(void (*visit)(struct fgv_area *area, uint64_t what), uint
     fgv_granules_leave(&entered);
 }
 
-static void use_context(const struct fgv_area *area)
-{
-    fgv_thread.context = area->context;
-    fgv_thread.current = area->context_handle;
-}
-
 /* ---- who watches ---- */
 
 static bool is_watched(const struct fgv_area *area)
@@ -122,119 +112,7 @@ void fgv_granules_end(struct fgv_area *area)
     }
 }
 
-/* ---- bytes of some granules ---- */
-
-static uint8_t *shadow_of(const struct fgv_area *area, uint64_t granule)
-{
-    return area->shadow + granule * FGV_GRANULE_BYTES;
-}
-
-/* One copy between the device and the shadow, of bytes that lie in the area. */
-static CUresult copy(const struct fgv_area *area, uint64_t address, uint64_t bytes, bool is_to_device)
-{
-    const struct fgv_side device = {.address = address, .kind = FGV_MEMORY_DEVICE};
-    const struct fgv_side shadow = {.address = (uint64_t)(uintptr_t)(area->shadow + (address - area->address))};
-    return is_to_device ? fgv_copy_range(&device, &shadow, bytes, area->stream, false)
-                        : fgv_copy_range(&shadow, &device, bytes, area->stream, true);
-}
-
-/* Some granules; of variables nothing else. */
-static CUresult copy_granules(const struct fgv_area *area, uint64_t first, uint64_t end, bool is_to_device)
-{
-    const uint64_t address = fgv_area_address(area, first), address_end = address + fgv_area_bytes(area, first, end);
-    CUresult result = fgv_client_is_open();
-    if (result == CUDA_SUCCESS && !area->variables) {
-        return copy(area, address, address_end - address, is_to_device);
-    }
-    for (size_t i = 0; i < area->nr_variables && result == CUDA_SUCCESS; i++) {
-        const struct fgv_variable *variable = &area->variables[i];
-        const uint64_t variable_end = variable->address + variable->bytes;
-        const uint64_t from = variable->address > address ? variable->address : address;
-        const uint64_t to = variable_end < address_end ? variable_end : address_end;
-        if (from < to) {
-            result = copy(area, from, to - from, is_to_device);
-        }
-    }
-    return result;
-}
-
-static void fetch(const struct fgv_area *area, uint64_t first, uint64_t end)
-{
-    CUresult result = copy_granules(area, first, end, false);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) {
-        fgv_log_cause(FGV_CAUSE_MANAGED,
-                      "managed memory cannot be brought back from the device (error %d): the program sees what it had "
-                      "before",
-                      (int)result);
-    }
-}
-
-/* Makes pages that were never written to, if that matters, at once and not by a fault for each. */
-static void fill(const struct fgv_area *area, uint64_t first, uint64_t end)
-{
-    if (!fgv_trap_needs_contents()) {
-        return;
-    }
-    volatile uint8_t *at = shadow_of(area, first);
-    const uint64_t bytes = fgv_area_bytes(area, first, end);
-    if (madvise((void *)(uintptr_t)at, bytes, POPULATE_WRITE) != 0) {
-        for (uint64_t i = 0; i < bytes; i += FGV_PAGE_BYTES) {
-            at[i] = at[i];
-        }
-    }
-}
-
 /* ---- a touch ---- */
-
-/* The end of the granules from `first` on that are in the same state. */
-static uint64_t run_end(const struct fgv_area *area, uint64_t first, uint64_t end)
-{
-    uint64_t granule = first + 1;
-    while (granule < end && area->granules[granule] == area->granules[first]) {
-        granule++;
-    }
-    return granule;
-}
-
-static bool give_run(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_granule right)
-{
-    const uint64_t address = fgv_area_address(area, first), bytes = fgv_area_bytes(area, first, end);
-    bool is_given;
-    if (area->granules[first] >= right) {
-        return true;
-    }
-    if (area->granules[first] == FGV_GRANULE_BOTH) {
-        is_given = fgv_trap_make_writable(address, bytes);
-    } else {
-        if (area->is_fresh) {
-            fill(area, first, end);
-        } else {
-            fetch(area, first, end);
-        }
-        is_given = fgv_trap_give(address, bytes, right == FGV_GRANULE_GUEST);
-    }
-    if (is_given) {
-        memset(area->granules + first, right, end - first);
-    }
-    return is_given;
-}
-
-static bool give(struct fgv_area *area, uint64_t first, uint64_t end, enum fgv_granule right)
-{
-    if (area->first_given >= area->end_given) {
-        area->first_given = first;
-        area->end_given = end;
-    }
-    area->first_given = first < area->first_given ? first : area->first_given;
-    area->end_given = end > area->end_given ? end : area->end_given;
-    bool is_given = true;
-    for (uint64_t granule = first; granule < end && is_given;) {
-        const uint64_t next = run_end(area, granule, end);
-        is_given = give_run(area, granule, next, right);
-        granule = next;
-    }
-    return is_given;
-}
 
 /* What a touch of a granule brings: as much as lies at hand already on one side of it, and what was asked for. */
 static void choose(const struct fgv_area *area, uint64_t granule, enum fgv_granule right, uint64_t *first,
@@ -295,7 +173,7 @@ static void settle(const struct fgv_area *area)
         atomic_load_explicit(&fgv_nr_captures, memory_order_relaxed) != 0) {
         return;
     }
-    use_context(area);
+    fgv_contents_use_context(area);
     pthread_mutex_unlock(&books);
     synchronize();
     pthread_mutex_lock(&books);
@@ -329,10 +207,11 @@ static bool touched_locked(uint64_t address, bool is_write, bool may_wait)
         settle(area);
         announce(area, granule); /* a host function may have had all of it meanwhile */
     }
-    use_context(area);
+    fgv_contents_use_context(area);
     uint64_t first, end;
     choose(area, granule, right, &first, &end);
-    return give(area, first, end, right) || give(area, 0, area->nr_granules, FGV_GRANULE_GUEST); /* see take() */
+    return fgv_contents_give(area, first, end, right) ||
+           fgv_contents_give(area, 0, area->nr_granules, FGV_GRANULE_GUEST); /* too many pieces */
 }
 
 static bool touched(uint64_t address, bool is_write, uint32_t thread)
@@ -361,10 +240,11 @@ static bool ahead(uint64_t address)
                         (is_settled || area->is_fresh) && fgv_trap_tells_writes();
     if (is_due) {
         atomic_fetch_add_explicit(&fgv_call_watch, FGV_WATCH_ADVANCE, memory_order_seq_cst);
-        use_context(area);
-        give(area, granule,
-             granule + (area->nr_granules - granule < MOST_GRANULES ? area->nr_granules - granule : MOST_GRANULES),
-             FGV_GRANULE_BOTH);
+        fgv_contents_use_context(area);
+        fgv_contents_give(
+            area, granule,
+            granule + (area->nr_granules - granule < MOST_GRANULES ? area->nr_granules - granule : MOST_GRANULES),
+            FGV_GRANULE_BOTH);
     }
     fgv_granules_leave(&entered);
     return is_due;
@@ -402,32 +282,6 @@ static bool is_work(uint16_t call)
     }
 }
 
-/* Sends what the program has written. It may read it still. */
-static bool send_written(struct fgv_area *area)
-{
-    bool is_sent = false;
-    for (uint64_t granule = area->first_given; granule < area->end_given;) {
-        const uint64_t next = run_end(area, granule, area->end_given);
-        if (area->granules[granule] == FGV_GRANULE_GUEST) {
-            fgv_trap_make_readable(fgv_area_address(area, granule), fgv_area_bytes(area, granule, next));
-            use_context(area);
-            is_sent |= copy_granules(area, granule, next, true) == CUDA_SUCCESS;
-        }
-        granule = next;
-    }
-    return is_sent;
-}
-
-static void take(struct fgv_area *area)
-{
-    const uint64_t bytes = fgv_area_bytes(area, area->first_given, area->end_given);
-    if (!fgv_trap_take(fgv_area_address(area, area->first_given), bytes)) {
-        fgv_trap_take(area->address, area->bytes); /* too many pieces for the kernel: all of it is one */
-    }
-    memset(area->granules + area->first_given, FGV_GRANULE_DEVICE, area->end_given - area->first_given);
-    area->first_given = area->end_given = 0;
-}
-
 /* Whether the device may have the area: variables belong to the context of the first work that there is. */
 static bool is_reached(struct fgv_area *area, const struct fgv_entered *entered)
 {
@@ -449,7 +303,7 @@ static void take_all(const struct fgv_entered *entered)
 {
     fgv_trap_renew();
     for (struct fgv_area *area = fgv_areas; area; area = area->next) {
-        if (area->first_given < area->end_given && is_reached(area, entered) && send_written(area)) {
+        if (area->first_given < area->end_given && is_reached(area, entered) && fgv_contents_send(area)) {
             cuStreamSynchronize(area->stream);
         }
     }
@@ -461,7 +315,7 @@ static void take_all(const struct fgv_entered *entered)
             unwatch();
         }
         if (area->first_given < area->end_given) {
-            take(area);
+            fgv_contents_take(area);
         }
         area->is_fresh = false;
         area->wanted = area->wanted_end = 0;
@@ -484,7 +338,8 @@ void fgv_granules_begin_given(struct fgv_area *area, bool is_written)
 {
     watch();
     area->is_fresh = true; /* nothing is to be brought */
-    give(area, 0, area->nr_granules, is_written || !fgv_trap_tells_writes() ? FGV_GRANULE_GUEST : FGV_GRANULE_BOTH);
+    fgv_contents_give(area, 0, area->nr_granules,
+                      is_written || !fgv_trap_tells_writes() ? FGV_GRANULE_GUEST : FGV_GRANULE_BOTH);
     area->is_fresh = false;
 }
 
@@ -493,8 +348,8 @@ void fgv_granules_bring(struct fgv_area *area)
     if (!is_watched(area)) {
         watch();
     }
-    use_context(area);
-    give(area, 0, area->nr_granules, FGV_GRANULE_GUEST);
+    fgv_contents_use_context(area);
+    fgv_contents_give(area, 0, area->nr_granules, FGV_GRANULE_GUEST);
 }
 
 void fgv_granules_want(struct fgv_area *area, uint64_t offset, uint64_t bytes)

@@ -39,8 +39,7 @@ struct piece {
 struct slabs {
     const struct fgv_context *context;
     uint64_t handle;
-    uint64_t quiet_at; /* what is in the ring before this has ended; 0: not known */
-    uint64_t has;      /* a bit for each bin that has pieces */
+    uint64_t has; /* a bit for each bin that has pieces */
     struct piece *bins[NR_BINS];
     struct piece *newest; /* slab */
     struct slabs *next;
@@ -48,6 +47,7 @@ struct slabs {
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;
 static struct slabs *first;
+static uint64_t quiet_at; /* what is in the ring before this has ended; 0: not known */
 
 /* ---- bins ---- */
 
@@ -170,10 +170,10 @@ static uint64_t tail(void)
 }
 
 /* A record that is no work of the device is behind what has ended. */
-static void pass_over(struct slabs *slabs, uint64_t position)
+static void pass_over(uint64_t position)
 {
-    if (slabs->quiet_at == position) {
-        slabs->quiet_at = position + FGV_RECORD_ALIGN;
+    if (quiet_at == position) {
+        quiet_at = position + FGV_RECORD_ALIGN;
     }
 }
 
@@ -188,7 +188,7 @@ static CUresult take_slab(struct slabs *slabs)
         return piece ? call.error : CUDA_ERROR_OUT_OF_MEMORY;
     }
     request->bytesize = FGV_SLAB_BYTES;
-    pass_over(slabs, call.position);
+    pass_over(call.position);
     struct fgv_reply_cuMemAlloc_v2 reply;
     CUresult result = fgv_call_wait(&call, &reply, sizeof(reply));
     if (result != CUDA_SUCCESS) {
@@ -213,7 +213,7 @@ static void give_slab(struct piece *piece)
         fgv_call_begin_for(&call, FGV_CALL_cuMemFree_v2, sizeof(*request), 0, slabs->handle);
     if (request) {
         request->dptr = piece->address;
-        pass_over(slabs, call.position);
+        pass_over(call.position);
         fgv_call_post(&call);
     }
     if (piece->last) {
@@ -260,8 +260,7 @@ CUresult fgv_slab_allocate(size_t bytes, uint64_t *address, uint64_t *place)
 CUresult fgv_slab_wait(void)
 {
     pthread_mutex_lock(&books);
-    const struct slabs *known = slabs_of_current(false);
-    const bool is_quiet = known && known->quiet_at == tail();
+    const bool is_quiet = quiet_at == tail();
     pthread_mutex_unlock(&books);
     if (is_quiet) {
         return fgv_call_healthy();
@@ -271,13 +270,12 @@ CUresult fgv_slab_wait(void)
     if (!request) {
         return call.error;
     }
-    request->dptr = 0; /* frees nothing, once all work of the context has ended */
+    request->dptr = 0; /* frees nothing, once all work has ended */
     const uint64_t end = call.position + FGV_RECORD_ALIGN;
     CUresult result = fgv_call_wait(&call, NULL, 0);
     pthread_mutex_lock(&books);
-    struct slabs *slabs = slabs_of_current(false);
-    if (result == CUDA_SUCCESS && slabs && slabs->quiet_at < end) {
-        slabs->quiet_at = end;
+    if (result == CUDA_SUCCESS && quiet_at < end) {
+        quiet_at = end;
     }
     pthread_mutex_unlock(&books);
     return result;

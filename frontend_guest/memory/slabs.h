@@ -5,8 +5,8 @@
  * A slab is 2 MiB from the host, in one context. It goes back when nothing in it is used any more; one that is empty is
  * kept for the next allocation, until the program asks how much memory is free or the device has none.
  *
- * Memory that is freed may be given again at once, so freeing waits for the context's work, as CUDA's does. What has
- * been waited for before is not waited for again: the ring tells whether anything came since.
+ * Memory that is freed may be given again at once, so freeing waits for all work, as CUDA's does. What has been waited
+ * for before is not waited for again: the ring tells whether anything came since.
  */
 #ifndef FRONTEND_GUEST_SLABS_H
 #define FRONTEND_GUEST_SLABS_H
@@ -24,7 +24,7 @@ struct fgv_context;
 
 /* Memory in the current context: `address`, and the `place` by which it is freed. An error: the host has no slab. */
 CUresult fgv_slab_allocate(size_t bytes, uint64_t *address, uint64_t *place);
-/* Waits for all work of the current context, whose errors it gives. */
+/* Waits for all work, and gives its errors. */
 CUresult fgv_slab_wait(void);
 void fgv_slab_free(uint64_t place);
 /* Gives empty slabs of the current context back to the host; false: there was none. */

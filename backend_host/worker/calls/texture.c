@@ -31,25 +31,19 @@ static CUresult native_array(struct fgw_worker *worker, uint64_t number, CUDA_RE
     return result;
 }
 
-static CUresult native_mipmap(struct fgw_worker *worker, uint64_t number, CUDA_RESOURCE_DESC *resource)
-{
-    void *native;
-    CUresult result = fgw_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, number, &native);
-    if (result == CUDA_SUCCESS) {
-        resource->res.mipmap.hMipmappedArray = native;
-    }
-    return result;
-}
-
 static CUresult native_resource(struct fgw_worker *worker, const struct fgv_request_cuTexObjectCreate *fixed,
                                 CUDA_RESOURCE_DESC *resource)
 {
+    void *mipmap = NULL;
+    CUresult result = CUDA_SUCCESS;
     *resource = (CUDA_RESOURCE_DESC){.resType = (CUresourcetype)fixed->type};
     switch (fixed->type) {
     case CU_RESOURCE_TYPE_ARRAY:
         return native_array(worker, fixed->address, resource);
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-        return native_mipmap(worker, fixed->address, resource);
+        result = fgw_worker_find(worker, FGV_HANDLE_MIPMAPPED_ARRAY, fixed->address, &mipmap);
+        resource->res.mipmap.hMipmappedArray = mipmap;
+        return result;
     case CU_RESOURCE_TYPE_LINEAR:
         resource->res.linear.devPtr = fixed->address;
         resource->res.linear.format = (CUarray_format)fixed->format;

@@ -231,6 +231,21 @@ CASE(texture_of_levels_of_words)
 
 static const unsigned int formats[] = {0, 1, 2, 3, 4, 8, 9, 10, 16, 32, 0xb0, 0xc0, 0x91, 0x7777};
 
+/* One size of the resource at a time. */
+static void vary(const char *label, const CUDA_RESOURCE_DESC *resource, size_t *size, const size_t *values,
+                 unsigned int nr)
+{
+    const size_t before = *size;
+
+    begin_row(label);
+    for (unsigned int i = 0; i < nr; i++) {
+        *size = values[i];
+        make(resource, &plain, NULL);
+    }
+    *size = before;
+    end_row();
+}
+
 CASE(texture_resources_linear)
 {
     static const size_t sizes[] = {0, 1, 3, 4, BYTES - 1, BYTES, BYTES + 1, (size_t)1 << 40};
@@ -248,14 +263,7 @@ CASE(texture_resources_linear)
         }
         end_row();
     }
-    begin_row("size");
-    for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        CUDA_RESOURCE_DESC other = resource;
-
-        other.res.linear.sizeInBytes = sizes[i];
-        make(&other, &plain, NULL);
-    }
-    end_row();
+    vary("size", &resource, &resource.res.linear.sizeInBytes, sizes, sizeof(sizes) / sizeof(sizes[0]));
     begin_row("offset");
     for (unsigned int i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         CUDA_RESOURCE_DESC other = resource;
@@ -289,32 +297,13 @@ CASE(texture_resources_pitched)
         }
         end_row();
     }
-    begin_row("pitch");
-    for (unsigned int i = 0; i < sizeof(pitches) / sizeof(pitches[0]); i++) {
-        CUDA_RESOURCE_DESC other = resource;
-
-        other.res.pitch2D.width = 4;
-        other.res.pitch2D.height = 2;
-        other.res.pitch2D.pitchInBytes = pitches[i];
-        make(&other, &plain, NULL);
-    }
-    end_row();
-    begin_row("width");
-    for (unsigned int i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
-        CUDA_RESOURCE_DESC other = resource;
-
-        other.res.pitch2D.width = widths[i];
-        make(&other, &plain, NULL);
-    }
-    end_row();
-    begin_row("height");
-    for (unsigned int i = 0; i < sizeof(heights) / sizeof(heights[0]); i++) {
-        CUDA_RESOURCE_DESC other = resource;
-
-        other.res.pitch2D.height = heights[i];
-        make(&other, &plain, NULL);
-    }
-    end_row();
+    resource.res.pitch2D.width = 4;
+    resource.res.pitch2D.height = 2;
+    vary("pitch", &resource, &resource.res.pitch2D.pitchInBytes, pitches, sizeof(pitches) / sizeof(pitches[0]));
+    resource.res.pitch2D.width = 16;
+    resource.res.pitch2D.height = 16;
+    vary("width", &resource, &resource.res.pitch2D.width, widths, sizeof(widths) / sizeof(widths[0]));
+    vary("height", &resource, &resource.res.pitch2D.height, heights, sizeof(heights) / sizeof(heights[0]));
 }
 
 CASE(texture_views)
