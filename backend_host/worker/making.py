@@ -28,35 +28,47 @@ class Maker:
 
     def __init__(self) -> None:
         self.images = Images()
-        self._steps: SimpleQueue[Callable[[Reader], None]] = SimpleQueue()
+        self._steps: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._reader: Reader | None = None
         self._sources: dict[int, Source] = {}
         self._thread: threading.Thread | None = None
 
     def read(self, making: ffi.CData) -> None:
         """The first step of a variant."""
+        if not self._is_at_work():
+            lib.fgw_making_fail(making, Whole.NOT_COMPILED)
+            return
         wish = lib.fgw_making_wish(making)
         image = self.images.of((wish.owner_kind, wish.owner))
-        self._steps.put(lambda reader: self._read(reader, making, image))
-        if self._thread is None:
-            sys.setswitchinterval(SWITCH_S)
-            self._thread = threading.Thread(target=self._work, name="variants", daemon=True)
-            self._thread.start()
+        self._steps.put(lambda: self._read(making, image))
 
     def go_on(self, making: ffi.CData) -> None:
         """The addresses are there, or nobody wants it any more."""
-        self._steps.put(lambda _: self._compile(making))
+        self._steps.put(lambda: self._compile(making))
+
+    def _is_at_work(self) -> bool:
+        """False where the vGPU has as many processes as it may."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="variants", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            sys.setswitchinterval(SWITCH_S)
+            self._thread = thread
+        return True
 
     def _work(self) -> None:
-        from backend_host.worker.variants import Reader  # noqa: PLC0415
-
-        reader = Reader()
         while True:
-            self._steps.get()(reader)
+            self._steps.get()()
 
-    def _read(self, reader: Reader, making: ffi.CData, image: bytes | Whole) -> None:
+    def _read(self, making: ffi.CData, image: bytes | Whole) -> None:
         wish = lib.fgw_making_wish(making)
         try:
-            source = reader.read(image, ffi.string(wish.kernel).decode("latin-1"), wish.capability)
+            from backend_host.worker.variants import Reader  # noqa: PLC0415
+
+            self._reader = self._reader or Reader()
+            source = self._reader.read(image, ffi.string(wish.kernel).decode("latin-1"), wish.capability)
             names = _joined(source.used.globals)
         except Exception as error:
             lib.fgw_making_fail(making, _reason_of(error))
@@ -73,19 +85,20 @@ class Maker:
         source = self._sources.pop(_key(making))
         found = {name: int(lib.fgw_making_address(making, number)) for number, name in enumerate(source.used.globals)}
         addresses = {name: address for name, address in found.items() if address}
-        modes = [lib.fgw_making_wish(making).mode, lib.FGW_SLICING_BOXES]
+        mode = lib.fgw_making_wish(making).mode
         try:
             try:
-                variant = make(source, is_persistent=modes[0] == lib.FGW_SLICING_PERSISTENT, addresses=addresses)
+                variant = make(source, is_persistent=mode == lib.FGW_SLICING_PERSISTENT, addresses=addresses)
             except RunsWholeError:
-                if modes.pop(0) == modes[0]:
+                if mode == lib.FGW_SLICING_BOXES:
                     raise
-                variant = make(source, is_persistent=False, addresses=addresses)  # what cannot persist may run in boxes
+                mode = lib.FGW_SLICING_BOXES  # what cannot persist may run in boxes
+                variant = make(source, is_persistent=False, addresses=addresses)
             text, constants = variant.text.encode("latin-1"), _joined(variant.constants)
         except Exception as error:
             lib.fgw_making_fail(making, _reason_of(error))
             return
-        lib.fgw_making_compile(making, modes[0], text, constants, len(variant.constants))
+        lib.fgw_making_compile(making, mode, text, constants, len(variant.constants))
 
 
 def _key(making: ffi.CData) -> int:

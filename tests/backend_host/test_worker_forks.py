@@ -1,5 +1,6 @@
 """A worker whose forks fail: softgpu has no compiler for a module then, and no process for its kernels. The guest is told."""
 
+import contextlib
 import secrets
 import struct
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ivshmem.region import Region
+from tests.backend_host.test_worker_parts import BOXES, Kernels, expected
 from tests.backend_host.worker_guest import FUNCTION, MODULE, Guest, kernel_image
 from tests.backend_host.worker_harness import SOFTGPU, Host, Served
 
@@ -79,3 +81,19 @@ def test_a_kernel_without_a_process_to_run_in_is_an_error_and_no_hang(guest: Gue
     no_forks.touch()
     guest.launch(FUNCTION, struct.pack("<Q", int(guest.ok("cuMemAlloc_v2", bytesize=4).dptr)))
     assert guest.call("cuCtxSynchronize").result != 0
+
+
+@pytest.mark.parametrize("waits", [0, 1], ids=["beside", "waits"])
+def test_a_kernel_goes_whole_for_whose_variant_no_thread_can_be_started(
+    library: Path, no_forks: Path, region: Region, waits: int
+) -> None:
+    environment = {"LD_PRELOAD": str(library), "FAIRGV_NO_FORKS": str(no_forks)}
+    shared = [library.parent, no_forks.parent]
+    with contextlib.closing(Host(SOFTGPU, environment, is_preemptive=not waits, shared=shared)) as host:
+        kernels = Kernels(Served(host, region, slicing=BOXES | {"waits_for_variant": waits}))
+        kernels.count(1)
+        assert kernels.words(1) == expected(nr_blocks=1)
+        no_forks.touch()
+        kernels.count()
+        assert kernels.words() == expected()
+        assert kernels.reading().whole == {"not compiled": 1}
